@@ -26,6 +26,7 @@ NAMES = {
     "gram": "organisations' second moments against mixing and AdaSSP, and their coverage by design (10 minutes)",
     "hard_designs": "coverage of released and of organisations' second moments over hard designs (10 minutes)",
     "sketch": "the sketch's speed against a bare loop, memory, thresholds (1 minute)",
+    "forgers": "how far an optimising forger moves an estimate, beside the bound that it states (5 minutes; --people)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }
 

@@ -222,7 +222,8 @@ def not_promised(facts: Facts) -> Section:
         "That nobody finds whose release is whose: ids are random, but order, time of arrival (the log keeps it to the "
         "second or finer), connections and credentials can tell. What it discloses of the record stays bounded.",
         "That a group's behaviour stays unknown: it is what is learned, and may say something of its members.",
-        "That answers are honest, or that one device is one person: whoever floods the log can shift the result.",
+        "That answers are honest, or that one device is one person: whoever floods the log can shift the result. Every "
+        "report says how far forged releases could have moved it, in half widths of its intervals.",
         "That a cap holds against whoever runs the device or gateway: they can raise it (Ledger.loosen), or take "
         "another ledger.",
         "That a ledger put back from an older copy is noticed; what was spent since would be spent again. Copies of "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimates.extent import Extent, extent_of_rows
+from murk.learners.estimates.forgers import Influence
 
 RANDOM_SCALING = "random scaling"
 ASKED, COMPLETE = "random-scaling", "complete"
@@ -132,6 +133,8 @@ class Estimate:
         Newest releases that it is of, where older ones were forgotten; None where it is of all.
     absent
         Share of the people whose target is surely missing; 0 where that cannot be told from none.
+    influence
+        What one forged release could have done to it at most; None where no bound is known.
     forecasts
         Whether it can tell what it would take to learn the rest (`needs`).
     """
@@ -150,6 +153,7 @@ class Estimate:
     alike: bool | None = None
     kept: int | None = None
     absent: float = 0.0
+    influence: Influence | None = None
 
     @property
     def releases_used(self) -> int:
@@ -182,6 +186,22 @@ class Estimate:
     def missing(self) -> float:
         """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
         return self.absent
+
+    def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:
+        """How far so many forged releases could have moved each coefficient, (p,); infinite where nothing bounds it.
+
+        In the unit of the coefficients, by the half widths at ``level``: see :mod:`murk.learners.estimates.forgers`.
+        """
+        if self.influence is None:
+            return np.full(len(self.names), math.inf)
+        errors = self.half_widths(level)
+        if self.method != RANDOM_SCALING:
+            errors = errors / NormalDist().inv_cdf(0.5 + level / 2.0)
+        return self.influence.moved(forged, errors)
+
+    def doubts(self) -> list[str]:
+        """Signs of forged releases, in words; none where everything is as honest releases make it."""
+        return []
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Names of the coefficients that noise hides, where the method can tell; others have no end of an interval."""

@@ -324,5 +324,5 @@ def _merged(engines: Sequence[Any]) -> Estimate:
     if isinstance(settings, NewtonSettings):
         return estimate_newton(settings, engines[0].target_weights, sums)
     if isinstance(settings, GramSettings):
-        return estimate_grams(settings, engines[0].target_weight, sums)
+        return estimate_grams(settings, engines[0].target_weight, sums, engines[0].mechanisms)
     return estimate(settings, sums)

@@ -213,7 +213,8 @@ class GramProblem(WindowProblem):
 
     def estimate(self, engines: Sequence[GramEngine]) -> Estimate:
         """From the sums of their matrices."""
-        return estimate_grams(self.settings, engines[0].target_weight, [engine.sums for engine in engines])
+        sums = [engine.sums for engine in engines]
+        return estimate_grams(self.settings, engines[0].target_weight, sums, self.mechanisms)
 
 
 @dataclass(frozen=True)

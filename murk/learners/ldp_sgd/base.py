@@ -142,7 +142,8 @@ class LDPSGD(SGDEstimator):
         """
         engines = self._engines(others)
         memories = [engine.snapshot() for engine in engines]
-        return estimate(engines[0].settings, memories, engines[0].covariates, engines[0].classes)
+        first = engines[0]
+        return estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
 
     # Prediction, by the average
 

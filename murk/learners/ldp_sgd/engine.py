@@ -152,7 +152,7 @@ class SGDEngine(RecordEngine):
 
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
-        return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes)
+        return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
 
     # Records: randomized here, once
 

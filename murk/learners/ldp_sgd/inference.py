@@ -20,22 +20,26 @@ while a slow direction has not converged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import ASKED, COMPLETE, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
+from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.ldp_sgd.settings import SCALE, Settings
 from murk.learners.links import class_probabilities, logistic
+from murk.privacy.mechanisms import Mechanism
 
 PLUG_IN = "plug-in"
 # 1 over the least share of targets that are there, which intervals allow for.
 _MISSING = 2.0
+# How far forged gradients move an estimate by being the first, in standard errors: twice of what attacks did.
+_START = 1.0
 NOT_ASKED = (
     "none: of gradients alone only random scaling is known, whose nominal 95% intervals held the truth in 79% to 96% "
     "of runs of the demonstration (docs/coverage.md); scores have better ones, public covariates give others, and "
@@ -114,12 +118,45 @@ def estimate(
     memories: Sequence[Memory],
     covariates: PublicCovariates | None = None,
     classes: Sequence[object] = (),
+    mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
     """Estimate from one chain's state, or from several merged.
 
     Chains merge by the average of their averages, weighted by each chain's sum of weights; the plug-in's
-    running means merge by their precisions.
+    running means merge by their precisions. With ``mechanisms``, level name to mechanism, also how far a forged release
+    could have moved it.
     """
+    found = _estimate(settings, memories, covariates, classes)
+    if mechanisms is None:
+        return found
+    return replace(found, influence=_influence(settings, memories, found, mechanisms))
+
+
+def _influence(
+    settings: Settings, memories: Sequence[Memory], found: Estimate, mechanisms: Mapping[str, Mechanism]
+) -> Influence:
+    """What one forged gradient could have done.
+
+    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and
+    repairs that but for the bend on the way. The first steps are long, so that the first gradients send iterates across
+    the ball: a standard error is allowed for that, two of narrower ones. Of an average of iterates nothing says how
+    soon they forget: they stay in the ball, and that is all that is known.
+    """
+    rows = np.linalg.norm(report_matrix(settings), axis=1)
+    limit = np.abs(found.values) + settings.radius * rows
+    total = sum(float(memory.real[k.SUM_PRECISION]) for memory in memories)
+    if found.method != PLUG_IN or total == 0.0:
+        return Influence(math.inf, limit=limit)
+    d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
+    farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
+    # Standard errors that allow for missing targets are as many times as wide.
+    start = _START * (_MISSING if settings.intervals == COMPLETE else 1.0)
+    return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
+
+
+def _estimate(
+    settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates | None, classes: Sequence[object]
+) -> Estimate:
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
     if covariates is not None and not isinstance(settings.objective, Huber) and settings.weights != "clip":

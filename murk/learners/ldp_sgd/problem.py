@@ -170,7 +170,8 @@ class GradientProblem:
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:
         """What the learners of all chains have learned together."""
-        return estimate(self.settings, [engine.snapshot() for engine in engines], self.covariates, self.classes)
+        memories = [engine.snapshot() for engine in engines]
+        return estimate(self.settings, memories, self.covariates, self.classes, self.mechanisms)
 
 
 def problem_for(task: Task) -> GradientProblem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from murk.learners.public_glm import kernels, record
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Fit, Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics
+from murk.learners.public_glm.forgers import influence_of
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.public import Covariates
@@ -171,7 +172,13 @@ class MomentEngine(RecordEngine):
 
     def estimate(self) -> Estimate:
         """Coefficients with what their intervals need."""
-        return self.fitted().estimate
+        return self.with_influence(self.fitted().estimate, self._learned)
+
+    def with_influence(self, estimate: Estimate, sums: MomentSums) -> Estimate:
+        """An estimate from some sums with how far a forged release could have moved it."""
+        model = self.model
+        by_rows = model.solver == "score" and model.public is not None and estimate.alike is not False
+        return replace(estimate, influence=influence_of(sums, self.layout, self.mechanisms, by_rows=by_rows))
 
     def figures(self) -> dict[str, float]:
         """Nothing beyond the estimate is known while moments are summed."""
@@ -361,4 +368,4 @@ def merged(engines: Sequence[MomentEngine]) -> Estimate:
     if any(engine.layout != first.layout for engine in engines):
         raise UserError("chains merge only between learners of the same features and bounds")
     sums = MomentSums.merged([engine.sums for engine in engines])
-    return first.model.fit(sums, first.layout, chains=len(engines)).estimate
+    return first.with_influence(first.model.fit(sums, first.layout, chains=len(engines)).estimate, sums)

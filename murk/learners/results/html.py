@@ -105,7 +105,9 @@ def _promise(found: Found) -> str:
     levels = "".join(
         f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in found["levels"].items()
     )
-    return folded("What each release promises", f"{levels}<p>{escape(found['cap_words'])}</p>")
+    promised = folded("What each release promises", f"{levels}<p>{escape(found['cap_words'])}</p>")
+    forged = found.get("forged")
+    return promised if forged is None else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
 
 
 def _table(found: Found, coefficients: Sequence[Coefficient]) -> str:

@@ -222,6 +222,7 @@ def report_estimate(
         Whether to say what it would take to learn the rest, which takes several times as long as the estimate.
     """
     from murk.learners.problem import plausible
+    from murk.learners.results.forgers import describe_forgers
 
     intervals = estimate.intervals(level)
     with plausible():
@@ -234,6 +235,7 @@ def report_estimate(
         "average_effects": average_effects(scale, units, estimate, level),
         "not_learned": list(needs) or estimate.not_learned(level),
         "needed": needs,
+        "forged": describe_forgers(estimate, level),
     }
 
 

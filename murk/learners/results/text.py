@@ -63,6 +63,8 @@ def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
     if found["diagnosis"]:
         yield Paragraph(found["diagnosis"]["words"])
     yield from map(Paragraph, describe_age(found))
+    if found.get("forged") is not None:
+        yield Paragraph(found["forged"]["words"])
 
 
 def describe_privacy(found: Mapping[str, Any]) -> Iterator[Block]:

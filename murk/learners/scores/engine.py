@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
+from murk.learners.scores.forgers import Forgery
 from murk.learners.scores.layout import NEVER, REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import Model, Question
@@ -336,12 +337,15 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """The estimate of chains."""
     chains = equations(settings, known)
     found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
-    outlook = None
+    outlook, forgery = None, None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
+        forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
         outlook = Outlook(settings, solution, found, mechanisms, _levels(chain for chain, _ in chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
+    if forgery is not None:
+        estimate = replace(estimate, influence=forgery.influence, forgery=forgery)
     if settings.forget is None:
         return estimate
     return replace(estimate, kept=sum(_levels(chain for chain, _ in chains).values()))

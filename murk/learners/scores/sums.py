@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
+from murk.learners.scores.forgers import counted_answers
 from murk.learners.scores.layout import matrix_size, symmetric
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, model_size
@@ -186,13 +187,16 @@ def _answer(
         mechanism = pair.mechanism(question)
         variance, along = direction_spread(mechanism)
         precision = 1.0 / (variance + 1.0 / size)
-        total = total + precision * step_of(mechanism) * np.array([float(value) for value in tally.total])
-        weight += precision * tally.count
-        noise += precision**2 * tally.count * variance
+        count = counted_answers(epoch, level, question, tally)
+        # One where nobody answers a question more often than it is asked, so that nothing changes by it.
+        counts = count / tally.count
+        total = total + counts * precision * step_of(mechanism) * np.array([float(value) for value in tally.total])
+        weight += precision * count
+        noise += precision**2 * count * variance
         if along is None:
-            share += precision**2 * tally.count
+            share += precision**2 * count
         else:
-            whole += precision**2 * tally.count * along
+            whole += precision**2 * count * along
     if weight == 0.0:
         return None
     mean: Array = total / weight

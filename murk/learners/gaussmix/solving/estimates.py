@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate, MomentEstimate
 from murk.learners.estimates.unknown_distribution import allowance
+from murk.learners.gaussmix.solving.forgers import influence_of
 from murk.learners.gaussmix.solving.gram_solver import GramSolution, solve_gram
 from murk.learners.gaussmix.solving.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic
@@ -18,6 +21,9 @@ from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
 from murk.learners.gaussmix.windows.sketch_sums import SketchSums
+
+if TYPE_CHECKING:
+    from murk.privacy.gaussmix import GramMechanism
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -58,8 +64,23 @@ def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
     return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.releases)
 
 
-def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> MomentEstimate:
-    """Coefficients in coded units from released moments of one or more learners, merged by addition."""
+def estimate_grams(
+    settings: GramSettings,
+    target_weight: float,
+    sums: Sequence[GramSums],
+    mechanisms: Mapping[str, GramMechanism] | None = None,
+) -> MomentEstimate:
+    """Coefficients in coded units from released moments of one or more learners, merged by addition.
+
+    With ``mechanisms``, level name to mechanism, also how far a forged release could have moved them.
+    """
+    found = _of_grams(settings, target_weight, sums)
+    if mechanisms is None:
+        return found
+    return replace(found, influence=influence_of(settings, mechanisms, sums[0].merged(*sums[1:])))
+
+
+def _of_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> MomentEstimate:
     merged = sums[0].merged(*sums[1:])
     solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope, constant=settings.constant)
     names, count = settings.names, len(sums)

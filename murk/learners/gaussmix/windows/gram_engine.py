@@ -104,7 +104,7 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
 
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
-        return estimate_grams(self.settings, self.target_weight, [self.sums])
+        return estimate_grams(self.settings, self.target_weight, [self.sums], self.mechanisms)
 
     @property
     def target_weight(self) -> float:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.estimation.forgers import influence_of, symmetric
 from murk.learners.iwp_sgd.estimation.polish import TRUST, uncertainty
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
 from murk.learners.iwp_sgd.estimation.rows import (
@@ -92,6 +93,10 @@ def estimate(engines: Sequence[ChainSums]) -> Estimate:
 
     Averages are weighted by each chain's sum of weights; the sums of the polish add up.
     """
+    return replace(_estimate(engines), influence=influence_of(engines))
+
+
+def _estimate(engines: Sequence[ChainSums]) -> Estimate:
     settings = engines[0].settings
     weights = np.array([engine.real[k.SUM_WEIGHT] for engine in engines])
     shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(engines), 1.0 / len(engines))
@@ -109,7 +114,7 @@ def estimate(engines: Sequence[ChainSums]) -> Estimate:
         return found
     bend = np.sum([engine.triangles[0] for engine in engines], axis=0) / sums[k.POLISH_WEIGHT]
     first, second = (np.sum([engine.rows[row] for engine in engines], axis=0) for row in (k.FIRST, k.SECOND))
-    bend = _symmetric(bend, settings.features)
+    bend = symmetric(bend, settings.features)
     if settings.outer:
         return _beside_rows(found, engines, covariates, sums, bend, first)
     return with_public(found, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
@@ -124,9 +129,9 @@ def _sandwich(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Est
     if not sums[k.POLISH_WEIGHT] > 0.0:
         return Estimate(settings.names, average, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
     total, free = sums[k.POLISH_WEIGHT], p - (not settings.intercept)
-    bend = _symmetric(np.sum([engine.triangles[0] for engine in engines], axis=0), p) / total
+    bend = symmetric(np.sum([engine.triangles[0] for engine in engines], axis=0), p) / total
     aimed = np.sum([engine.rows[k.AIMED] for engine in engines], axis=0) / total
-    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
+    meat = symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
     share = sums[k.POLISH_SQUARES] / total**2
     bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
     if not settings.weighted:
@@ -178,7 +183,7 @@ def _beside_rows(
         note = f"{found.note}; public rows are not used: {free} coefficients have too many second moments to compare"
         return replace(found, note=note)
     aimed = np.sum([engine.rows[k.AIMED] for engine in engines], axis=0)[:free] / total
-    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p)[:free, :free]
+    meat = symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p)[:free, :free]
     told = Released(
         bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
         np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
@@ -246,14 +251,6 @@ def _hidden_words(names: tuple[str, ...], spread: NDArray[np.float64], hidden: i
         f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so that what depends on them is "
         "not learned at this privacy. Estimates are shrunk there"
     )
-
-
-def _symmetric(packed: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """The symmetric matrix of a packed lower triangle."""
-    matrix = np.zeros((p, p))
-    matrix[np.tril_indices(p)] = packed
-    whole: NDArray[np.float64] = matrix + np.tril(matrix, -1).T
-    return whole
 
 
 def _random_scaling(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Estimate:

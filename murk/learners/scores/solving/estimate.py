@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.estimates.extent import Extent
+from murk.learners.scores.forgers import Forgery
 from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
+from murk.learners.scores.solving.disagreement import disagreement
 from murk.learners.scores.solving.moments import extent_of
 from murk.learners.scores.solving.needed import Need, Outlook
 from murk.learners.scores.solving.public import CurveSolution, PublicSolution
@@ -46,6 +48,8 @@ class ScoreEstimate(Estimate):
         What the target's coded unit is in its own.
     outlook
         What it would take to learn the rest is forecast from.
+    forgery
+        What forged answers could have done, and signs that there are some.
     """
 
     forecasts: ClassVar[bool] = True
@@ -53,6 +57,7 @@ class ScoreEstimate(Estimate):
     solution: AnySolution | None = None
     unit: float = 1.0
     outlook: Outlook | None = None
+    forgery: Forgery | None = None
     _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
@@ -63,8 +68,25 @@ class ScoreEstimate(Estimate):
             return np.full(len(self.names), np.inf)
         # Asked for by several parts of a report, and as much work as the solution.
         if level not in self._halves:
-            self._halves[level] = self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+            quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+            self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
         return self.unit * self._halves[level]
+
+    def _wider(self, quantile: float) -> float:
+        """What half widths are multiplied by: 1 where nothing points to forged answers."""
+        forged = 0.0 if self.forgery is None else self.forgery.widened
+        return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
+
+    def doubts(self) -> list[str]:
+        """Signs of forged releases, in words; none where everything is as honest releases make it."""
+        found = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        apart = 1.0 if self.solution is None else disagreement(self.solution)
+        if apart > 1.0:
+            found.append(
+                "the epochs' answers disagree by more than chance: some of them are forged, or what they are of has "
+                f"changed. Intervals are {apart:.1f} times as wide for it"
+            )
+        return found
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Names of the coefficients that noise hides."""

@@ -305,6 +305,17 @@ class Solution:
         return np.asarray((back @ middle @ back)[:p, :p])
 
     @cached_property
+    def misfits(self) -> Array:
+        """Squared residual of each epoch's mean score at the solution, in units of its variance, (k,)."""
+        if not self._equations:
+            return np.zeros(0)
+        logit = self.rows.points @ self.values
+        scores = self._stacked.scores(self.response.level(logit))
+        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.caution)
+        left = [one.answer.mean - self._at(one, self._solution, logit)[0] for one in self._equations]
+        return np.array([float(r @ inverse(each) @ r) for r, each in zip(left, own + shared, strict=True)])
+
+    @cached_property
     def covariance(self) -> Array:
         """Covariance of the solution, (p, p)."""
         if not self._equations:
