@@ -33,29 +33,10 @@ wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and 
 
 
 def guarantee(text: str) -> Guarantee:
-    """Read a guarantee from the command line: its kind, a colon, and its figures.
+    """Read a guarantee from the command line, as `murk.privacy.guarantee_from_text` does."""
+    from murk.privacy import guarantee_from_text
 
-    Raises
-    ------
-    UserError
-        When it is none.
-
-    Examples
-    --------
-    >>> guarantee("gdp:2"), guarantee("approx:1,1e-6")
-    (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
-    """
-    from murk.privacy import guarantee_from_dict
-
-    kind, _, figures = text.partition(":")
-    names = {"gdp": ["mu"], "zcdp": ["rho"], "pure": ["epsilon"], "approx": ["epsilon", "delta"]}.get(kind)
-    try:
-        values = [float(figure) for figure in figures.split(",")]
-    except ValueError:
-        values = []
-    if names is None or len(values) != len(names):
-        raise UserError(f"{text!r} is no guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
-    return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})
+    return guarantee_from_text(text)
 
 
 def population(function: F) -> F:
@@ -79,6 +60,10 @@ def population(function: F) -> F:
                 help="A privacy level of the task, 'lot' (drawn uniformly), or 'column:NAME' (no feature or target).",
             ),
             click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody."),
+            click.option(
+                "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
+                help="Share of positive targets that the forecast assumes.  [default: target.rate of the task, or 0.5]",
+            ),
             click.option("--block", type=click.IntRange(1), metavar="N", help="At most N records at a time."),
             click.option(
                 "--check", is_flag=True,

@@ -79,7 +79,9 @@ def print_labels(found: Mapping[str, Any]) -> None:
         )
 
 
-def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False) -> None:
+def say_notice(
+    task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False, rate: float | None = None
+) -> None:
     """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
     from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS
 
@@ -108,7 +110,7 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: b
     size = population.source.size - len(population.excluded)
     # Whom a column names is not known before the file is read through; a run that goes on has results to show.
     known = population.next_row == 0 and (task.of_organisations or population.crowd.person is None)
-    line = outlook(task, size, population.crowd.level) if known else None
+    line = outlook(task, size, population.crowd.level, rate) if known else None
     if line is not None:
         click.echo(f"{task.name}: {line}", err=True)
 

@@ -16,6 +16,7 @@ from murk.privacy.guarantees import (
     PureDP,
     ZeroConcentratedDP,
     guarantee_from_dict,
+    guarantee_from_text,
 )
 from murk.privacy.mechanisms import (
     Amount,
@@ -69,6 +70,7 @@ __all__ = [
     "calibrate",
     "cap_of",
     "guarantee_from_dict",
+    "guarantee_from_text",
     "in_parallel",
 ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "PureDP",
     "ZeroConcentratedDP",
     "guarantee_from_dict",
+    "guarantee_from_text",
 ]
 
 _DELTA_IN_WORDS = 1e-5
@@ -309,3 +310,28 @@ def guarantee_from_dict(data: object) -> Guarantee:
     if all(getattr(guarantee, name) == 0 for name in names):
         raise UserError(f"{kind}: {parameters!r} allows no release at all; give a number above 0")
     return guarantee
+
+
+def guarantee_from_text(text: str) -> Guarantee:
+    """Read a guarantee as the command line takes it: its kind, a colon, and its figures.
+
+    Raises
+    ------
+    UserError
+        When it is none.
+
+    Examples
+    --------
+    >>> from murk.privacy import guarantee_from_text
+    >>> guarantee_from_text("gdp:2"), guarantee_from_text("approx:1,1e-6")
+    (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
+    """
+    kind, _, figures = text.partition(":")
+    names = {"gdp": ["mu"], "zcdp": ["rho"], "pure": ["epsilon"], "approx": ["epsilon", "delta"]}.get(kind)
+    try:
+        values = [float(figure) for figure in figures.split(",")]
+    except ValueError:
+        values = []
+    if names is None or len(values) != len(names):
+        raise UserError(f"{text!r} is no guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
+    return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})

@@ -133,6 +133,22 @@ def test_a_header_writes_no_line_of_the_task(end: str) -> None:
     assert line.startswith('  # left out: "code\\')
 
 
+def test_a_rate_and_gaps_of_a_public_file_are_written_into_the_task() -> None:
+    """What a missing number counts as is the mean of the others, with the share that is missing."""
+    frame = people().drop(columns="worked")
+    frame["visits"] = [None, 0, 0, 1, 2, 1] * 10
+    frame.to_csv("public.csv", index=False)
+    words = ["--public", "public.csv", "--columns", "visits, plan"]
+    run("p", *words, "--target", "worked:no|yes", "--rate", "0.06")
+    task = Task.load("p.yaml")
+    visits = task.features[0]
+    assert (visits.missing, visits.missing_share) == (0.8, 0.17)  # type: ignore[union-attr]
+    assert task.target.rate == 0.06  # type: ignore[union-attr]
+    # Of categories, and of what has no gaps, nothing is written.
+    assert task.features[1].missing is None
+    assert "not of two values; leave --rate out" in refused("q", *words, "--target", "hours:0..9", "--rate", "0.1")
+
+
 def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init, "_at_terminal", lambda: True)
     result = run("t", "--columns", "age, sex, shoe", "--target", "worked", text="old\n21..35\nf|m\n-\nno|yes\n")

@@ -49,7 +49,8 @@ def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_
 def test_json_has_every_forecast_and_people_needed_give_what_was_asked(planned):
     wanted = 0.5
     found = json.loads(planned("--people", 30_000, "--protocol", "examples", "--error", wanted, "--json"))
-    assert len(found["forecasts"]) == 3 * 2
+    # At three budgets of typical people, at the task's own of hard ones.
+    assert len(found["forecasts"]) == 3 + 1
     needed = found["people_needed"]["examples"]
     again = json.loads(planned("--people", needed, "--protocol", "examples", "--json"))
     (own,) = (
@@ -101,12 +102,29 @@ def test_settings_stand_in_for_a_task_file(planned, tmp_path):
     found = CliRunner().invoke(cli, ["plan", *map(str, own), "--protocol", "moments", "--effect", "x1=0.2", "--json"])
     shown = json.loads(found.stdout)
     assert shown["units"] == {"x1": "x1: one unit more", "x2": "x2: one unit more"}
-    assert shown["assumed"] == {"effect": None, "effects": {"x1": 0.2}, "rate": 0.5}
+    assert shown["assumed"] == {"effect": None, "effects": {"x1": 0.2}, "rate": 0.5, "rate_source": "assumed"}
     assert {one["protocol"] for one in shown["forecasts"]} == {"examples", "moments"}
     assert all(one["forecast"]["learned"] for one in shown["forecasts"] if one["budget"] == 2.0)
     assert "give one of them" in planned("--settings", "features=2")
     nothing = CliRunner().invoke(cli, ["plan"])
     assert "give a task file, or --settings" in str(nothing.exception)
+
+
+RARE = TASK.replace("kind: real, low: 0, high: 52", "kind: binary, positive: 'yes', rate: 0.06")
+
+
+def test_a_plan_says_which_rate_it_assumes_and_what_another_would_do(planned, tmp_path):
+    """A rate that nobody stated is called a guess, with what a rare outcome would do to the forecast."""
+    options = ("--people", 100_000, "--protocol", "examples")
+    (tmp_path / "task.yaml").write_text(RARE)
+    told = " ".join(planned(*options).split())
+    assert "6% of the targets positive, as the task states" in told
+    assert "guess" not in told
+    assert "30% of the targets positive, as stated" in " ".join(planned(*options, "--rate", 0.3).split())
+    (tmp_path / "task.yaml").write_text(RARE.replace(", rate: 0.06", ""))
+    told = " ".join(planned(*options).split())
+    assert "50% of the targets positive, a guess (state target: {rate: ...} or --rate)" in told
+    assert "were 5% of the targets positive, with 100,000 people" in told
 
 
 def test_rows_say_how_many_people_whatever_the_features():
@@ -131,7 +149,7 @@ def test_a_run_begins_with_a_line_of_it(folder):
     (folder / "task.yaml").write_text(harness.ANY_PROTOCOL)
     (folder / "people.csv").write_text("\n".join(harness.ROWS[:400]) + "\n")
     done = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
-    assert "third-child: 399 people at mu = 1: hardly anything is to be learned of so few (murk plan)" in done.err
+    assert "third-child: 399 people at mu = 1: hardly anything is to be learned of so few. Assumed: 50% of" in done.err
     # Nothing of it in a run that goes on, and in JSON.
     again = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", folder=folder)
     assert "hardly" not in again.err

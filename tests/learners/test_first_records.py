@@ -122,7 +122,7 @@ def test_targets_far_beyond_their_bounds_are_noticed(many):
     held = {"target_bounds": (200.0, 400.0), "features": ["a", "b"]}
     assert said(ScoreRegressor(budget=GaussianDP(1.0), seed=1, **held), xs, ys, many) == []
     # Real noise: a warning would be a function of records.
-    assert said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"]), xs, ys, many) == []
+    assert said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], target_bounds=(-1, 1)), xs, ys, many) == []
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -44,7 +44,7 @@ def gradients(guarantee, features):
 
 def moments(guarantee, features, **more):
     names = [f"x{i}" for i in range(features)]
-    model = PublicGLMRegressor(budget=guarantee, features=names, **more)
+    model = PublicGLMRegressor(budget=guarantee, features=names, target_bounds=(-1.0, 1.0), **more)
     return model._require(), moment
 
 
@@ -90,7 +90,7 @@ def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(m
 def test_an_estimator_refuses_what_a_worker_refuses(budget):
     for model, release in (
         (LDPSGDClassifier(budget=budget, features=list("abcdef")), gradient),
-        (PublicGLMRegressor(budget=budget, features=list("abc")), moment),
+        (PublicGLMRegressor(budget=budget, features=list("abc"), target_bounds=(-1.0, 1.0)), moment),
     ):
         engine = model._require()
         before = model.state_dict()

@@ -222,7 +222,7 @@ def test_iwp_in_a_pipeline_with_progressive_validation():
 def test_iwp_copies_go_on_alike_only_where_seeded(copied, seeded, release):
     data = list(datasets.Phishing().take(40))
     model = IWPSGDRegressor(
-        budget=GaussianDP(1.0), seed=1 if seeded else None, release=release, features=list(data[0][0])
+        budget=GaussianDP(1.0), seed=1 if seeded else None, release=release, features=list(data[0][0]), target_bound=1.0
     )
     for x, y in data[:20]:
         model.learn_one(x, float(y))

@@ -38,11 +38,13 @@ _REMEDY = (
 @click.option("--simulation", is_flag=True, help="The task is for simulated noise: its people's file may be looked at.")
 @click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
               help="What a release promises: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
+              help="Share of positive targets, where that is publicly known: target.rate of the task.")  # fmt: skip
 @click.option("--out", metavar="FILE", help="Where it is written.  [default: NAME.yaml]")
 @as_json
 def command(
     name: str | None, columns: tuple[str, ...], target: str | None, public: str | None, source: str | None,
-    simulation: bool, promise: Guarantee, out: str | None, as_json: bool,
+    simulation: bool, promise: Guarantee, rate: float | None, out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a first task file, NAME.yaml, with comments that say where each line comes from.
 
@@ -71,7 +73,7 @@ def command(
         )
     found = [_settled(column, known) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
-    text = draft(called, found, _settled(wanted, known), promise.to_dict())
+    text = draft(called, found, _settled(wanted, known), promise.to_dict(), rate)
     path = Path(out or f"{called}.yaml")
     try:
         write_whole(path, text, new=True)

@@ -66,6 +66,7 @@ def command(
     and with --chain, a learner that starts later takes the chain over from the one before.
     """
     from murk.errors import UserError
+    from murk.learners.planning.advice import advise
     from murk.learners.problem import problem_for
     from murk.learners.results.report import report_log
     from murk.stream.log.membership import AllChains
@@ -123,7 +124,7 @@ def command(
             if asked():
                 # Everything learned is committed; what is left to do is to say so.
                 say("stopped", INFO)
-        found = report_log(task, log, seconds=time.monotonic() - start)
+        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise)
     if as_json:
         print_json(found)
     else:

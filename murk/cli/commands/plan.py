@@ -44,8 +44,9 @@ _FORMATS = ("png", "svg", "pdf")
 @click.option("--effect", "effects", multiple=True, metavar="[FEATURE=]X",
               help="What is taken for granted: an odds ratio, or the change of a real target, per unit of FEATURE; "
                    "without one, per standard deviation of each.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.5, show_default=True,
-              metavar="SHARE", help="Share of positive targets; of a real one, where its mean lies.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=None,
+              metavar="SHARE", help="Share of positive targets; of a real one, where its mean lies.  [default: the "
+                                    "task's target.rate, else 0.5]")  # fmt: skip
 @click.option("--public", "public", metavar="FILE", type=click.Path(path_type=Path),
               help="Public records like the people's: the design, and public covariates of the task.")  # fmt: skip
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME",
@@ -55,7 +56,7 @@ _FORMATS = ("png", "svg", "pdf")
 @as_json
 def command(
     task_path: str | None, settings: str | None,
-    people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float,
+    people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float | None,
     public: Path | None, protocols: tuple[str, ...], picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Forecast half widths for TASK over numbers of people, budgets and protocols, before anybody releases.
@@ -129,6 +130,8 @@ def _task(path: str | None, settings: str | None) -> Task:
 
 def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     paragraph(_assumptions(found, assumed))
+    if found.off:
+        paragraph(found.off)
     click.echo()
     own = _own_table(found)
     table(*own)
@@ -156,9 +159,11 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
     size = (
         "" if math.isnan(found.effect) else f", a standard deviation of a feature being worth {found.effect:.2g} points"
     )
-    rate = f" and {assumed.rate:.0%} positive targets" if first.kind == "binary" else ""
+    from murk.learners.planning.words import rate_words
+
     return (
-        f"{found.task.name}: forecast for {of}, with effects as {_how(assumed)}{size}{rate}. "
+        f"{found.task.name}: forecast for {of}, with effects as {_how(assumed)}{size}, and "
+        f"{rate_words(found.task, assumed)}. "
         "A point is a hundredth of a probability, or of a real target's range."
     )
 

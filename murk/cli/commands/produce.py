@@ -30,7 +30,8 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None,
+    seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
+    lifetime: Guarantee | None,
     patience: float, metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
@@ -67,7 +68,7 @@ def command(
         people = patiently(
             patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         )
-        say_notice(people.task, people, as_json, capped=lifetime is not None)
+        say_notice(people.task, people, as_json, capped=lifetime is not None, rate=rate)
         before = people.releases
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,

@@ -30,8 +30,8 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None,
-    as_json: bool,
+    seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
+    lifetime: Guarantee | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
@@ -51,7 +51,7 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime)
+    found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime, rate=rate)
     if as_json:
         print_json(found)
     else:
@@ -60,7 +60,7 @@ def command(
 
 def execute(
     task: Task, crowd: PopulationConfig, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
-    quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None,
+    quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None, rate: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
     from murk.producers import Policy
@@ -72,7 +72,7 @@ def execute(
     policy = Policy(lifetime=lifetime, public_sample=True)
     with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
         people = run.population
-        say_notice(run.task, people, quiet, capped=lifetime is not None)
+        say_notice(run.task, people, quiet, capped=lifetime is not None, rate=rate)
         with progress(task.name, people.source.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():

@@ -14,11 +14,12 @@ from murk.cli.report import print_result
 @as_json
 def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
+    from murk.learners.planning.advice import advise
     from murk.learners.results.report import report_log
 
     log, task = open_existing(log_url)
     with log:
-        found = report_log(task, log, chains=task.log.partitions, history=as_json)
+        found = report_log(task, log, chains=task.log.partitions, history=as_json, advise=advise)
     if as_json:
         print_json(found)
         return

@@ -55,6 +55,9 @@ class Column:
         Whether its values seem to name people, some of whom have several rows.
     origin
         Where that was learned: the comment of its line.
+    missing
+        Of a number in a file that was looked at: the share of its values that are missing, and the others' mean; None
+        where none are.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Column:
     without: str = ""
     names_people: bool = False
     origin: str = "given"
+    missing: tuple[float, float] | None = None
 
 
 def given(text: str) -> list[Column]:
@@ -149,7 +153,8 @@ class _Look:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rows = 0
+        self.rows = self.absent = 0
+        self.total = 0.0
         self.days: list[int] = []
         self.numbers: list[float] = []
         self.kinds: Counter[str] = Counter()
@@ -159,6 +164,7 @@ class _Look:
 
     def add(self, value: Any) -> None:
         if is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip()):
+            self.absent += 1
             return
         self.rows += 1
         text = value.strip() if isinstance(value, str) else str(value)
@@ -183,6 +189,7 @@ class _Look:
             return
         self.kinds["number"] += 1
         self.fractions = self.fractions or not number.is_integer()
+        self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
 
     def _same(self, values: Sequence[str]) -> bool:
@@ -227,7 +234,8 @@ class _Look:
             low_number, high_number = self.numbers
             if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):
                 return Column(name, without="the rows' numbers", origin=origin)
-            return Column(name, bounds=rounded(low_number, high_number), origin=origin)
+            known = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
+            return Column(name, bounds=rounded(low_number, high_number), origin=origin, missing=known)
         if len(values) > MOST_CATEGORIES:
             what = f"text with more than {MOST_CATEGORIES} different values"
             return Column(name, without=what, origin=origin)

@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from murk._printable import escaped
@@ -31,23 +32,29 @@ privacy:
 # levels: {{strict: {{gdp: {{mu: 0.5}}}}}}    # further promises that people can choose from
 # per_person: {{gdp: {{mu: 4.0}}}}          # a person's cap for this task, where they release more than once
 
-# missing: midpoint         # how missing and undeclared values are coded: as the middle, which is the default
-# public: {{file: rows.csv}}  # rows of other people's features that everybody may know: fewer people are then needed
+# target: {{..., rate: 0.06}}               # the share of positives, where publicly known: forecasts use it
+# features: {{..., typical: [0, 2]}}        # where nine of ten values lie, where publicly known: likewise
+
+# features: {{..., missing: 1}}             # what a missing or undeclared value counts as: the middle by default, which
+#                                            biases where people are elsewhere; or missing: indicator
+# public: {{file: rows.csv}}  # rows of other people's features that everybody may know; murk plan tells their worth
 """
 
 
-def draft(name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any]) -> str:
+def draft(
+    name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None
+) -> str:
     """Write a task file.
 
     Raises
     ------
     UserError
-        When no feature is left, or the target cannot be one.
+        When no feature is left, the target cannot be one, or a rate is given of one that is not binary.
     """
     features = [column for column in columns if not column.without and column.name != target.name]
     if not features:
         raise UserError("no column is left to learn from: give some with --columns")
-    body = [_feature(column) for column in features] + [_target(target)]
+    body = [_feature(column) for column in features] + [_target(target, rate)]
     width = min(max(len(line) for line, _ in body), 90)
     simulated = any("SIMULATION" in column.origin for column in (*columns, target))
     lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:"]
@@ -82,17 +89,21 @@ def _feature(column: Column) -> tuple[str, str]:
     return f"  - {{name: {word(column.name)}, {_holds(column)}}}", column.origin
 
 
-def _target(column: Column) -> tuple[str, str]:
+def _target(column: Column, rate: float | None) -> tuple[str, str]:
     name = word(column.name)
     if column.without:
         raise UserError(f"the target {column.name!r} is {column.without}: name another one with --target")
+    if rate is not None and len(column.categories) != 2:
+        raise UserError(f"--rate {rate:g}: the target {column.name!r} is not of two values; leave --rate out")
     if column.bounds is not None:
         if isinstance(column.bounds[0], datetime.date):
             raise UserError(f"the target {column.name!r} holds dates, and no date can be learned: name another one")
-        return f"target: {{name: {name}, kind: real, {_holds(column)}}}", column.origin
+        return f"target: {{name: {name}, kind: real, {_holds(replace(column, missing=None))}}}", column.origin
     if len(column.categories) == 2:
         negative, positive = map(word, column.categories)
-        return f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}}}", column.origin
+        known = "" if rate is None else f", rate: {rate:g}"
+        line = f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{known}}}"
+        return line, column.origin
     classes = ", ".join(map(word, column.categories))
     return f"target: {{name: {name}, kind: classes, classes: [{classes}]}}", column.origin
 
@@ -103,7 +114,12 @@ def _holds(column: Column) -> str:
     low, high = column.bounds
     if isinstance(low, datetime.date):
         return f"kind: date, low: {low}, high: {high}"
-    return f"low: {_number(low)}, high: {_number(high)}"
+    known = ""
+    if column.missing is not None:
+        # Coded as the mean of the others a missing value biases least.
+        share, mean = column.missing
+        known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
+    return f"low: {_number(low)}, high: {_number(high)}{known}"
 
 
 def _number(value: Any) -> str:

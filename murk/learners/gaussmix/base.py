@@ -124,7 +124,7 @@ class GaussMix(StreamEstimator):
     # Start: the features are fixed once
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.feature_bound or 1.0, getattr(self, "target_bound", None)
+        return self.feature_bound or 1.0, getattr(self, "_bound", None)
 
     def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]

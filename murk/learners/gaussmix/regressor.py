@@ -13,7 +13,7 @@ from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.windows.settings import Kind, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.values import target, targets
+from murk.learners.values import stated_bounds, target, targets
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
@@ -46,7 +46,8 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         The features, in their fixed order; otherwise the sorted names of the first record.
     feature_bound, target_bound
         Public C_X, which bounds ``||(x, 1)||``, and C_Y. Records beyond are scaled down. By default features (and the
-        target) are taken as coded to [-1, 1]: ``sqrt(p + 1)`` for p of them, and 1.
+        target) are taken as coded to [-1, 1]: ``sqrt(p + 1)`` for p of them, and 1. The target's is required where
+        noise is real.
     rows
         k, rows of a mixture; by default 4,096, or what fits in a message. More are better, and take longer.
     window
@@ -103,7 +104,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         levels: Mapping[str, Budget] | None = None,
         features: Sequence[Any] | None = None,
         feature_bound: float | None = None,
-        target_bound: float = 1.0,
+        target_bound: float | None = None,
         rows: int | None = None,
         window: int | None = None,
         windows: int = 1,
@@ -132,18 +133,19 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         self.intercept = intercept
         self.seed = seed
         self.noise = noise
+        self._bound = float(stated_bounds("target_bound", target_bound, 1.0, seed=seed))
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
         """The paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not taken off."""
-        return cls(budget=budget, rows=rows, **{**PUBLISHED, **more})
+        return cls(budget=budget, rows=rows, **{"target_bound": 1.0, **PUBLISHED, **more})
 
     def _kind(self) -> Kind:
         return "real"
 
     def _target_bound(self) -> float:
-        return float(self.target_bound)
+        return self._bound
 
     def _scale(self) -> Scale:
         return "slope"

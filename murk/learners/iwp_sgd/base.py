@@ -90,7 +90,7 @@ class IWPSGD(SGDEstimator):
             averaging=self.averaging,
             weighting=self.weighting,
             polish=self._polished(len(coded)),
-            unit=float(getattr(self, "target_bound", 1.0)),
+            unit=float(getattr(self, "_bound", 1.0)),
             intercept=self.intercept,
             intervals=self.intervals,
             kind=self.mechanism,
@@ -109,7 +109,7 @@ class IWPSGD(SGDEstimator):
         return coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.bound or 1.0, getattr(self, "target_bound", None)
+        return self.bound or 1.0, getattr(self, "_bound", None)
 
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))

@@ -17,7 +17,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.values import target, targets
+from murk.learners.values import stated_bounds, target, targets
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -37,7 +37,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; of outer products ``PureDP``,
         too.
     target_bound
-        Public bound of ``|y|``; a target beyond it is projected to it.
+        Public bound of ``|y|``; a target beyond it is projected to it. Required where noise is real and records are
+        read; else 1 by default.
     release
         ``"outer"``, the default: one release, by any mechanism, of the outer product of ``(x, y)/sqrt(1 + |x|^2)``
         with itself, which tells the fit weighted by ``1/(1 + |x|^2)``. ``"directions"``, the default under Gaussian
@@ -120,7 +121,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self,
         *,
         budget: Guarantee,
-        target_bound: float = 1.0,
+        target_bound: float | None = None,
         levels: Mapping[str, Guarantee] | None = None,
         release: Literal["outer", "directions", "joint", "separate"] | None = None,
         split: float = 0.5,
@@ -165,7 +166,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.seed = seed
         self.noise = noise
         self.loss = "squared"
-        if not (math.isfinite(target_bound) and target_bound > 0):
+        self._bound = stated_bounds("target_bound", target_bound, 1.0, seed=seed, records=inputs == "records")
+        if not (math.isfinite(self._bound) and self._bound > 0):
             raise UserError(f"target_bound={target_bound!r}, the public bound of |y|, must be positive and finite")
         self._prepare()
 
@@ -173,6 +175,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """The paper's own release and settings: features and target apart, constant steps, the last iterate."""
         settings: dict[str, Any] = {
+            "target_bound": 1.0,
             "release": "separate",
             "step": InverseScalingStep(gamma, 0.0),
             "averaging": None,
@@ -194,7 +197,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         if self.inputs == "released":
             self._learn_released(x, target(y), budget)
         else:
-            self._learn(x, target(y) / self.target_bound, budget)
+            self._learn(x, target(y) / self._bound, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.
@@ -203,14 +206,14 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
-        self._learn_rows(X, targets(y) / self.target_bound, budget)
+        self._learn_rows(X, targets(y) / self._bound, budget)
 
     def _shown(self, target: float) -> float:
         # A joint release holds the target times its factor.
         return target / float(self._require().settings.scale)
 
     def _in_units(self, found: Estimate) -> Estimate:
-        unit = self.target_bound
+        unit = self._bound
         return dataclasses.replace(found, values=found.values * unit, spread=found.spread * unit)
 
     def estimate(self) -> Estimate:
@@ -222,7 +225,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         return self._in_units(super().merged(others))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.target_bound * self._linear(rows)
+        return self._bound * self._linear(rows)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

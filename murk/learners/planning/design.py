@@ -10,10 +10,14 @@ equally frequent, features unrelated.
 *hard*: numbers within a small part of their bounds (a standard deviation of .15 of half the range), each category but
 the first had by one in twenty, and features that have half of their variance in common; a real target at the two ends
 of its range. Worse can be declared: of a feature that hardly varies nothing is learned by any number of people.
+
+What a task states as publicly known replaces these: a feature's `typical` range in both designs (nine tenths of a
+normal distribution lie in it, its ends being clamped to the bounds), and the target's `rate` or `typical` range.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +30,15 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimates.units import Unit
 from murk.learners.links import class_probabilities, logistic
-from murk.stream.task.data.features import CategoryFeature, DateFeature, RealTarget
+from murk.stream.task.data.features import (
+    INDICATOR,
+    BinaryTarget,
+    CategoryFeature,
+    ClassTarget,
+    DateFeature,
+    NumberFeature,
+    RealTarget,
+)
 from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
@@ -44,6 +56,9 @@ _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
+# People whose value is missing, of a feature with an indicator, where nobody stated a share.
+_MISSING_SHARE: Final = 0.05
+_NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
@@ -58,16 +73,77 @@ class Effects:
     named
         Feature to what a unit of it does, as reports state it: an odds ratio, or a change of a real target.
     rate
-        Share of positive targets, or of a real target's range that is below its mean.
+        Share of positive targets, or of a real target's range that is below its mean; None for what the task states
+        (`target: {rate: }`, or the middle of `typical`), and a half where it states nothing.
     """
 
     each: float | None = None
     named: Mapping[str, float] = field(default_factory=dict)
-    rate: float = 0.5
+    rate: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
+        if self.rate is not None and not 0.0 < self.rate < 1.0:
             raise UserError(f"rate={self.rate!r}: give a share between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The share of positive targets that a forecast takes for granted, or where in its range a real target's mean is.
+
+    Parameters
+    ----------
+    value
+        The share; of several classes the share of each.
+    source
+        ``"stated"`` by who asks, ``"task"``, or ``"assumed"`` where nobody stated any.
+    """
+
+    value: float | tuple[float, ...]
+    source: str
+
+    @property
+    def assumed(self) -> bool:
+        """Whether nobody stated it."""
+        return self.source == "assumed"
+
+
+def rate_of(task: Task, effects: Effects) -> Rate:
+    """Return the rate that forecasts of a task take for granted.
+
+    Raises
+    ------
+    UserError
+        For one rate of several classes.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: readmission
+    ... features: [{name: age, low: 20, high: 90}]
+    ... target: {name: again, kind: binary, positive: yes, negative: no, rate: 0.06}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> rate_of(task, Effects()).value, rate_of(task, Effects(rate=0.1)).value
+    (0.06, 0.1)
+    """
+    target = task.target
+    if isinstance(target, ClassTarget):
+        if effects.rate is not None:
+            raise UserError("one rate says nothing of several classes: state their shares in the task, as target.rate")
+        shares = target.shares
+        return (
+            Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
+            if shares is None
+            else Rate(shares, "task")
+        )
+    if effects.rate is not None:
+        return Rate(effects.rate, "stated")
+    known = None
+    if isinstance(target, BinaryTarget):
+        known = target.rate
+    elif target.typical is not None:
+        known = (sum(target.typical) / 2.0 - target.low) / (target.high - target.low)
+    return Rate(0.5, "assumed") if known is None else Rate(known, "task")
 
 
 @dataclass(frozen=True)
@@ -155,7 +231,7 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
         return (Population.of("public", points, counts / counts.sum(), task, effects),)
     even = np.full(ROWS, 1.0 / ROWS)
     return tuple(
-        Population.of(name, _drawn(task, spread, rare, common), even, task, effects, residual)
+        Population.of(name, _drawn(task, spread, rare, common), even, task, effects, _residual(task, residual))
         for name, spread, rare, common, residual in (
             ("typical", 0.4, None, 0.0, _RESIDUAL),
             ("hard", 0.15, 0.05, 0.5, 1.0),
@@ -179,17 +255,18 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Arra
         return np.argsort(np.argsort(own))
 
     for feature in task.features:
-        sizes = [2]
+        sizes, middle, deviation = [0], 0.0, spread
         if isinstance(feature, CategoryFeature):
             sizes = [len(feature.categories)]
-        elif isinstance(feature, DateFeature):
-            sizes = [{"weekday": _WEEKDAYS, "month": _MONTHS}.get(part, 0) for part in feature.parts]
         else:
-            sizes = [0]
+            if isinstance(feature, DateFeature):
+                sizes = [{"weekday": _WEEKDAYS, "month": _MONTHS}.get(part, 0) for part in feature.parts]
+            if feature.typical is not None:
+                middle, deviation = _typical(feature)
         for size in sizes:
             rank = ranks()
             if not size:
-                found[:, place] = np.clip(spread * normal[rank], -1.0, 1.0)
+                found[:, place] = np.clip(middle + deviation * normal[rank], -1.0, 1.0)
                 place += 1
                 continue
             share = 1.0 / size if rare is None else min(rare, 1.0 / size)
@@ -198,7 +275,27 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Arra
             for each in range(size - 1):
                 found[:, place] = np.where(category == each, 1.0, -1.0)
                 place += 1
+        if feature.missing == INDICATOR:
+            share = feature.missing_share or _MISSING_SHARE
+            found[:, place] = np.where(levels[ranks()] < share, 1.0, -1.0)
+            place += 1
     return found
+
+
+def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
+    """Mean and standard deviation, in coded units, of a normal distribution with nine tenths in a stated range."""
+    ends = (block.low, *(block.typical or ()), block.high)
+    low, first, last, high = (
+        float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
+    )
+    half = (high - low) / 2.0
+    return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
+
+
+def _residual(task: Task, residual: float) -> float:
+    """What a real target is off its line by: by its typical range, where that is stated."""
+    target = task.target
+    return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
 
 
 def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
@@ -209,7 +306,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
     UserError
         For an effect of a feature that the task does not have, or that no target has.
     """
-    coding, target = task.coding, task.target
+    coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
     mean = shares @ points
     spreads = np.sqrt(np.maximum(shares @ points**2 - mean**2, 0.0))[:-1]
@@ -230,23 +327,26 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         stated[place] = (value if real else _log(value)) / coding.unit_factors[place]
         slopes[place] = 0.0
     if effects.each is None:
-        room = 1.0 - abs(2.0 * effects.rate - 1.0) - float(np.max(np.abs((points - mean) @ stated)))
-        slopes *= _share((points - mean) @ slopes, shares, room if real else None)
+        room = None
+        if isinstance(rate, float) and real:
+            room = 1.0 - abs(2.0 * rate - 1.0) - float(np.max(np.abs((points - mean) @ stated)))
+        slopes *= _share((points - mean) @ slopes, shares, room)
     slopes += stated
-    if real:
-        slopes[-1] = (2.0 * effects.rate - 1.0) - float(mean[:-1] @ slopes[:-1])
+    if isinstance(rate, float) and real:
+        slopes[-1] = (2.0 * rate - 1.0) - float(mean[:-1] @ slopes[:-1])
         line = points @ slopes
         if float(np.max(np.abs(line))) > 1.0:
             raise UserError(
                 "these effects take a real target beyond its public bounds: state smaller ones, or wider bounds"
             )
         return slopes
-    if target.kind == "classes":
-        signs = np.linspace(-1.0, 1.0, len(target.classes))
-        slopes[-1] = -float(mean[:-1] @ slopes[:-1])
-        return np.outer(signs, slopes)
-    slopes[-1] = _constant(points, shares, slopes, effects.rate)
-    return slopes
+    if isinstance(rate, float):
+        slopes[-1] = _constant(points, shares, slopes, rate)
+        return slopes
+    signs = np.linspace(-1.0, 1.0, len(rate))
+    slopes[-1] = -float(mean[:-1] @ slopes[:-1])
+    found = np.outer(signs, slopes)
+    return found if rate_of(task, effects).assumed else _with_shares(points, shares, found, np.array(rate))
 
 
 def _share(line: Array, shares: Array, room: float | None) -> float:
@@ -271,6 +371,17 @@ def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float
         middle = (low + high) / 2.0
         low, high = (middle, high) if float(shares @ logistic(logit + middle)) < rate else (low, middle)
     return (low + high) / 2.0
+
+
+def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> Array:
+    """Log odds (K, p) whose constants are moved until each class has its share."""
+    found = theta.copy()
+    for _ in range(200):
+        odds = shares @ class_probabilities(points @ found.T, np.eye(len(found)))
+        found[:, -1] += np.log(wanted / odds)
+        if np.max(np.abs(odds - wanted)) < 1e-9:
+            break
+    return found
 
 
 def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:

@@ -8,8 +8,9 @@ a curvature, a public sample's own chance, directions that noise hides) is in th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -129,49 +130,104 @@ def forecast(
     UserError
         If the protocol cannot learn this task, or has no forecast.
     """
-    if people < 1:
-        raise UserError(f"people={people!r}: give how many will release, at least 1")
+    return forecasts(
+        task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,
+        even_unlearned=even_unlearned,
+    )[people]  # fmt: skip
+
+
+def forecasts(
+    task: Task, population: Population, counts: Sequence[int], *, levels: Mapping[str, float] | None = None,
+    draws: int = DRAWS, seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
+) -> dict[int, Forecast]:  # fmt: skip
+    """What a task is expected to learn of several numbers of people, each as `forecast` says it.
+
+    Where models follow one another, all are read off one path: the first so many of the people are the same ones.
+
+    Raises
+    ------
+    UserError
+        As `forecast`.
+    """
+    counts = sorted(set(counts))
+    if not counts or counts[0] < 1:
+        raise UserError(f"people={counts[0] if counts else None!r}: give how many will release, at least 1")
     shares = {DEFAULT_LEVEL: 1.0} if levels is None else dict(levels)
-    found: list[tuple[Array, ...]] = []
-    names: tuple[str, ...] = ()
-    why = ""
+    found = {people: _Draws(people) for people in counts}
     drawn = 0
-    while drawn < draws or (more and drawn < _MOST * draws and _unsure([each[0] for each in found], drawn)):
-        if drawn == 1 and not even_unlearned and not any(np.isfinite(halves).any() for halves, _ in found):
+    while drawn < draws or (more and drawn < _MOST * draws and any(one.unsure for one in found.values())):
+        if drawn == 1 and not even_unlearned and not any(one.learned for one in found.values()):
             break
         drawn += 1
-        rng = np.random.default_rng([seed, people % 2**32, drawn - 1])
+        rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
+        for people, one in _estimates(own, population.records, counts, shares, rng):
+            found[people].add(own, one, level)
+    return {people: one.forecast(task, population) for people, one in found.items()}
+
+
+class _Draws:
+    """What draws of some people's releases gave."""
+
+    def __init__(self, people: int) -> None:
+        self.people = people
+        self.drawn = 0
+        self.halves: list[Array] = []
+        self.effects: list[Array] = []
+        self.names: tuple[str, ...] = ()
+        self.why = ""
+
+    def add(self, task: Task, one: Estimate | None, level: float) -> None:
+        """Add a draw; None where its sums have no solution."""
+        self.drawn += 1
+        if one is None:
+            return
         try:
             with plausible():
-                one = _estimate(own, population.records, people, shares, rng)
                 halves = np.asarray(one.half_widths(level), dtype=np.float64)
-                effects = _effects(own, one, level)
+                effects = _effects(task, one, level)
         except UserError:
             raise
         except (MurkError, np.linalg.LinAlgError):
-            continue
-        names = one.names
-        found.append((halves, effects))
+            return
+        self.names = one.names
+        self.halves.append(halves)
+        self.effects.append(effects)
         # Notes that do not begin so are on intervals, which noise left without an end.
         if not np.isfinite(halves).any() and one.note.startswith(_NONE):
-            why = one.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
-    if not found:
-        return Forecast(people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
-    settled = _settled([each[0] for each in found], drawn)
-    # Draws without a solution are of runs that learn nothing, too: their half widths have no end.
-    found += [tuple(np.full_like(each, math.inf) for each in found[0])] * (drawn - len(found))
-    halves, effects = (np.median(np.array([each[part] for each in found]), axis=0) for part in (0, 1))
-    # Where there are no effects at all they are none, and not infinite.
-    stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
-    return Forecast(
-        people,
-        dict(zip(names, halves.tolist(), strict=True)),
-        stated,
-        _per_deviation(task, population, stated),
-        settled,
-        "" if np.isfinite(halves).any() else why or "noise hides every direction in most runs",
-    )
+            self.why = one.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
+
+    @property
+    def learned(self) -> bool:
+        """Whether any half width has an end."""
+        return any(np.isfinite(halves).any() for halves in self.halves)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether medians are worth further draws."""
+        return _unsure(self.halves, self.drawn)
+
+    def forecast(self, task: Task, population: Population) -> Forecast:
+        """The medians."""
+        if not self.halves:
+            return Forecast(self.people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
+        settled = _settled(self.halves, self.drawn)
+        # Draws without a solution are of runs that learn nothing, too: their half widths have no end.
+        without = self.drawn - len(self.halves)
+        halves, effects = (
+            np.median(np.array([*known, *([np.full_like(known[0], math.inf)] * without)]), axis=0)
+            for known in (self.halves, self.effects)
+        )
+        # Where there are no effects at all they are none, and not infinite.
+        stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
+        return Forecast(
+            self.people,
+            dict(zip(self.names, halves.tolist(), strict=True)),
+            stated,
+            _per_deviation(task, population, stated),
+            settled,
+            "" if np.isfinite(halves).any() else self.why or "noise hides every direction in most runs",
+        )
 
 
 def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> Task:
@@ -185,19 +241,31 @@ def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> 
     return task.with_public(population.points[counts > 0], counts[counts > 0])
 
 
-def _estimate(
-    task: Task, records: Records, people: int, shares: Mapping[str, float], rng: np.random.Generator
-) -> Estimate:
+def _estimates(
+    task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
+) -> Iterator[tuple[int, Estimate | None]]:
+    """Each number of people with its estimate; None where its sums have no solution."""
     problem = problem_for(task)
     if problem.kind not in _MODULES:
         raise UserError(
             f"no forecast of releases of kind {problem.kind}: a simulated run (--seed) shows what they tell"
         )
     # Each protocol's learner is imported where it is asked for, so that a run need not wait for the others'.
-    found: Estimate = import_module(f"murk.learners.planning.{_MODULES[problem.kind]}").estimate(
-        problem, records, people, shares, min(task.log.partitions, _MOST_CHAINS), rng
-    )
-    return found
+    module = import_module(f"murk.learners.planning.{_MODULES[problem.kind]}")
+    chains = min(task.log.partitions, _MOST_CHAINS)
+    if hasattr(module, "path"):
+        steps = module.path(problem, records, counts, shares, chains, rng)
+    else:
+        steps = (partial(module.estimate, problem, records, people, shares, chains, rng) for people in counts)
+    for people, step in zip(counts, steps, strict=True):
+        try:
+            with plausible():
+                one: Estimate | None = step()
+        except UserError:
+            raise
+        except (MurkError, np.linalg.LinAlgError):
+            one = None
+        yield people, one
 
 
 def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:

@@ -42,6 +42,9 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
     """The estimate after so many people, who are spread over chains."""
+    if problem.settings.intervals is None and problem.covariates is None:
+        # It has no interval whatever they release, and says why.
+        return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
     each = max(people // chains, 1)
     sizes = split(each, levels)
     factor = _factor(problem, each, sizes)

@@ -8,6 +8,7 @@ from murk.errors import UserError
 from murk.learners.estimates.units import units
 from murk.learners.planning.design import Effects, designs
 from murk.learners.planning.forecast import WIDEST, budget_words, forecast
+from murk.learners.planning.words import features_words, rate_words
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
@@ -22,7 +23,7 @@ SETTLED: Final = 13
 _NAMED = 3
 
 
-def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
+def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
     """Say which half widths so many people are expected to give; None where it cannot be said at once.
 
     Parameters
@@ -33,6 +34,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
         How many release.
     level
         A level's name; ``lot`` is all levels alike. Of levels that a column names the shares are not known.
+    rate
+        The share of positive targets; None for what the task states, or a half where it states nothing.
 
     Examples
     --------
@@ -42,8 +45,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     ... target: {name: third_child, kind: binary, positive: yes, negative: no}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> outlook(task, 500)
-    '500 people at mu = 1: hardly anything is to be learned of so few (murk plan)'
+    >>> outlook(task, 500).partition(". ")[0]
+    '500 people at mu = 1: hardly anything is to be learned of so few'
     """
     levels, known = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
@@ -56,7 +59,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:
-        population = designs(task, Effects())[0]
+        assumed = Effects(rate=rate)
+        population = designs(task, assumed)[0]
         draws = 3 if task.coding.size <= SETTLED else 1
         found = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
     except UserError:
@@ -66,13 +70,17 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     kind = "records" if task.of_organisations else "people"
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
     told = [name for name, points in found.spread.items() if points <= WIDEST]
+    given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
     if not told:
-        return f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few (murk plan)"
+        return (
+            f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few. Assumed: {given} (murk plan)"
+        )
     unit, factor = (" points", 100.0) if task.target.kind == "binary" else ("", 1.0)
     parts = [f"{factor * found.effects[name]:.2g}{unit} ({known[name].label})" for name in told[:_NAMED]]
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
-    taken = "" if task.public is not None else ", were features as typical within their bounds (murk plan)"
     about = "about" if found.settled and draws > 1 else "roughly"
     loose = "" if found.settled else "; they still differ from run to run"
-    return f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{taken}{loose}"
+    return (
+        f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
+    )

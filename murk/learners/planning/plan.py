@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,21 +14,23 @@ from murk.learners.choice import EQUAL, recommend
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.units import units
-from murk.learners.planning.design import Effects, Population, designs
-from murk.learners.planning.forecast import DRAWS, Forecast, budget_words, forecast
-from murk.learners.results.numbers import rounded
+from murk.learners.planning.design import Effects, Population, designs, rate_of
+from murk.learners.planning.forecast import Forecast, budget_words, forecast, forecasts
+from murk.learners.planning.needed import check_half_widths, people_for
+from murk.learners.planning.words import what_if_rare
 from murk.stream.task.errors import nearest
 from murk.stream.task.protocols.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
-FEWEST, MOST = 1_000, 2**30
-"""Numbers of people between which an error's is searched."""
 BEYOND: Final = 10**12
 """More people than there are."""
 TOO_FEW: Final = "not to be learned at this privacy by so many people"
 """What is said where more people would give intervals."""
+
+_DRAWS: Final = 3
+"""Times that sums are drawn for each cell, fewer than for a forecast by itself: a table has two digits."""
 
 Tick = Callable[[int, str], None]
 
@@ -96,6 +98,8 @@ class Plan:
         average effects is not in it.
     effects
         What was taken for granted of the target.
+    off
+        How far off half widths would be at another rate, where nobody stated one; else empty.
     """
 
     task: Task
@@ -106,6 +110,7 @@ class Plan:
     chosen: Mapping[int, tuple[str, str]]
     needs: Mapping[str, int | None] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
+    off: str = ""
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """One forecast."""
@@ -131,7 +136,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        names = self.task.coding.names
+        names, rate = self.task.coding.names, rate_of(self.task, self.effects)
         return {
             "task": self.task.name,
             "protocol": self.task.protocol,
@@ -143,7 +148,8 @@ class Plan:
             "assumed": {
                 "effect": self.effects.each,
                 "effects": dict(self.effects.named),
-                "rate": self.effects.rate,
+                "rate": rate.value,
+                "rate_source": rate.source,
             },
             "effect_points": self.effect,
             "units": self.units,
@@ -152,7 +158,7 @@ class Plan:
                 str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
             },
             "people_needed": dict(self.needs),
-            "notes": [*remarks(self)],
+            "notes": [*filter(None, [self.off]), *remarks(self)],
         }
 
 
@@ -163,7 +169,7 @@ def _coefficients(one: Population, names: Sequence[str]) -> Any:
 def plan(
     task: Task, *, people: Sequence[int] = PEOPLE, budgets: Sequence[float] = FACTORS,
     protocols: Sequence[str] | None = None, effects: Effects | None = None,
-    within: Mapping[str | None, float] | None = None, draws: int = DRAWS, tick: Tick | None = None,
+    within: Mapping[str | None, float] | None = None, draws: int = _DRAWS, tick: Tick | None = None,
 ) -> Plan:  # fmt: skip
     """Forecast what a task would learn, by its own protocol and by the others.
 
@@ -195,16 +201,21 @@ def plan(
     for name in protocols or ():
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
-    _checked(task, within or {})
+    check_half_widths(task, within or {})
     names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
-    tasks = {(name, factor): _variant(task, name, factor) for name in names for factor in budgets}
-    for name, count, factor, design in _grid(task, names, people, budgets, found):
-        own = tasks[name, factor]
-        cells.append(_cell(own, name, count, factor, design, draws))
-        if tick is not None:
-            tick(len(cells), f"{name}, {count:,} people")
+    for name in names:
+        # Of the task's own protocol all designs; of the others the first.
+        for design in found if name == task.protocol else found[:1]:
+            made: list[Cell] = []
+            # The largest budget first: what it does not learn the smaller ones do not either.
+            for factor in sorted(_budgets_of(design, found, budgets), reverse=True):
+                own = _variant(task, name, factor)
+                made += _cells(own, name, people, factor, design, _draws(factor, draws), made)
+                if tick is not None:
+                    tick(len(cells) + len(made), f"{name}, {design.name} people")
+            cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
     words = {factor: _words(task, factor) for factor in budgets}
     chosen = {
         count: choose(
@@ -228,25 +239,41 @@ def plan(
             if any(one.without_effects for one in cells if one.protocol == name):
                 continue
             needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects())
+    off = _off(task, effects or Effects(), cells, found[0])
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects(), off)
+
+
+def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
+    """How far off a wrong rate would be, of the largest number of people by the task's own protocol and budget."""
+    own = [
+        one.forecast
+        for one in cells
+        if (one.protocol, one.budget, one.design) == (task.protocol, 1.0, design.name)
+        if one.forecast is not None and math.isfinite(one.points)
+    ]
+    return what_if_rare(task, effects, max(own, key=lambda one: one.people)) if own else ""
 
 
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
     """How many forecasts a plan makes."""
-    designs = 1 if task.covariates is not None else 2
     others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
-    return len(people) * len(budgets) * (designs + len(others))
+    hard = 0 if task.covariates is not None else len(_own(budgets))
+    return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
 
 
-def _grid(
-    task: Task, names: Sequence[str], people: Sequence[int], budgets: Sequence[float], found: Sequence[Population]
-) -> Iterator[tuple[str, int, float, Population]]:
-    """Of the task's own protocol all designs; of the others the first."""
-    for name in names:
-        for design in found if name == task.protocol else found[:1]:
-            for count in people:
-                for factor in budgets:
-                    yield name, count, factor, design
+def _own(budgets: Sequence[float]) -> set[float]:
+    """The task's own budget, or all where it is not among them."""
+    return {1.0} if 1.0 in budgets else set(budgets)
+
+
+def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
+    """Budgets that a design is forecast at: the first at all of them."""
+    return set(budgets) if design is found[0] else _own(budgets)
+
+
+def _draws(factor: float, draws: int) -> int:
+    """Times that sums are drawn at a budget: one fewer than at the task's own."""
+    return draws if factor == 1.0 else max(draws - 1, 1)
 
 
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
@@ -258,13 +285,28 @@ def _variant(task: Task, protocol: str, factor: float) -> Task | str:
         return str(error)
 
 
-def _cell(own: Task | str, name: str, people: int, factor: float, design: Population, draws: int) -> Cell:
+def _cells(
+    own: Task | str, name: str, people: Sequence[int], factor: float, design: Population, draws: int,
+    larger: Sequence[Cell] = (),
+) -> list[Cell]:  # fmt: skip
+    """Forecasts of a protocol at one budget, of which those at larger budgets are there already."""
+    counts = list(dict.fromkeys(people))
     if isinstance(own, str):
-        return Cell(name, people, factor, design.name, None, own)
+        return [Cell(name, count, factor, design.name, None, own) for count in counts]
+    # More people at a larger budget learn whatever fewer do at a smaller one.
+    hopeless = {one.people: one.forecast for one in larger if one.forecast is not None and not one.forecast.learned}
+    made: dict[int, Forecast] = {}
+    for count in counts:
+        above = [known for most, known in hopeless.items() if most >= count]
+        if above:
+            made[count] = replace(above[0], people=count)
     try:
-        return Cell(name, people, factor, design.name, forecast(own, design, people, draws=draws))
+        left = [count for count in counts if count not in made]
+        if left:
+            made |= forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
     except UserError as error:
-        return Cell(name, people, factor, design.name, None, str(error))
+        return [Cell(name, count, factor, design.name, None, str(error)) for count in counts]
+    return [Cell(name, count, factor, design.name, made[count]) for count in counts]
 
 
 def _words(task: Task, factor: float) -> str:
@@ -302,7 +344,7 @@ def _by_newton(task: Task, cells: Sequence[Cell], people: int, design: Populatio
         return ""
     own = next(one for one in cells if (one.protocol, one.people, one.budget) == ("sketch", people, 1.0))
     settings = block.model_dump(mode="json") | {"method": "newton"}
-    step = _cell(task.with_protocol("sketch", **settings), "sketch", people, 1.0, design, draws)
+    [step] = _cells(task.with_protocol("sketch", **settings), "sketch", [people], 1.0, design, draws)
     better = EQUAL * step.points < own.points
     return f"; with sketch: {{method: newton}} {step.points:.2g} points" if better else ""
 
@@ -349,51 +391,6 @@ def remarks(found: Plan) -> Iterator[str]:
             f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
             f"({found.effect:.2g} points) from none."
         )
-
-
-def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
-    """How many people give average effects per unit half widths of at most so much; None for more than a billion.
-
-    Found by bisection over powers of two, and between the last two by the root of the number.
-
-    Raises
-    ------
-    UserError
-        For a feature that the task does not have, or half widths that are not above 0.
-    """
-    names = _checked(task, within)
-
-    def excess(people: int) -> float:
-        """How many times too wide the widest is."""
-        effects = forecast(task, population, people, draws=draws).effects
-        wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
-        return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
-
-    try:
-        low, high = int(math.log2(FEWEST)), int(math.log2(MOST))
-        if excess(2**high) > 1.0:
-            return None
-        while high > low:
-            middle = (low + high) // 2
-            low, high = (low, middle) if excess(2**middle) <= 1.0 else (middle + 1, high)
-    except UserError:
-        return None
-    if 2**high <= FEWEST:
-        return FEWEST
-    over = excess(2**high)
-    return rounded(max(2**high * over**2, 2 ** (high - 1)))
-
-
-def _checked(task: Task, within: Mapping[str | None, float]) -> list[str]:
-    """Names of the coefficients that have half widths, once what is asked of them is right."""
-    names = [name for name in units(task) if name != "intercept"]
-    for name, value in within.items():
-        if name is not None and name not in names:
-            known = ", ".join(names) or "of classes, which have no units"
-            raise UserError(f"no half width of {name!r} can be asked for: the task's coefficients are {known}")
-        if not value > 0.0:
-            raise UserError(f"a half width is above 0, and not {value:g}")
-    return names
 
 
 def _effect(one: Population) -> float:

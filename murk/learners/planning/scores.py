@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,28 +22,36 @@ _FORGOTTEN = 2
 """A chain that forgets has settled after so many times what it keeps."""
 
 
-def estimate(
-    problem: ScoreProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+def path(
+    problem: ScoreProblem, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
-    """The estimate after so many people, who are spread over chains."""
+) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+    """The estimates after several numbers of people in order, who are spread over chains."""
     # Sums at the same models are one chain's.
     chains = chains if problem.interactive and not problem.settings.shared else 1
-    each = max(people // chains, 1)
+    engines = [problem.engine() for _ in range(chains)]
     kept = problem.settings.forget
-    if kept is not None:
-        each = min(each, _FORGOTTEN * kept)
-    return problem.estimate([_chain(problem, records, each, levels, rng) for _ in range(chains)])
+
+    def after(people: int) -> Estimate:
+        each = max(people // chains, 1)
+        if kept is not None:
+            each = min(each, _FORGOTTEN * kept)
+        for engine in engines:
+            _learn(engine, records, each, levels, rng)
+        return problem.estimate(engines)
+
+    for people in counts:
+        yield partial(after, people)
 
 
-def _chain(
-    problem: ScoreProblem, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
-) -> ScoreEngine:
-    engine, done = problem.engine(), 0
-    while done < people:
+def _learn(
+    engine: ScoreEngine, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
+) -> None:
+    """Learn until so many people have answered in all."""
+    while engine.now.count < people:
+        done = engine.now.count
         end = engine.settings.epoch_end(done)
         size = (people if end == NEVER else min(people, end)) - done
-        done += size
         model = engine.model
         shares = {
             "score": 1.0 - model.scatter - model.curvature, "scatter": model.scatter, "curvature": model.curvature,
@@ -61,7 +70,6 @@ def _chain(
         engine.learn_sums(sums)
         if isinstance(engine, SharedScoreEngine):
             engine.begin_epoch([])
-    return engine
 
 
 def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:

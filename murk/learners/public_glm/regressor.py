@@ -16,7 +16,7 @@ from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.fitting.curves import LINKS, Curve, curve_of
 from murk.learners.public_glm.fitting.fit import Response
-from murk.learners.values import target, targets
+from murk.learners.values import stated_bounds, target, targets
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -46,7 +46,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         ``log(1 + e^-z)`` has all coefficients with the other sign) or ``"exp"``.
     target_bounds
         Public bounds (low, high) of the target, which is coded to [-1, 1] by them; what lies outside is clamped, and a
-        missing target counts as their middle.
+        missing target counts as their middle. Required where noise is real and records are read; else (-1, 1) by
+        default.
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     mechanism
@@ -124,7 +125,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         budget: Guarantee,
         public: Any = None,
         link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
-        target_bounds: tuple[float, float] = (-1.0, 1.0),
+        target_bounds: tuple[float, float] | None = None,
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
         calibration: Literal["analytic", "classic"] = "analytic",
@@ -166,7 +167,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
-        low, high = map(float, target_bounds)
+        stated = stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed, records=inputs == "records")
+        low, high = map(float, stated)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
         # Without a constant nothing takes up a middle that is not 0.

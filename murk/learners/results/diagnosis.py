@@ -2,19 +2,17 @@ r"""Why a result is useless, and what would help most: from releases and the tas
 
 A coefficient is useless that was not learned; and one whose interval holds zero and, from one end of its feature's
 public range to the other, reaches further than a quarter of what the target can do to both sides (of a probability, 25
-points). Of those it is said why, each reason with what its cure would be worth in people:
+points). Of those it is said why:
 
 *people*: so many at this budget are too few, which is always so.
-*bounds*: a feature's people fill a share s of its public range, a uniform one filling all; bounds as tight as that are
-worth :math:`1 / s^2` times the people, since noise is added for the whole range.
-*rare*: few people have a category. It may be merged with another one, or left out; what that is worth to the others is
-not forecast.
-*direction*: features hardly vary apart. Their correlation's smallest eigenvalue is :math:`\lambda`; without one of
-them the others are worth :math:`1 / \lambda` times the people.
-*missing*: a share m of the targets is not there, which costs :math:`1 / (1 - m)^2` times the people.
-*protocol*: another one has a fraction of the expected error (`murk.learners.choice`).
+*bounds*: a feature's people fill little of its public range.
+*rare*: few people have a category.
+*direction*: features hardly vary apart.
+*missing*: a share of the targets is not there.
 
-A share or a direction is only spoken of where it is beyond two standard errors of the noise on it.
+A share or a direction is only spoken of where it is beyond two standard errors of the noise on it. What would help is
+never concluded from a reason. It is forecast, by the estimator on more people's answers (`Estimate.needs`) or of the
+task with a change (`murk.learners.planning.advice`), or nothing is advised.
 """
 
 from __future__ import annotations
@@ -22,13 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from murk.errors import UserError
-from murk.learners.results.numbers import rounded
 from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
 from murk.stream.task.data.coding import INTERCEPT, is_constant
 from murk.stream.task.data.features import CategoryFeature
@@ -46,8 +41,6 @@ _SIGMAS = 2.0
 # A share of the public range, and of people with a category, below which it is said; an eigenvalue of the correlation.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.2
 _MISSING = 0.15
-# What helps less than so many times the people is not called a help.
-_HELPS = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,31 +50,63 @@ class Reason:
     Parameters
     ----------
     reason
-        ``"people"``, ``"bounds"``, ``"rare"``, ``"direction"``, ``"missing"`` or ``"protocol"``.
+        ``"people"``, ``"bounds"``, ``"rare"``, ``"direction"`` or ``"missing"``.
     names
         The coefficients that it is about.
     words
         In words.
     cure
-        What to do about it; empty where there is nothing.
-    worth
-        What the cure is worth: so many times the people.
+        What it would take, by forecast; empty where there is none.
     """
 
     reason: str
     names: tuple[str, ...]
     words: str
     cure: str = ""
-    worth: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {**asdict(self), "names": list(self.names)}
 
 
+@dataclass(frozen=True)
+class Advice:
+    """A change of a task that helps, by forecast.
+
+    Parameters
+    ----------
+    change
+        What to do, in words.
+    before, after
+        Median half width of a feature's average effect, in points per standard deviation; infinite where most
+        coefficients are not learned.
+    """
+
+    change: str
+    before: float
+    after: float
+
+    @property
+    def words(self) -> str:
+        """The change with its forecast.
+
+        Examples
+        --------
+        >>> Advice("sketch: {method: newton}", 7.61, 2.04).words
+        'sketch: {method: newton} (forecast: a half width of 2 points in place of 7.6)'
+        """
+        was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
+        return f"{self.change} (forecast: a half width of {self.after:.2g} points {was})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        before = self.before if math.isfinite(self.before) else None
+        return {"change": self.change, "points_before": before, "points_after": self.after, "words": self.words}
+
+
 def diagnose(
     found: Mapping[str, Any], estimate: Estimate, scale: Scale, *, unit: float | None = 1.0,
-    categories: Mapping[str, tuple[str, str]] | None = None, others: Callable[[], Sequence[Reason]] = tuple,
+    categories: Mapping[str, tuple[str, str]] | None = None, advise: Callable[[], Sequence[Advice]] = tuple,
     forecast: bool = True,
 ) -> dict[str, Any] | None:  # fmt: skip
     """Say why coefficients of a report are useless, and what would help most; None where none is.
@@ -98,8 +123,8 @@ def diagnose(
         Half the target's range in the units of the coefficients, 1 where both are coded; None where it has no bounds.
     categories
         Coefficients that are of categories, with what is said of those who have it, and of those who do not.
-    others
-        Finds further reasons, where there is any need.
+    advise
+        Forecasts what would help, the best first; called where there is any need.
     forecast
         Whether to say what it would take, which takes several times as long as the estimate.
     """
@@ -118,8 +143,7 @@ def diagnose(
         reasons += _narrow(extent, {name: places[name] for name in useless if name in places}, categories or {})
         reasons += _together(extent, places, useless)
     reasons += _missing(estimate, useless)
-    reasons += others()
-    return _told(found, useless, wide, reasons)
+    return _told(found, useless, wide, reasons, advise())
 
 
 def too_wide(found: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
@@ -149,12 +173,12 @@ def _people(found: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str
     budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
     words = f"{count:,} {'records' if 'records_learned' in found else 'people'} {budget} are too few"
     if not needs:
-        return Reason("people", tuple(useless), words, "more of them, a larger budget or fewer features")
+        return Reason("people", tuple(useless), words)
     # The one in the middle: a rare category takes far more than all others. What cannot be told takes the most.
     ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
     name = ordered[(len(ordered) - 1) // 2]
     told = any(needs[name][key] for key in ("people", "budgets", "public_rows"))
-    cure = "more of them, a larger budget or public rows (how many cannot be told yet)"
+    cure = ""
     if told:
         cure = needs[name]["words"] + (f", for {name}" if len(useless) > 1 else "")
     return Reason("people", tuple(useless), words, cure)
@@ -173,19 +197,12 @@ def _narrow(extent: Extent, places: Mapping[str, int], categories: Mapping[str, 
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             rare = categories[name][int(extent.mean[place] > 0.0)]
-            # Of two categories one cannot be merged with the other.
-            merged = "merge it with another category, or " if categories[name][1].startswith("another ") else ""
             words = f"few people, some {_percent(share)}, have {rare}"
-            reasons.append(Reason("rare", (name,), words, f"{merged}leave it out"))
+            reasons.append(Reason("rare", (name,), words))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())
-        reasons.append(
-            Reason(
-                "bounds", tuple(narrow), f"public bounds are too wide: most people fill at most {each}",
-                f"tighter public bounds of {', '.join(narrow)}", 1.0 / max(min(narrow.values()), 0.01) ** 2,
-            )
-        )  # fmt: skip
+        reasons.append(Reason("bounds", tuple(narrow), f"most people fill at most {each}, within the public bounds"))
     return reasons
 
 
@@ -222,57 +239,54 @@ def _together(extent: Extent, places: Mapping[str, int], useless: Collection[str
     first, *rest = parts
     combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
     names = tuple(name for name, _ in parts)
-    return [
-        Reason(
-            "direction", names,
-            f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: what {combination} does is not told",
-            f"leaving out one of {', '.join(names[:-1])} and {names[-1]}", 1.0 / max(least, 0.01),
-        )
-    ]  # fmt: skip
+    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: what {combination} does is not told"
+    return [Reason("direction", names, words)]
 
 
 def _missing(estimate: Estimate, useless: Sequence[str]) -> list[Reason]:
     share = estimate.missing()
     if share < _MISSING:
         return []
-    return [
-        Reason(
-            "missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing",
-            "asking people who have the target", 1.0 / (1.0 - share) ** 2,
-        )
-    ]  # fmt: skip
+    return [Reason("missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing")]
 
 
 def _told(
-    found: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason]
-) -> dict[str, Any]:
-    people, *more = reasons
-    cured = [reason for reason in more if reason.cure and reason.worth >= _HELPS]
-    best = max(cured, key=lambda reason: reason.worth, default=people)
-    helps = best.cure if best is people else f"{best.cure}, worth about {rounded(best.worth)} times the people"
+    found: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason],
+    advice: Sequence[Advice],
+) -> dict[str, Any]:  # fmt: skip
+    people = reasons[0]
+    helps = advice[0].words if advice else people.cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
-    why = "; ".join(
-        f"{reason.words} ({reason.cure})" if reason.reason == "rare" else reason.words for reason in reasons
-    )
+    why = "; ".join(reason.words for reason in reasons)
     # What it would take to learn the others is said of each of them beside.
-    said = best is people and not wide and bool(found["needed"])
+    said = not helps or (not advice and not wide and bool(found["needed"]))
     return {
         "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
         "reasons": [reason.to_dict() for reason in reasons],
+        "advice": [one.to_dict() for one in advice],
         "helps_most": helps,
         "words": f"{head}Why: {why}." + ("" if said else f" What would help most: {helps}."),
     }
 
 
-def diagnose_task(task: Task, found: Mapping[str, Any], estimate: Estimate) -> dict[str, Any] | None:
-    """Say of a report of a task what `diagnose` says, other protocols among it."""
+Advise = Callable[["Task", int, "Extent | None", bool], Sequence[Advice]]
+"""Forecasts what would help a task: with so many people, who lie there, and whether more of them are tried too."""
+
+
+def diagnose_task(
+    task: Task, found: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
+) -> dict[str, Any] | None:
+    """Say of a report of a task what `diagnose` says; ``advise`` forecasts what would help."""
     from murk.learners.problem import plausible
 
+    def advice() -> Sequence[Advice]:
+        if advise is None:
+            return ()
+        # What more people or a larger budget would do is told by some estimates themselves.
+        return advise(task, found.get("records_learned", found["releases"]), estimate.extent(), not found["needed"])
+
     with plausible():
-        return diagnose(
-            found, estimate, task.coefficient_scale, categories=categories(task),
-            others=partial(better_protocol, task, found["releases"]),
-        )  # fmt: skip
+        return diagnose(found, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
 
 
 def categories(task: Task) -> dict[str, tuple[str, str]]:
@@ -282,25 +296,8 @@ def categories(task: Task) -> dict[str, tuple[str, str]]:
     for index, feature in enumerate(task.features):
         if isinstance(feature, CategoryFeature):
             first, *others = feature.categories
-            for name, category in zip(coding.names_of(index), others, strict=True):
+            for name, category in zip(coding.names_of(index), others, strict=False):
+                # An indicator of missing values, which may come last, is no category.
                 rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
                 found[name] = f"{feature.name}: {category}", rest
     return found
-
-
-def better_protocol(task: Task, people: int) -> list[Reason]:
-    """Another protocol, where its expected error is less than half, with the same people and the same trust."""
-    from murk.learners.choice import ONLINE, recommend
-
-    if task.of_organisations:
-        return []
-    try:
-        # Devices are asked for no more than they do now.
-        found = recommend(task, people, online=task.protocol in ONLINE)
-    except UserError:
-        return []
-    own, best = found.expected.get(task.protocol), found.expected[found.protocol]
-    if own is None or own < 2.0 * best:
-        return []
-    words = f"with protocol: {found.protocol} the expected error is {own / best:.2g} times smaller"
-    return [Reason("protocol", (), words, f"protocol: {found.protocol}", (own / best) ** 2)]

@@ -17,7 +17,15 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def span(low: float, high: float, factor: float = 1.0) -> str:
-    """An interval for people."""
+    """An interval for people.
+
+    Examples
+    --------
+    >>> span(1.0, 2.0), span(-math.inf, math.inf)
+    ('1.000 .. 2.000', 'no interval')
+    """
+    if not (math.isfinite(low) or math.isfinite(high)):
+        return "no interval"
     return f"{number(factor * low)} .. {number(factor * high)}"
 
 

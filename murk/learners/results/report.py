@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from murk.learners.estimates.drift import Drift
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.estimates.units import Unit
+    from murk.learners.results.diagnosis import Advise
     from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
@@ -237,15 +238,18 @@ def report_estimate(
 
 
 def report_log(
-    task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False, **more: Any
-) -> dict[str, Any]:
+    task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
+    advise: Advise | None = None, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
     """What is committed on a log, and what else is known: the one object that ``--json`` prints.
 
-    ``history`` adds how the estimate came there; ``people_are_rows`` says that nobody named the people of a file.
+    ``history`` adds how the estimate came there; ``people_are_rows`` says that nobody named the people of a file;
+    ``advise`` forecasts what would help, where a coefficient is useless.
     """
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import diagnose_task
+    from murk.learners.results.missing import describe_missing
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
@@ -273,5 +277,6 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
-    found["diagnosis"] = diagnose_task(task, found, estimate)
+    found["missing_values"] = describe_missing(task, estimate)
+    found["diagnosis"] = diagnose_task(task, found, estimate, advise)
     return found

@@ -15,8 +15,12 @@ from murk.learners.results.text import SIMULATED, as_text, describe_learned, des
 from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
     from pandas import DataFrame
+
+    from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,6 +36,8 @@ class Result:
         what a record says.
     history
         How the estimate came there, where that is known: one list for each part, as in the report of ``murk status``.
+    task
+        The task, where there is one: what `predict` codes records by.
 
     Examples
     --------
@@ -51,6 +57,7 @@ class Result:
 
     report: Mapping[str, Any]
     history: Mapping[str, Any] | None = field(default=None)
+    task: Task | None = field(default=None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "report", _frozen(self.report))
@@ -120,6 +127,24 @@ class Result:
     def simulated(self) -> bool:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
+
+    def predict(self, records: Any) -> NDArray[np.float64]:
+        """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
+
+        Of a binary target the probability of the positive value, (m,); of classes each one's, (m, K); of a real target
+        its mean, (m,). Records are coded by the task, missing values among them. All reported coefficients in coded
+        units are used, also those that were not learned, which are held near zero.
+
+        Raises
+        ------
+        UserError
+            If the result is of a learner, which predicts itself, or its coefficients are of no probability and no mean.
+        """
+        from murk.learners.results.predictions import predict
+
+        if self.task is None:
+            raise UserError("this result has no task: predict with the learner that it is of (predict_many)")
+        return predict(self.task, self.report["coefficients"], records)
 
     # Where it goes
 

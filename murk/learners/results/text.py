@@ -58,6 +58,8 @@ def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
     yield Paragraph(describe_intervals(found))
     yield from average_table(found)
     yield from map(Paragraph, describe_not_learned(found))
+    for one in found.get("missing_values", ()):
+        yield Paragraph(one["words"])
     if found["diagnosis"]:
         yield Paragraph(found["diagnosis"]["words"])
     yield from map(Paragraph, describe_age(found))
@@ -128,6 +130,36 @@ def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
         ["per", "points", f"{percent} interval"],
         rows,
     )
+    yield from map(Paragraph, describe_disagreement(found))
+
+
+def describe_disagreement(found: Mapping[str, Any]) -> Iterator[str]:
+    """Say which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
+    apart, unknown = [], []
+    for name, effect in found["average_effects"].items():
+        unit = found["per_unit"].get(name)
+        if unit is None or name in found["not_learned"] or not math.isfinite(sum(unit["interval"])):
+            continue
+        if not math.isfinite(sum(effect["interval"])):
+            unknown.append(name)
+        elif _excludes_zero(unit["interval"]) != _excludes_zero(effect["interval"]):
+            apart.append(name)
+    if apart:
+        yield (
+            f"Odds ratio and points of {', '.join(apart)} disagree: one interval includes no effect, the other does "
+            "not. Points are averaged over people, and their interval allows for what is not known of where people are "
+            "on the curve. Take such an effect as not established."
+        )
+    if unknown:
+        yield (
+            f"Points of {', '.join(unknown)} are not learned although the odds ratio is: they also depend on where "
+            "people are on the curve, which noise still hides."
+        )
+
+
+def _excludes_zero(interval: Sequence[float]) -> bool:
+    low, high = interval
+    return low > 0.0 or high < 0.0
 
 
 def describe_age(found: Mapping[str, Any]) -> Iterator[str]:
@@ -151,10 +183,7 @@ def describe_not_learned(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."
     others = [name for name in found["not_learned"] if name not in found["needed"]]
     if others:
-        yield (
-            f"Not learned at this privacy: {', '.join(others)}. It would take more records in a window, a larger "
-            "budget or fewer features."
-        )
+        yield f"Not learned at this privacy: {', '.join(others)}."
 
 
 def as_text(blocks: Iterator[Block], width: int = 110) -> str:

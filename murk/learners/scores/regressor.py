@@ -16,7 +16,7 @@ from murk.learners.base import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.scores.base import Scores
 from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.learners.values import target, targets
+from murk.learners.values import stated_bounds, target, targets
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -35,7 +35,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     target_bounds
         Public bounds (low, high) of the target; what lies outside is projected to them. Noise is added for the whole
-        range. A missing target counts as none: the fit is that of the people whose target is there.
+        range. Required where noise is real; in a simulation (-1, 1) by default. A missing target counts as none: the
+        fit is that of the people whose target is there.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
         CSV file's path. With rows that are like the people's the estimate is more exact; without any, some of the
@@ -92,7 +93,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         self,
         *,
         budget: Guarantee,
-        target_bounds: tuple[float, float] = (-1.0, 1.0),
+        target_bounds: tuple[float, float] | None = None,
         public: Any = None,
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
@@ -110,7 +111,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         self.forget = forget
         self.seed = seed
         self.noise = noise
-        low, high = map(float, target_bounds)
+        low, high = map(float, stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed))
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
         self._bounds = low, high

@@ -1,4 +1,4 @@
-"""Columns that say nothing: the same value in every row, or none."""
+"""Columns that say nothing, or something else than they should: one value in every row, none, or many missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.results.missing import MATTERS, coded_as, kept_share
 from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.features import INDICATOR, NumberFeature
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
@@ -36,14 +38,18 @@ class ConstantSurvey:
         self._low = [np.full(len(group), np.inf) for group in self._groups] + [np.array([np.inf])]
         self._high = [-low for low in self._low]
         self._seen = [False] * (size + 1)
+        self._rows = 0
+        self._sums = np.zeros((size + 1, 3))
 
     def add(self, block: Block) -> None:
         """Look at a block, of a simulation."""
         if not self._source.task.simulated:
             return
         values = [*(block.x[:, group] for group in self._groups), block.y[:, None]]
+        self._rows += len(block.y)
         for place, column in enumerate(values):
             there = column[block.cells[:, place] < Cell.MISSING]
+            self._sums[place] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
             if len(there):
                 self._seen[place] = True
                 self._low[place] = np.minimum(self._low[place], there.min(axis=0))
@@ -64,6 +70,27 @@ class ConstantSurvey:
                 found.append(
                     f"{where} has the same value in every row, or one beyond the same bound, so that nothing is "
                     f"learned of it {_SEEN}"
+                )
+        return found + self._missing()
+
+    def _missing(self) -> list[str]:
+        """Sentences about features of which so many values are missing that their coefficient is another one."""
+        task, found = self._source.task, []
+        coded = task.coding.encode_record({}, target=False).x
+        for place, feature in enumerate(task.features):
+            count, total, squares = self._sums[place].tolist()
+            if not isinstance(feature, NumberFeature) or feature.missing == INDICATOR or not 0 < count < self._rows:
+                continue
+            share, mean = 1.0 - count / self._rows, total / count
+            variance = squares / count - mean**2
+            kept = kept_share(share, float(coded[self._groups[place][0]]) - mean, variance)
+            # Of a column of one value it is said that nothing is learned of it.
+            if kept < MATTERS and self._low[place][0] < self._high[place][0]:
+                typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
+                found.append(
+                    f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "
+                    f"{coded_as(feature)}: its coefficient is about {kept:.2f} of what it is among complete records. "
+                    f"With missing: {typical:.2g}, the mean of the others, or missing: indicator it is not {_SEEN}"
                 )
         return found
 

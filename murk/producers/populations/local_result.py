@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from murk.errors import UserError
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
+from murk.privacy import guarantee_from_text
 from murk.producers.policy import Policy
 from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.local_run import LocalRun
@@ -35,7 +36,7 @@ def run(
     ledger: str | Path | None = None,
     person: str | None = None,
     level: str = "default",
-    lifetime: Guarantee | None = None,
+    lifetime: Guarantee | str | None = None,
     publish: bool | int = False,
     block: int | None = None,
     confidence: float = 0.95,
@@ -66,7 +67,7 @@ def run(
     level
         A level of the task's menu, ``"lot"`` (drawn uniformly) or ``"column:NAME"``.
     lifetime
-        A person's cap over all tasks in the ledger.
+        A person's cap over all tasks in the ledger: a guarantee, or its text as the command line takes it, ``"gdp:2"``.
     publish
         Whether to agree to what becomes public with the task, where that is anything: its public sample; of how many
         people at most, or True for any number.
@@ -102,7 +103,8 @@ def run(
     task = task if isinstance(task, Task) else Task.load(task)
     records = open_records(source)
     people = PopulationConfig(records, person, level, seed)
-    policy = Policy(lifetime=lifetime, public_sample=True)
+    cap = guarantee_from_text(lifetime) if isinstance(lifetime, str) else lifetime
+    policy = Policy(lifetime=cap, public_sample=True)
     with ExitStack() as stack:
         if seed is not None and log is None:
             # Nobody's budget is spent: another seed, or other people, need no other place.
@@ -119,7 +121,7 @@ def run(
                 progress(step.rows, local.population.source.size)
         found = report_run(local, start, level=confidence, history=True)
     history = found.pop("history")
-    return Result(found, history)
+    return Result(found, history, local.task)
 
 
 def _check_order(task: object, source: object) -> None:
@@ -158,6 +160,8 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
     level, history
         As `murk.learners.results.report.report_log` has them.
     """
+    from murk.learners.planning.advice import advise
+
     totals = run.ledger.totals()
     return report_log(
         run.task,
@@ -165,6 +169,7 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
         level=level,
         history=history,
         people_are_rows=run.population.source.people == "row",
+        advise=advise,
         **run.population.figures(),
         accounts=totals.people,
         **spent_together(run.ledger),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,10 @@ from murk.stream.task.task import Task
 def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Read the distinct coded features of a file and how often each occurs; the target is not read.
 
+    People's missing values are coded by the task's rule, and rows must be like them: where a feature states
+    ``missing_share``, values of further rows are left out until so many are missing. Which ones is pseudorandom, and
+    the same whenever the file is read.
+
     Raises
     ------
     UserError
@@ -28,12 +33,45 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
     if len(records) < 2:
         raise UserError(f"{path} has {len(records)} rows: a sample of public covariates needs at least 2")
     rows = range(len(records))
-    coded = coding.encode(table.columns(records, rows, coding.columns), target=False)
-    for row, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
+    columns = table.columns(records, rows, coding.columns)
+    coded = coding.encode(columns, target=False)
+    stated = [feature.missing_share for feature in task.features]
+    for row, column in zip(*np.nonzero(coded.cells[:, : len(stated)] >= Cell.MISSING), strict=True):
         name, cell = coded.columns[column], Cell(int(coded.cells[row, column]))
+        if cell == Cell.MISSING and stated[column] is not None:
+            continue
         raise UserError(
             f"{path}, row {row + 1}, column {name!r}: the value {cell.describe()}. "
-            "Public covariates must be complete and declared: correct it, or leave the row out"
+            "Public covariates must be complete and declared: correct it, leave the row out, or state in the task "
+            "which share of people's values is missing (missing_share)"
         )
+    if any(stated):
+        absent = left_out(coded.cells[:, : len(stated)] == Cell.MISSING, stated)
+        thinned = {
+            name: [None if out else value for value, out in zip(columns[name], absent[:, place].tolist(), strict=True)]
+            for place, name in enumerate(coding.columns)
+        }
+        coded = coding.encode(thinned, target=False)
     points, counts = np.unique(coded.x, axis=0, return_counts=True)
     return points, counts.astype(np.int64)
+
+
+def left_out(missing: NDArray[np.bool_], stated: Sequence[float | None]) -> NDArray[np.bool_]:
+    """Return which values (m, features) are missing once as many are as is stated; those that are, stay so.
+
+    Parameters
+    ----------
+    missing
+        Which are missing already, (m, features).
+    stated
+        Of each feature the share that is to be missing; None for those of which nothing is stated.
+    """
+    found = missing.copy()
+    for place, share in enumerate(stated):
+        if share is None:
+            continue
+        more = round(share * len(found)) - int(found[:, place].sum())
+        if more > 0:
+            rng = np.random.Generator(np.random.Philox(key=[0x6D697373, place]))
+            found[rng.choice(np.flatnonzero(~found[:, place]), size=more, replace=False), place] = True
+    return found

@@ -244,4 +244,4 @@ def test_what_does_not_go_with_a_step_is_refused():
         with pytest.raises(UserError, match=words):
             GaussMixClassifier(**{"budget": budget, "method": "newton", **more})
     with pytest.raises(UserError, match="the target is real"):
-        GaussMixRegressor(budget=budget, method="newton")
+        GaussMixRegressor(budget=budget, method="newton", target_bound=1.0)

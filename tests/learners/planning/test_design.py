@@ -106,3 +106,40 @@ def test_classes_have_effects_on_each():
     assert one.records.shares.sum() == pytest.approx(1.0)
     with pytest.raises(UserError, match="classes"):
         designs(of, Effects(named={"a": 2.0}))
+
+
+def stated(target, feature=""):
+    return Task.parse(
+        f"name: t\nfeatures: [{{name: age, low: 20, high: 60{feature}}}, {{name: sex, categories: [f, m]}}]\n"
+        f"target: {{name: y, {target}}}\nprivacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}"
+    )
+
+
+def test_what_a_task_states_of_its_target_is_the_assumed_rate():
+    for target, wanted in (("rate: 0.06, ", 0.06), ("", 0.5)):
+        one = designs(stated(f"{target}kind: binary, positive: 'yes'"), Effects())[0]
+        assert one.shares @ special.expit(one.points @ one.theta) == pytest.approx(wanted, abs=1e-6)
+    # Who asks knows better.
+    asked = designs(stated("rate: 0.06, kind: binary, positive: 'yes'"), Effects(rate=0.3))[0]
+    assert asked.shares @ special.expit(asked.points @ asked.theta) == pytest.approx(0.3, abs=1e-6)
+    classes = designs(stated("kind: classes, classes: [a, b, c], rate: [0.8, 0.15, 0.05]"), Effects())[0]
+    odds = np.exp(classes.points @ classes.theta.T)
+    assert classes.shares @ (odds / odds.sum(axis=1, keepdims=True)) == pytest.approx([0.8, 0.15, 0.05], abs=1e-6)
+    with pytest.raises(UserError, match="state their shares in the task"):
+        designs(stated("kind: classes, classes: [a, b, c]"), Effects(rate=0.1))
+    real = designs(stated("kind: real, low: 0, high: 100, typical: [0, 20]"), Effects())[0]
+    assert real.shares @ (real.points @ real.theta) == pytest.approx(-0.8)
+
+
+def test_nine_tenths_of_a_feature_lie_in_its_typical_range():
+    for one in designs(stated("kind: binary, positive: 'yes'", ", typical: [24, 32]"), Effects()):
+        age = 40 + 20 * one.points[:, 0]
+        assert np.mean((age >= 24) & (age <= 32)) == pytest.approx(0.9, abs=0.01)
+    for one in designs(stated("kind: binary, positive: 'yes'"), Effects()):
+        assert np.mean((40 + 20 * one.points[:, 0] >= 24) & (40 + 20 * one.points[:, 0] <= 32)) < 0.5
+
+
+def test_an_indicator_has_its_stated_share():
+    of = stated("kind: binary, positive: 'yes'", ", missing: indicator, missing_share: 0.1")
+    for one in designs(of, Effects()):
+        assert np.mean(one.points[:, of.coding.names.index("age=missing")] == 1.0) == pytest.approx(0.1)

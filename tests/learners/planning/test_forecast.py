@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import murk.learners.planning.examples as examples
 import murk.learners.planning.forecast as module
 from murk.errors import MurkError, UserError
 from murk.learners.planning.design import Effects, designs
-from murk.learners.planning.forecast import DRAWS, forecast
+from murk.learners.planning.forecast import DRAWS, forecast, forecasts
 from murk.learners.planning.line import outlook
 from murk.stream import Task
 from tests.learners.planning.people import halves, population, task
@@ -127,7 +128,8 @@ def test_medians_of_settled_half_widths_are_drawn_until_they_are_known(monkeypat
         made.append(level)
         return np.full(2, 1.0 + spread * (-1.0) ** len(made))
 
-    monkeypatch.setattr(module, "_estimate", lambda *_: SimpleNamespace(names=("a", "b"), half_widths=half_widths))
+    one = SimpleNamespace(names=("a", "b"), half_widths=half_widths)
+    monkeypatch.setattr(module, "_estimates", lambda task, records, counts, *_: [(count, one) for count in counts])
     monkeypatch.setattr(module, "_effects", lambda *_: np.zeros(0))
     of = task()
     forecast(of, designs(of, Effects())[0], 1_000)
@@ -167,16 +169,37 @@ def test_what_has_no_interval_at_all_says_why_and_what_does():
 
 def test_draws_without_a_solution_learn_nothing(monkeypatch):
     of, drawn = task(4.0, kind="binary", protocol="examples"), iter([True, False, False] * 2)
-    solved = module._estimate
+    solved = examples.estimate
 
     def solve(*arguments):
         if next(drawn):
             return solved(*arguments)
         raise MurkError("nothing can be solved")
 
-    monkeypatch.setattr(module, "_estimate", solve)
+    monkeypatch.setattr(examples, "estimate", solve)
     found = forecast(of, population("binary"), 24_000, draws=3)
     assert not found.learned
     assert not found.settled
-    monkeypatch.setattr(module, "_estimate", solved)
+    monkeypatch.setattr(examples, "estimate", solved)
     assert forecast(of, population("binary"), 24_000, draws=3).learned
+
+
+def test_several_numbers_of_people_are_read_off_one_path():
+    """The same people first: what so many tell does not depend on how many follow, but for the draw's seed."""
+    of = task(2.0, kind="binary")
+    typical = designs(of, Effects())[0]
+    made = forecasts(of, typical, [40_000, 10_000], draws=3, more=False)
+    assert list(made) == [10_000, 40_000]
+    alone = forecast(of, typical, 40_000, draws=3, more=False)
+    assert made[40_000].people == 40_000
+    # The whole path is that of its largest number, stopped on the way: draws differ, and half widths by a tenth.
+    assert made[40_000].points == pytest.approx(alone.points, rel=0.35)
+    assert made[10_000].points > made[40_000].points
+
+
+def test_the_line_before_a_run_says_what_it_assumes():
+    of = task(8.0, kind="binary")
+    assert "Assumed: 50% of the targets positive, a guess (state target: {rate: ...} or --rate)" in outlook(of, 100_000)
+    stated = outlook(of, 100_000, rate=0.06)
+    assert "Assumed: 6% of the targets positive, as stated" in stated
+    assert stated.partition(". Assumed")[0] != outlook(of, 100_000).partition(". Assumed")[0]

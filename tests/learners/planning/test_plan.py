@@ -9,7 +9,8 @@ from murk.errors import UserError
 from murk.learners.choice import recommend
 from murk.learners.planning.design import Effects
 from murk.learners.planning.forecast import Forecast
-from murk.learners.planning.plan import Cell, choose, people_for, plan, remarks
+from murk.learners.planning.needed import people_for
+from murk.learners.planning.plan import Cell, choose, plan, remarks
 from murk.stream import Task
 from tests.learners.planning.people import population, task
 

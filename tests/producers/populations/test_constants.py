@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -51,6 +52,25 @@ def test_of_a_simulation(tmp_path: Path, change: dict[str, Any], words: str | No
     found = warnings(tmp_path, PEOPLE.assign(**change))
     assert len(found) == (words is not None)
     assert all((words or "") in one and "because this is a simulation" in one for one in found)
+
+
+COUNTS = TEXT.replace("{name: age, low: 20, high: 40}", "{name: visits, low: 0, high: 8}")
+
+
+def test_missing_values_that_matter_are_said_with_what_they_do(tmp_path: Path) -> None:
+    """3% of a count far from the middle of its bounds; at the count's mean they do nothing."""
+    visits = [None if i % 33 == 0 else (0, 0, 1, 2)[i % 4] for i in range(396)]
+    frame = pd.DataFrame({"visits": visits, "origin": ["EWR", "JFK"] * 198, "worked": [i % 50 for i in range(396)]})
+    [found] = warnings(tmp_path, frame, text=COUNTS)
+    assert "3% of the column 'visits' are missing and count as 4, the middle of its bounds" in found
+    there = np.array([each for each in visits if each is not None])
+    kept = there.var() / (there.var() + (4 - there.mean()) ** 2 * 12 / 396)
+    assert f"about {kept:.2f} of what it is" in found
+    assert f"With missing: {there.mean():.2g}, the mean of the others" in found
+    filled = COUNTS.replace("high: 8", "high: 8, missing: 0.75")
+    for each, text in enumerate((filled, COUNTS.replace("high: 8", "high: 8, missing: indicator"))):
+        (tmp_path / str(each)).mkdir()
+        assert warnings(tmp_path / str(each), frame, text=text) == ()
 
 
 def test_nothing_is_said_of_real_people(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers.populations.public_sample import public_covariates
-from tests.producers.world import make_task
+from tests.producers.world import TEXT, make_task
 
 HEAD = "age,same_sex,origin\n"
 
@@ -42,3 +42,23 @@ def test_what_is_missing_or_undeclared_is_named_by_its_place(tmp_path, value):
     """By row and column; what the task declares is complete."""
     with pytest.raises(UserError, match=r"public\.csv, row 2, column 'same_sex': the value .* complete and declared"):
         public_covariates(sample(tmp_path, "28,yes,JFK", f"28,{value},JFK", "28,no,EWR"), make_task())
+
+
+def test_rows_are_like_people_where_the_task_states_what_is_missing(tmp_path):
+    """As many values are left out as are stated, the same ones each time; those that are missing count among them."""
+    text = TEXT.replace("low: 21, high: 35", "low: 21, high: 35, missing: indicator, missing_share: 0.1")
+    assert text != TEXT
+    task = make_task(text=text)
+    path = sample(tmp_path, *["28,yes,JFK", "21,no,EWR"] * 98, *[",no,LGA"] * 4)
+    points, counts = public_covariates(path, task)
+    gone = points[:, task.coding.names.index("age=missing")] == 1.0
+    assert counts[gone].sum() == 20
+    assert counts.sum() == 200
+    # The middle, whatever stood there.
+    assert set(points[gone, 0]) == {0.0}
+    again = public_covariates(path, task)
+    assert np.array_equal(points, again[0])
+    assert np.array_equal(counts, again[1])
+    # Of the other features nothing is stated, and rows are to be complete.
+    with pytest.raises(UserError, match="column 'same_sex'"):
+        public_covariates(sample(tmp_path, "28,yes,JFK", "28,,JFK"), task)

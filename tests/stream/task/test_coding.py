@@ -296,3 +296,70 @@ def test_coefficients_per_unit_are_differences_of_predictions(coding: Coding) ->
 def test_decimals_and_fractions_are_numbers() -> None:
     for age in (Decimal("24.5"), Fraction(49, 2)):
         assert CODING.encode_record({"age": age}).x[0] == -0.5
+
+
+FILLED = """
+name: visits
+features:
+  - {name: age, low: 20, high: 40, missing: indicator}
+  - {name: visits, low: 0, high: 8, missing: 1}
+  - {name: ward, categories: [a, b, c], missing: b}
+  - {name: born, kind: date, low: 2000-01-01, high: 2000-12-31, as: [number, month], missing: 2000-02-01}
+  - {name: sex, categories: [f, m], missing: indicator}
+  - {name: plain, low: 0, high: 1}
+target: {name: y, kind: binary, positive: yes}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+
+
+def test_missing_values_are_coded_as_the_task_says_one_by_one_and_in_blocks() -> None:
+    """A fill value is coded as that value is; an indicator tells the missing from the middle."""
+    coding = Task.parse(FILLED).coding
+    names = dict(zip(coding.names, range(coding.size), strict=True))
+    assert {"age=missing", "sex=missing"} < set(names)
+    assert len(coding.unit_labels) == len(coding.unit_factors) == coding.size
+    known = {"age": 30, "visits": 1, "ward": "b", "born": "2000-02-01", "sex": "m", "plain": 0.5, "y": "yes"}
+    odd = {"age": "?", "visits": None, "ward": "zzz", "born": "", "sex": float("nan"), "plain": "", "y": "no"}
+    whole, empty = coding.encode_record(known), coding.encode_record(odd)
+    indicated = [names["age=missing"], names["sex=missing"]]
+    assert whole.x[indicated].tolist() == [-1.0, -1.0]
+    assert empty.x[indicated].tolist() == [1.0, 1.0]
+    assert (empty.x[names["sex"]], whole.x[names["sex"]]) == (0.0, 1.0)
+    same = [place for place in range(coding.size) if place not in (*indicated, names["sex"])]
+    assert empty.x[same].tolist() == whole.x[same].tolist()
+    assert empty.missing == 6
+    block = coding.encode({name: [known[name], odd[name], known[name]] for name in known})
+    assert block.x.tolist() == [whole.x.tolist(), empty.x.tolist(), whole.x.tolist()]
+    assert block.missing.tolist() == [0, 6, 0]
+
+
+def test_a_fill_value_keeps_a_mean_where_the_middle_moves_it() -> None:
+    """3% missing of a count with mean .75 of 0 to 8: the middle is far from people, their mean is not."""
+    text = FILLED.replace("missing: 1}", "missing: 0.75}")
+    values: list[float | None] = [0.0, 0.0, 1.0, 2.0] * 97 + [None] * 12
+    coded = {}
+    for words in (text, text.replace(", missing: 0.75", "")):
+        coding = Task.parse(words).coding
+        block = coding.encode(
+            {name: values if name == "visits" else [None] * len(values) for name in coding.columns}, target=False
+        )
+        coded[words == text] = block.x[:, coding.names.index("visits")].mean() * 4 + 4
+    assert coded[True] == pytest.approx(0.75)
+    assert coded[False] == pytest.approx(0.97 * 0.75 + 0.03 * 4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("missing: 1}", "missing: 9}", r"features\[1\].missing: 9.0 is outside the bounds 0.0 to 8.0"),
+        ("missing: 1}", "missing: indicatr}", r"features\[1\].missing: 'indicatr' is text; write a number"),
+        ("missing: b", "missing: d", r"features\[2\].missing: 'd' is not one of the categories"),
+        ("missing: 2000-02-01", "missing: 2001-02-01", r"features\[3\].missing: 2001-02-01 is outside the bounds"),
+        ("name: plain", "name: age=missing", "its coded name 'age=missing' is a coded name of feature 1"),
+        ("missing: 1}", "missing_share: 3}", r"features\[1\].missing_share: 3 is too large"),
+    ],
+)
+def test_fill_values_that_cannot_be_are_refused(old: str, new: str, message: str) -> None:
+    assert old in FILLED
+    with pytest.raises(UserError, match=message):
+        Task.parse(FILLED.replace(old, new, 1))

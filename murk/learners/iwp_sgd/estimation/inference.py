@@ -139,8 +139,7 @@ def _sandwich(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Est
         if not settings.weighted:
             note = (
                 "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian "
-                f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}. It takes far more releases, a "
-                "weaker guarantee, fewer features, or regularization"
+                f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}"
             )
             return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
         found[:free], spread[:free] = _beside_hidden(
@@ -245,8 +244,7 @@ def _hidden_words(names: tuple[str, ...], spread: NDArray[np.float64], hidden: i
     listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
     return (
         f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so that what depends on them is "
-        "not learned at this privacy; it takes more releases, a weaker guarantee, or fewer features. Estimates are "
-        "shrunk there"
+        "not learned at this privacy. Estimates are shrunk there"
     )
 
 

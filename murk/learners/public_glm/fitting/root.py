@@ -154,7 +154,7 @@ def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
         "without an intercept this is usual on features that are not centred at 0: give intercept=True"
         if bare
         else "the noise still makes the direction's scores too long, or the response is nearly a function of the "
-        "features, or they are far from normal: wait for more releases, or ask for larger budgets"
+        "features, or they are far from normal"
     )
     return (
         f"no factor c solves c mean f'(a + c s) = 1 for {curve.name}: the left side is at most {most:.3g}; {cause}. "

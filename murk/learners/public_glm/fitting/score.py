@@ -83,8 +83,7 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
             break
     raise NoRootError(
         f"no coefficients of {curve.name} have the moments that the releases tell: the noise still outweighs them, or "
-        "the response is a function of the features; wait for more releases, or ask for larger budgets. The direction "
-        "of least squares is kept"
+        "the response is a function of the features. The direction of least squares is kept"
     )
 
 

@@ -3,7 +3,8 @@
 A number maps its public bounds to [-1, 1]; two categories become -1 and +1 under the feature's own name; of
 more, each but the first becomes a -1/+1 feature named ``origin=JFK``; a date becomes a number of days, a weekday or a
 month; the constant 1 comes last. Missing and
-undeclared values are 0 in coded units, whatever the record, so that nobody is left out because of a value.
+undeclared values are 0 in coded units, or what the feature's public `missing` says, whatever the record, so that nobody
+is left out because of a value.
 """
 
 import math
@@ -20,6 +21,7 @@ from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn
 from murk.stream.task.data.containers import column_array
 from murk.stream.task.data.dates import PARTS, DateColumn, coded_parts
 from murk.stream.task.data.features import (
+    INDICATOR,
     UNIT_DAYS,
     BinaryTarget,
     CategoryFeature,
@@ -131,6 +133,8 @@ class Coding:
         float64, shape (p,): the box of the coded features; 1 and 1 for the constant.
     smallest_square, largest_square
         The least and the largest ||x||^2 over the box, missing values (0) included.
+    indicators
+        Places of the coded features that say that a value is missing.
     unit_factors
         float64, shape (p,): what a coefficient in coded units is multiplied by to be per unit of the
         feature: 2 unit / (high - low) for a number or a date, 2 for a category against the first, 1 for the
@@ -156,13 +160,20 @@ class Coding:
                 self._inputs.append(DateColumn(feature.low, feature.high, feature.parts, start))
             else:
                 self._inputs.append(NumberColumn(feature.low, feature.high, start))
+        self.indicators: tuple[int, ...] = tuple(
+            names.index(indicator_of(feature)) for feature in self._features if feature.missing == INDICATOR
+        )
+        self._fills = [self._fill(index) for index in range(len(self._features))]
         # Of what is no number nothing lies within these bounds.
         self._one = [
-            (name, column, column.low, column.high, column.range, column.start)
+            (name, column, column.low, column.high, column.range, column.start, fill)
             if isinstance(column, NumberColumn)
-            else (name, column, math.inf, -math.inf, 1.0, 0)
-            for name, column in zip(self.columns, self._inputs, strict=True)
+            else (name, column, math.inf, -math.inf, 1.0, 0, fill)
+            for name, column, fill in zip(self.columns, self._inputs, self._fills, strict=True)
         ]
+        self._complete = [0.0] * len(names) + [1.0]
+        for place in self.indicators:
+            self._complete[place] = -1.0
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.size: int = len(self.names)
@@ -178,11 +189,23 @@ class Coding:
     def names_of(self, index: int) -> tuple[str, ...]:
         """Return the names that one raw feature is coded under."""
         feature = self._features[index]
+        names: tuple[str, ...] = (feature.name,)
         if isinstance(feature, CategoryFeature) and len(feature.categories) > 2:
-            return tuple(f"{feature.name}={category}" for category in feature.categories[1:])
-        if isinstance(feature, DateFeature):
-            return tuple(feature.name + ending for ending in coded_parts(feature.parts))
-        return (feature.name,)
+            names = tuple(f"{feature.name}={category}" for category in feature.categories[1:])
+        elif isinstance(feature, DateFeature):
+            names = tuple(feature.name + ending for ending in coded_parts(feature.parts))
+        return (*names, indicator_of(feature)) if feature.missing == INDICATOR else names
+
+    def _fill(self, index: int) -> tuple[tuple[int, float], ...]:
+        """Places and coded values of a missing value of a feature, where they differ from those of no value at all."""
+        feature, column = self._features[index], self._inputs[index]
+        if feature.missing is None:
+            return ()
+        if feature.missing == INDICATOR:
+            return ((column.start + len(self.names_of(index)) - 1, 1.0),)
+        found = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
+        column.encode_one(feature.missing, found)
+        return tuple((place, found[place]) for place in range(column.start, len(found)))
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
         """Code many records, given column by column.
@@ -224,6 +247,12 @@ class Coding:
         cells = np.zeros((m, len(self._all_columns)), dtype=np.uint8)
         for index, (name, column) in enumerate(zip(self.columns, self._inputs, strict=True)):
             column.encode(columns[name], x, cells[:, index])
+        x[:, list(self.indicators)] = -1.0
+        for index, fill in enumerate(self._fills):
+            if fill:
+                gaps = cells[:, index] >= Cell.MISSING
+                for place, value in fill:
+                    x[gaps, place] = value
         y = self._output.targets(columns[self.target], cells[:, -1]) if target else np.full(m, np.nan)
         return EncodedBlock(
             x=x,
@@ -239,11 +268,10 @@ class Coding:
 
         With ``target=False`` the target is not looked at and y is NaN.
         """
-        x = [0.0] * self.size
-        x[-1] = 1.0
+        x = self._complete.copy()
         clamped = missing = 0
         get = record.get
-        for name, column, low, high, width, place in self._one:
+        for name, column, low, high, width, place, fill in self._one:
             value = get(name)
             if type(value) is float and low <= value <= high:
                 # As `NumberColumn` has it, without a call: most values are numbers within their bounds.
@@ -255,6 +283,8 @@ class Coding:
                     clamped += 1
                 else:
                     missing += 1
+                    for at, coded in fill:
+                        x[at] = coded
         y = float("nan")
         if target:
             y, cell = self._output.target(get(self.target))
@@ -273,7 +303,8 @@ class Coding:
         factors: list[float] = []
         labels: list[str] = []
         for feature in self._features:
-            for factor, label in _units_of(feature):
+            indicated = [(2.0, f"{feature.name}: missing against known")] * (feature.missing == INDICATOR)
+            for factor, label in (*_units_of(feature), *indicated):
                 factors.append(factor)
                 labels.append(label)
         factors.append(1.0)
@@ -283,6 +314,11 @@ class Coding:
 
 def _values(column: Any, name: str) -> Any:
     return column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
+
+
+def indicator_of(feature: Feature) -> str:
+    """Return the name of the coded feature that says that a value is missing."""
+    return f"{feature.name}=missing"
 
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:

@@ -96,6 +96,7 @@ class DateColumn:
     """
 
     def __init__(self, low: datetime.date | None, high: datetime.date | None, parts: Sequence[str], start: int) -> None:
+        self.start = start
         self._columns: list[tuple[str, NumberColumn | CategoryColumn]] = []
         for part in parts:
             if low is not None and high is not None and part == "number":

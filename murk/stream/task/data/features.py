@@ -32,7 +32,13 @@ def _words(value: object) -> object:
 ADDED: Final[tuple[tuple[str, str], ...]] = (
     ("NumberFeature", "unit"),
     ("NumberFeature", "typical"),
+    ("NumberFeature", "missing"),
+    ("NumberFeature", "missing_share"),
+    ("CategoryFeature", "missing"),
+    ("CategoryFeature", "missing_share"),
     ("DateFeature", "typical"),
+    ("DateFeature", "missing"),
+    ("DateFeature", "missing_share"),
     ("BinaryTarget", "rate"),
     ("ClassTarget", "rate"),
     ("RealTarget", "typical"),
@@ -41,7 +47,30 @@ ADDED: Final[tuple[tuple[str, str], ...]] = (
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
+
+
+def _fill_kind(value: Any) -> str:
+    return "<word>" if value == INDICATOR else "<number>"
+
+
+NumberFill = Annotated[
+    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)
+]
+DateFill = Annotated[
+    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)
+]
 _ROUNDED: Final = 0.02
+INDICATOR: Final = "indicator"
+"""Codes a missing value as the middle, and says in a further coded feature that it is missing."""
+_MISSING: Final = (
+    "what a missing, undeclared or malformed value is coded as: {}, or `indicator` for the middle (0 in coded units) "
+    "and a further coded feature that is +1 where the value is missing and -1 elsewhere; `null`: the middle. A value "
+    "far from those of people biases the feature's coefficient"
+)
+_MISSING_SHARE: Final = (
+    "public knowledge of the share of people whose value is missing: rows of `public: {file: ...}` are coded as "
+    "people's are, with so many values missing; `null`: rows are taken as they are, and must be complete"
+)
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: about nine of ten values lie between these; never taken from people's "
     "records. Forecasts use it; a wrong guess costs accuracy, no validity; `null`: not known"
@@ -66,6 +95,12 @@ def _check_typical(low: Any, high: Any, typical: tuple[Any, Any] | None) -> None
         )
 
 
+def _check_fill(low: Any, high: Any, fill: Any) -> None:
+    if fill is None or fill == INDICATOR or low <= fill <= high:
+        return
+    raise task_error(f"{fill} is outside the bounds {low} to {high}; give a value within them, or indicator", "missing")
+
+
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
     twice = [value for value, count in Counter(values).items() if count > 1]
     if twice:
@@ -84,11 +119,16 @@ class NumberFeature(Block):
         description="reports state coefficients per so much of it, as in `unit: 10000` for an income; `null`: per 1",
     )
     typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
+    missing: NumberFill | None = Field(
+        default=None, description=_MISSING.format("a number within the bounds, as in `missing: 0.75`")
+    )
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="after")
     def _check(self) -> "NumberFeature":
         _bounds(self)
         _check_typical(self.low, self.high, self.typical)
+        _check_fill(self.low, self.high, self.missing)
         return self
 
 
@@ -100,6 +140,10 @@ class CategoryFeature(Block):
         description="all values that the column takes, as text, at least two; the first is what the others "
         "are compared with"
     )
+    missing: Text | None = Field(
+        default=None, description=_MISSING.format("one of the categories, as in `missing: unknown`")
+    )
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,6 +157,15 @@ class CategoryFeature(Block):
     @classmethod
     def _check(cls, categories: tuple[str, ...]) -> tuple[str, ...]:
         return _unique(categories)
+
+    @model_validator(mode="after")
+    def _check_missing(self) -> "CategoryFeature":
+        if self.missing is not None and self.missing not in (*self.categories, INDICATOR):
+            raise task_error(
+                f"{shown(self.missing)} is not one of the categories; {nearest(self.missing, self.categories)}",
+                "missing",
+            )
+        return self
 
 
 class DateFeature(Block):
@@ -141,6 +194,9 @@ class DateFeature(Block):
         default=None, description=_TYPICAL.replace("0, 2", "2024-01-01, 2024-03-31")
     )
 
+    missing: DateFill | None = Field(default=None, description=_MISSING.format("a date, as in `missing: 2024-05-31`"))
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
+
     @model_validator(mode="after")
     def _check(self) -> "DateFeature":
         _unique(self.parts)
@@ -155,6 +211,8 @@ class DateFeature(Block):
         if self.typical is not None and "number" not in self.parts:
             raise task_error("has no effect where the date is not coded as a number; remove it", "typical")
         _check_typical(self.low, self.high, self.typical)
+        if self.low is not None:
+            _check_fill(self.low, self.high, self.missing)
         return self
 
 

@@ -1,0 +1,76 @@
+"""What a result predicts for records, by its coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.links import logistic
+from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.task import Task
+
+Array = NDArray[np.float64]
+
+
+def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
+    """Return predictions for raw records, which are coded as a device codes them.
+
+    Parameters
+    ----------
+    task
+        The task.
+    coefficients
+        In coded units, by name.
+    records
+        A sequence of mappings, or a frame or mapping of columns; the target need not be there.
+
+    Returns
+    -------
+    NDArray
+        Of a binary target the probability of the positive value, (m,); of classes each one's, (m, K), in the task's
+        order; of a real target its mean within its bounds, in its own units, (m,).
+
+    Raises
+    ------
+    UserError
+        If the coefficients are of no probability and no mean, or a column is not there.
+    """
+    coding, scale, target = task.coding, task.coefficient_scale, task.target
+    if scale == "own" and not isinstance(target, ClassTarget):
+        raise UserError(
+            f"the coefficients of {task.name!r} are of its loss's own unit, from which nothing is predicted"
+        )
+    X = coding.encode(_columns(records, coding.columns), target=False).x
+    if isinstance(target, ClassTarget):
+        # By classes in order, whichever of them have coefficients: of the others they are 0.
+        logits = np.column_stack([
+            X @ np.array([coefficients.get(f"{label}:{name}", 0.0) for name in coding.names])
+            for label in target.classes
+        ])  # fmt: skip
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    line = X @ np.array([coefficients[name] for name in coding.names])
+    if isinstance(target, RealTarget):
+        middle, half = (target.low + target.high) / 2.0, (target.high - target.low) / 2.0
+        return np.asarray(np.clip(middle + half * line, target.low, target.high))
+    if scale == "log odds":
+        return logistic(line)
+    # Of labels of -1 and +1 the mean.
+    return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
+
+
+def _columns(records: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(records, str | bytes):
+        raise UserError("predict takes records: a sequence of mappings, or a frame; read the file first")
+    if isinstance(records, Mapping) and not all(isinstance(records.get(name), str | int | float) for name in names):
+        return records
+    if isinstance(records, Mapping):
+        records = [records]
+    if hasattr(records, "columns"):
+        return {name: records[name] for name in names if name in list(records.columns)}
+    rows = list(records)
+    return {name: [row.get(name) for row in rows] for name in names}
