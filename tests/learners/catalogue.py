@@ -1,6 +1,7 @@
 """Every public learner, small and ready, for tests of what holds for all of them."""
 
 from functools import cache
+from inspect import signature
 from itertools import product
 
 import numpy as np
@@ -17,8 +18,14 @@ RECORD = dict(zip(FEATURES, SECRETS, strict=True))
 def made(name, setting=0, **more):
     """A learner with the first of its own test settings, or another of them, and declared features."""
     kind = getattr(murk.learners, name)
-    settings = {**settings_of(name)[setting], "features": FEATURES, "seed": None, **more}
+    settings = {**bounds_of(kind), **settings_of(name)[setting], "features": FEATURES, "seed": None, **more}
     return kind(**settings)
+
+
+def bounds_of(kind):
+    """The usual bounds of the target, for learners that ask for them where noise is real."""
+    usual = {"target_bounds": (-1.0, 1.0), "target_bound": 1.0}
+    return {key: usual[key] for key in usual.keys() & signature(kind).parameters.keys()}
 
 
 def settings_of(name):
