@@ -162,9 +162,3 @@ def test_public_names_are_there():
         for name in wanted.split():
             assert hasattr(module, name)
             assert name in module.__all__
-
-
-def test_no_file_has_grown_out_of_hand():
-    for path in PACKAGE.rglob("*.py"):
-        lines = len(path.read_text().splitlines())
-        assert lines <= 420, f"{path.relative_to(PACKAGE)} has {lines} lines: two things in one file?"

@@ -12,6 +12,7 @@ from murk.audit.bounds import lower_bound
 from murk.audit.catalogue import Case
 from murk.audit.trials import Trial
 from murk.errors import UserError
+from murk.privacy.explain import verdict
 from murk.privacy.noise import NoiseSource, SecureNoise
 
 __all__ = ["Finding", "audit"]
@@ -78,13 +79,6 @@ class Finding:
             "holds": self.holds,
             "neighbours": dict(self.neighbours),
         }
-
-
-def verdict(bound: float, holds: bool) -> str:
-    """Return in words what an audit found of a claim, from its lower bound."""
-    if not holds:
-        return "REFUTED"
-    return "holds" if bound > 0.0 else "no power"
 
 
 def audit(

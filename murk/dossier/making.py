@@ -11,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Final
 
 from murk import __version__
-from murk.audit.run import verdict
 from murk.dossier.answers import asked, guarantee, leaves, purpose
 from murk.dossier.content import Claim, Dossier, Sample, Section, Table
 from murk.dossier.deployment import span
@@ -20,7 +19,7 @@ from murk.dossier.facts import Facts
 from murk.dossier.figures import WEAK, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
 from murk.learners.results.report import SEVERAL_RECORDS
-from murk.privacy.explain import number, percent
+from murk.privacy.explain import number, percent, verdict
 from murk.stream.log.base import segment_seconds
 
 _LONG_TEXT: Final = 120

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from murk.privacy.renyi import zcdp_delta
 
-__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number", "percent"]
+__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number", "percent", "verdict"]
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
@@ -32,6 +32,13 @@ def percent(probability: float) -> str:
         if rounded < 100:
             return f"{rounded:.{digits}f}%"
     return "100%"
+
+
+def verdict(bound: float, holds: bool) -> str:
+    """Return in words what an audit found of a claim, from its lower bound."""
+    if not holds:
+        return "REFUTED"
+    return "holds" if bound > 0.0 else "no power"
 
 
 def _phi(x: float) -> float:

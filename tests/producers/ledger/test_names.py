@@ -424,7 +424,7 @@ def test_killed_while_the_key_is_made_everybody_has_one_budget(path: Path, owner
         spent = ledger.totals().releases
         assert ask(ledger, ANN, RECORD) == ("known" if spent else "released")
         assert ask(ledger, ANN) == "task"
-    assert sorted(file.name for file in path.parent.iterdir() if ".key." not in file.name) == [
+    assert sorted(file.name for file in path.parent.iterdir() if not file.name.endswith(".new")) == [
         "ledger.db",
         "ledger.db.key",
     ]

@@ -110,7 +110,7 @@ def test_from_sources(column: Any) -> None:
     assert next(FileSource(source, parse(NUMBER)).blocks()).x[:, 0].tolist() == [-1.0, 0.0, 1.0]
     number = Task.parse(HEAD.replace("kind: date, ", "low: 0, high: 1") + TAIL)
     with pytest.raises(UserError, match=r"row 1, column 'asked': (a date, not a number|the value is not a finite)"):
-        list(FileSource(source, number).blocks())
+        list(FileSource(source, number, strict=True).blocks())
 
 
 def test_a_wrong_date_in_a_source_is_named_by_its_place() -> None:

@@ -22,7 +22,7 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.settings import level_rows
 
 if TYPE_CHECKING:
-    from murk.learners.iwp_sgd.estimation.inference import ChainSums
+    from murk.learners.iwp_sgd.estimation.chain_sums import ChainSums
 
 
 def influence_of(engines: Sequence[ChainSums]) -> Influence | None:

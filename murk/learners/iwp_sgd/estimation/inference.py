@@ -14,10 +14,10 @@ over the updates' averages.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.estimation.chain_sums import ChainSums
 from murk.learners.iwp_sgd.estimation.forgers import influence_of, symmetric
 from murk.learners.iwp_sgd.estimation.polish import TRUST, uncertainty
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
@@ -39,7 +40,7 @@ from murk.learners.iwp_sgd.estimation.rows import (
 from murk.learners.scores.layout import matrix_size
 
 if TYPE_CHECKING:
-    from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings
+    pass
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
@@ -55,37 +56,6 @@ NOT_ASKED = (
 LIGHT = 0.002
 """Hypotheses of less weight are left out of intervals."""
 _NEAR = 0.98
-
-
-class ChainSums(Protocol):
-    """What a chain has summed of its releases, in the places that `murk.learners.iwp_sgd.layout` names."""
-
-    settings: ExampleSettings
-    covariates: PublicCovariates | None
-
-    @property
-    def real(self) -> NDArray[np.float64]:
-        """All of its float64 numbers."""
-
-    @property
-    def whole(self) -> NDArray[np.int64]:
-        """All of its int64 numbers."""
-
-    @property
-    def rows(self) -> NDArray[np.float64]:
-        """State vectors."""
-
-    @property
-    def triangles(self) -> NDArray[np.float64]:
-        """The two sums of the polish."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, ExampleMechanism]:
-        """Level name to mechanism."""
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases learned."""
 
 
 def estimate(engines: Sequence[ChainSums]) -> Estimate:
