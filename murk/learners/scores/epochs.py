@@ -110,12 +110,12 @@ class Epoch:
 
 def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
     """What is added up of payloads (m, d): they themselves; of those that stand for directions, these, finely."""
-    if not _directional(mechanism):
+    if not is_directional(mechanism):
         return payloads
     return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
 
 
-def _directional(mechanism: Any) -> bool:
+def is_directional(mechanism: Any) -> bool:
     """Whether a payload stands for its direction alone."""
     return hasattr(of_vectors(mechanism), "second_moment")
 
@@ -127,4 +127,4 @@ def of_vectors(mechanism: Any) -> Any:
 
 def step_of(mechanism: Any) -> float:
     """What a sum of whole numbers is multiplied by."""
-    return float(mechanism.unit * 2.0**-30 if _directional(mechanism) else mechanism.unit)
+    return float(mechanism.unit * 2.0**-30 if is_directional(mechanism) else mechanism.unit)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.scores.epochs import Epoch, Tally, of_vectors, step_of
+from murk.learners.scores.epochs import Epoch, Tally, is_directional, of_vectors, step_of
 from murk.learners.scores.forgers import counted_answers
 from murk.learners.scores.layout import symmetric
 from murk.learners.scores.mechanism import ScoreMechanisms
@@ -101,7 +101,7 @@ def direction_spread(mechanism: Any) -> tuple[float, float | None]:
 
     None for what adds noise: then it is what people differ by.
     """
-    if not _directional(mechanism):
+    if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment
     return across, max(0.0, along - across)
