@@ -87,16 +87,16 @@ def say_notice(
 
     for warning in (*population.warnings, *population.findings):
         click.echo(f"{task.name}: caution: {warning}", err=True)
-    if task.sketch is not None and task.sketch.person is None:
-        click.echo(f"{task.name}: caution: {SEVERAL_RECORDS}", err=True)
-    elif population.source.people == "row" and not task.of_organisations:
-        click.echo(f"{task.name}: caution: {SEVERAL_ROWS}", err=True)
     if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
         click.echo(
             f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected nobody is "
             "recognised, so this ledger refuses it, and no withdrawal follows them. Name them by a column (--person)",
             err=True,
         )
+    rows = SEVERAL_RECORDS if task.of_organisations else SEVERAL_ROWS
+    asked = task.sketch.person is None if task.sketch is not None else population.source.people == "row"
+    if asked and not quiet:
+        click.echo(f"{task.name}: caution: {rows}", err=True)
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
     if quiet:
