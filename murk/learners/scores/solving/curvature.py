@@ -67,7 +67,7 @@ class Curvature:
         # the coefficients. They are fitted, the first, which is the same wherever people were asked, to all alike; of
         # the rest each number is drawn towards zero.
         _, alike, doubts = _two(everywhere, known)
-        ratio, variance = _drawn(float(alike[0]), float(doubts[0, 0]))
+        ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
         basis, fitted, errors = _two(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
         # The other number follows, as far as both hang together.
@@ -138,7 +138,7 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array
     return there - mean_matrix(model, rows, response)
 
 
-def _drawn(ratio: float, variance: float) -> tuple[float, float]:
+def drawn(ratio: float, variance: float) -> tuple[float, float]:
     """Mean and variance of how much curvature there is, of an estimate and its variance.
 
     Either all targets are there, and it is 1 as far as rows are the people's, or an unknown share of them.
