@@ -1,7 +1,7 @@
 r"""The linear probability model from scores that were centred at one probability for everybody.
 
 Where a model's origin is the constant alone, every person's score is centred at the same probability q and weighs them
-by ``c(z)`` alone: with ``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, whatever the distribution of the features,
+by ``c(z)`` alone: with ``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, whatever the features' distribution,
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from murk.learners.scores.model import Model, Response, directions, probability
 from murk.learners.scores.solving.curvature import drawn
 from murk.learners.scores.solving.expected import mean_matrix
-from murk.learners.scores.solving.moments import Moments, own_variance, pooled
+from murk.learners.scores.solving.moments import Moments, pooled
 from murk.learners.scores.solving.rows import Rows, inverse
-from murk.learners.scores.solving.solve import first_rejected
+from murk.learners.scores.solving.solve import Solution, first_rejected
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
@@ -41,11 +41,18 @@ Array = NDArray[np.float64]
 _DOUBTED = 0.5
 # The least share of labels that are there, and the least eigenvalue of A in terms of the mean one.
 _LEAST, _FLAT = 0.02, 0.02
+# By how much curvatures and scatters of the same people may differ where all labels are there.
+_SAME = 0.01
 # Half widths that are no smaller than what a probability can change by say nothing: not learned.
 _WIDEST = 1.0
 # The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
 _CAREFUL = 2.0
 _FITS = 3
+# Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
+# where outcomes are balanced: the rarer they are, the better is the line beside log odds.
+_CLEAR = 4.5
+# Bounds of the probability that scores are centred at, and of the share of people who are asked for a matrix.
+_RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
 
 @dataclass(frozen=True)
@@ -82,13 +89,22 @@ class ProbabilityLine:
         The epochs' mean answers, oldest first.
     moments
         The people's second moments by released matrices.
+
+    Attributes
+    ----------
+    model
+        In whose coordinates people count by ``c(z)``, (at origin zero).
+    values
+        b, in coded units, (p,).
+    rate
+        Share of positive labels.
     """
 
     def __init__(self, found: Sequence[Summary], moments: Moments) -> None:
         newest = next(each for each in reversed(found) if _told(each)).model
+        self.model = _plain(newest)
         self._transform = newest.transform
         self._back = inverse(newest.transform)
-        p = len(self._back)
         rows = Rows.normal(moments.moment)
         self._predicted = 2.0 * mean_matrix(_plain(newest), rows, _LINE)
         self._share, self._share_variance = self._share_there(found, rows)
@@ -122,10 +138,7 @@ class ProbabilityLine:
                 scale = 1.0 / float(_LOGISTIC.weights(each.model.origin[-1:], each.model.exponent)[0])
             if answer is None:
                 continue
-            square = (scale * factor) ** 2
-            answer = Answer(
-                scale * factor * answer.mean, square * answer.noise, square * answer.share, square * answer.whole
-            )
+            answer = answer.times(scale * factor)
             plain = _plain(each.model)
             own = 2.0 * mean_matrix(plain, rows, _LINE)
             into = self._transform @ inverse(plain.transform)
@@ -143,14 +156,14 @@ class ProbabilityLine:
         """Mean and variance of the share of labels that are there: curvatures are 0 where one is missing."""
         curvatures = self._answers(found, rows, "curvature")
         if not curvatures:
-            return drawn(1.0, 1.0)
+            return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
         scatters, others = self._pool(self._answers(found, rows, "scatter"))
         # By the trace, where there is most of both.
         trace = max(float(np.trace(scatters)), _FLAT * float(np.trace(self._predicted)))
         ratio = float(np.trace(own)) / trace
         variance = (float(np.trace(errors)) + ratio**2 * float(np.trace(others))) / trace**2
-        mean, spread = drawn(ratio, variance)
+        mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
     def _second_moments(self, found: Sequence[Summary], rows: Rows) -> tuple[Array, float]:
@@ -235,6 +248,13 @@ class ProbabilityLine:
         found = self._inverse @ middle @ self._inverse
         return np.asarray(self._transform.T @ found @ self._transform)
 
+    @property
+    def signal(self) -> float:
+        """Square of the slopes' length in even coordinates, as far as it is no noise."""
+        h = self._whitened - self.rate * self._constant
+        own = float(np.trace(self._back.T @ self.covariance @ self._back))
+        return max(float(h @ h) - own, 0.0)
+
     @cached_property
     def covariance(self) -> Array:
         """Covariance of the line, (p, p)."""
@@ -252,6 +272,43 @@ class ProbabilityLine:
 
         found = first_rejected(self.values, self.covariance, quantile, test)
         return np.where(found < _WIDEST, found, math.inf)
+
+
+def next_model(
+    solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
+) -> Model:
+    """The next model: the fitted one, or one that tells the line where noise would hide the curvature of the other.
+
+    Parameters
+    ----------
+    solution, found
+        The solution so far, and the mean answers that it is of.
+    fitted
+        The model at the solution.
+    people
+        Who will answer it.
+    noise
+        Variances of a number of a score and of a matrix, in units of their bounds.
+    """
+    if not np.any(fitted.origin[:-1]):
+        return fitted
+    p, asked = len(fitted.origin), max(fitted.curvature * people, 1.0)
+    level = float(np.trace(mean_matrix(fitted, solution.rows, _LOGISTIC))) / p
+    rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
+    line = ProbabilityLine.of(found, _LOGISTIC)
+    rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
+    clear = _CLEAR / math.sqrt(2.0 * max(min(rate, 1.0 - rate), _RAREST))
+    if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
+        return fitted
+    rate = min(max(rate, _RAREST), 1.0 - _RAREST)
+    largest = max(rate, 1.0 - rate)
+    # The errors of matrices count for the effects, those of scores for themselves: as many are asked as makes the sum
+    # of both variances the least.
+    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * fitted.matrix_reach / largest
+    share = min(max(part / (1.0 + part), _FEWEST), _MOST)
+    origin = np.append(np.zeros(p - 1), math.log(rate / (1.0 - rate)))
+    base = solution.even_coordinates(fitted.reach)
+    return Model(origin, base, fitted.reach, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
 
 
 _LINE, _LOGISTIC = Response(False), Response(True)
