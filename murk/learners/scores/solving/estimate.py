@@ -123,7 +123,8 @@ class ScoreEstimate(Estimate):
         """Slopes of the line through the labels, where these are known better than average effects by log odds."""
         if not self.by_line or self.line is None:
             return None
-        return self.line.values, self.line.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        return self.line.values, self._wider(quantile) * self.line.half_widths(quantile)
 
     @cached_property
     def by_line(self) -> bool:

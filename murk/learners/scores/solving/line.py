@@ -128,7 +128,7 @@ class ProbabilityLine:
         self, found: Sequence[Summary], rows: Rows, question: str, factor: float = 1.0
     ) -> list[tuple[Model, Answer | None, Callable[[], Array], Array]]:
         """Matrices of one question, as estimates of ``E c z z'`` at each model, what is predicted, and its doubts."""
-        asked = []
+        asked: list[tuple[Model, Answer | None, Callable[[], Array], Array]] = []
         for each in found:
             answer: Answer | None = getattr(each, question)
             scale = 2.0

@@ -29,8 +29,8 @@ class ScoresBlock(Block):
         default="curve",
         description="`line`: as long as noise would hide the curvature of log odds, as of rare outcomes, people are "
         "asked at one probability for everybody, and average effects are slopes of the line through the labels; "
-        "`curve`: always at the fitted coefficients. A file that does not say has `line` for a binary target without public "
-        "covariates",
+        "`curve`: always at the fitted coefficients. A file that does not say has `line` for a binary target without "
+        "public covariates",
     )
 
 
