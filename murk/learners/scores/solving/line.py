@@ -297,7 +297,7 @@ def next_model(
     rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
     line = ProbabilityLine.of(found, _LOGISTIC)
     rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
-    clear = _CLEAR / math.sqrt(2.0 * max(min(rate, 1.0 - rate), _RAREST))
+    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), _RAREST))
     if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
         return fitted
     rate = min(max(rate, _RAREST), 1.0 - _RAREST)
