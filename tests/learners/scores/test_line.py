@@ -55,7 +55,8 @@ def records(intercept: float) -> Records:
 def estimate(intercept: float, more: str = "", seed: int = 1, people: int = 60_000) -> Any:
     problem = problem_for(Task.parse(TEXT + more))
     rng = np.random.default_rng(seed)
-    return planned.estimate(problem, records(intercept), people, {"default": 1.0}, 1, rng)
+    [step] = planned.path(problem, records(intercept), [people], {"default": 1.0}, 1, rng)
+    return step()
 
 
 def line_of(model: Model, chance: np.ndarray) -> np.ndarray:
@@ -67,6 +68,7 @@ def line_of(model: Model, chance: np.ndarray) -> np.ndarray:
 def test_a_rare_outcome_has_average_effects_without_public_rows():
     """6% positive; what a task file and documents of before the key say of it decides."""
     found = estimate(-2.45)
+    assert found.by_line
     assert 0.05 < chances(-2.45).mean() < 0.07
     values, halves = found.effects()
     assert np.all(halves[:-1] * POINTS <= (1.8, 6.4, 3.1))
