@@ -215,6 +215,11 @@ class Estimate:
         """Average marginal effects on the probability, and their half widths, where the method has its own."""
         return None
 
+    @property
+    def effects_note(self) -> str:
+        """What average effects are of, where they do not follow from the coefficients; else empty."""
+        return ""
+
     def _without_end(self, level: float) -> list[str]:
         halves = self.half_widths(level)
         return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]

@@ -34,7 +34,8 @@ class Coefficient:
     odds_ratio, odds_ratio_interval
         ``e^effect``, where coefficients are log odds; None elsewhere.
     average_effect, average_effect_interval
-        What a natural unit does on average to the probability of a positive target, or to a real one.
+        What a natural unit does on average to the probability of a positive target, or to a real one. It may be known
+        where the coefficient was not learned.
     needed
         What it would take to learn it, in words, where that was forecast; empty where it was learned.
     useful
@@ -63,7 +64,11 @@ class Coefficient:
 
     def __str__(self) -> str:
         if self.value is None or self.interval is None:
-            return f"{self.name}: {NOT_LEARNED}" + (f"; it would take {self.needed}" if self.needed else "")
+            words = f"{self.name}: {NOT_LEARNED}" + (f"; it would take {self.needed}" if self.needed else "")
+            if self.average_effect is None or self.average_effect_interval is None:
+                return words
+            points = f"{number(100.0 * self.average_effect)} ({span(*self.average_effect_interval, 100.0)})"
+            return f"{words}; average effect {points} points, {self.unit}"
         words = f"{self.name}: {number(self.value)} ({span(*self.interval)}) coded"
         if self.odds_ratio is not None and self.odds_ratio_interval is not None:
             words += f"; odds ratio {number(self.odds_ratio)} ({span(*self.odds_ratio_interval)}), {self.unit}"
@@ -76,16 +81,18 @@ def coefficient(found: Mapping[str, Any], name: str) -> Coefficient:
     """Return one coefficient of a report."""
     unit = found["per_unit"].get(name)
     label = None if unit is None else unit["unit"]
+    effects: dict[str, Any] = {}
+    average = (found["average_effects"] or {}).get(name)
+    if average is not None and math.isfinite(sum(average["interval"])):
+        effects = {"average_effect": average["value"], "average_effect_interval": tuple(average["interval"])}
     if name in found["not_learned"]:
-        return Coefficient(name, False, unit=label, needed=found["needed"].get(name, {}).get("words", ""), useful=False)
-    more: dict[str, Any] = {"useful": name not in ((found["diagnosis"] or {}).get("useless") or {})}
+        needed = found["needed"].get(name, {}).get("words", "")
+        return Coefficient(name, False, unit=label, needed=needed, useful=False, **effects)
+    more: dict[str, Any] = effects | {"useful": name not in ((found["diagnosis"] or {}).get("useless") or {})}
     if unit is not None:
         more |= {"unit": label, "effect": unit["value"], "effect_interval": tuple(unit["interval"])}
         if found["odds_ratios"]:
             more["odds_ratio"] = odds_ratio(unit["value"])
             more["odds_ratio_interval"] = tuple(map(odds_ratio, unit["interval"]))
-    average = (found["average_effects"] or {}).get(name)
-    if average is not None and math.isfinite(sum(average["interval"])):
-        more["average_effect"], more["average_effect_interval"] = average["value"], tuple(average["interval"])
     low, high = found["confidence_intervals"][name]
     return Coefficient(name, True, found["coefficients"][name], (low, high), **more)

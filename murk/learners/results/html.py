@@ -97,7 +97,14 @@ def folded(title: str, inner: str) -> str:
 
 def _notes(found: Found) -> list[str]:
     public, simulated = found["public_sample"], found["simulated"]
-    notes = [describe_intervals(found), *describe_age(found), public and public["words"], simulated and SIMULATED]
+    effects = found.get("effects_note") and f"Average effects are {found['effects_note']}."
+    notes = [
+        effects,
+        describe_intervals(found),
+        *describe_age(found),
+        public and public["words"],
+        simulated and SIMULATED,
+    ]
     return [words for words in notes if words]
 
 
@@ -148,8 +155,12 @@ def _row(each: Coefficient, shown: _Shown, effect: str, columns: int) -> str:
     cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
     if not each.learned:
         needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
+        known = each.average_effect is not None
+        if known:
+            cells.append('<td class="murk-number"></td>' * shown.units)
+            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
         cells.append(
-            f'<td class="murk-said" colspan="{columns - 1}"><i>{NOT_LEARNED}</i>'
+            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + shown.units)}"><i>{NOT_LEARNED}</i>'
             f'<span class="murk-soft">{needed}</span></td>'
         )
     else:

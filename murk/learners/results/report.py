@@ -233,6 +233,7 @@ def report_estimate(
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(units, estimate, level),
         "average_effects": average_effects(scale, units, estimate, level),
+        "effects_note": estimate.effects_note,
         "not_learned": list(needs) or estimate.not_learned(level),
         "needed": needs,
         "forged": describe_forgers(estimate, level),

@@ -54,9 +54,14 @@ def any_interval(found: Mapping[str, Any]) -> bool:
 
 def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
     """Yield what there is to say of a report's coefficients."""
+    if found.get("effects_note"):
+        # They hold where log odds may say nothing.
+        yield from average_table(found)
+        yield Paragraph("")
     yield coefficient_table(found)
     yield Paragraph(describe_intervals(found))
-    yield from average_table(found)
+    if not found.get("effects_note"):
+        yield from average_table(found)
     yield from map(Paragraph, describe_not_learned(found))
     for one in found.get("missing_values", ()):
         yield Paragraph(one["words"])
@@ -126,13 +131,17 @@ def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
         points = [number(100.0 * effect["value"]), span(low, high, 100.0)] if learned else [NOT_LEARNED, ""]
         rows.append([effect["unit"], *points])
     percent = f"{100 * found['interval']['level']:.0f}%"
-    yield Paragraph("")
+    if not found.get("effects_note"):
+        yield Paragraph("")
     yield Table(
         "Average marginal effect on the probability, in percentage points",
         ["per", "points", f"{percent} interval"],
         rows,
     )
-    yield from map(Paragraph, describe_disagreement(found))
+    if found.get("effects_note"):
+        yield Paragraph(f"Average effects are {found['effects_note']}.")
+    else:
+        yield from map(Paragraph, describe_disagreement(found))
 
 
 def describe_disagreement(found: Mapping[str, Any]) -> Iterator[str]:

@@ -70,7 +70,10 @@ class Scores(StreamEstimator):
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
         labels = self._labels()
-        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget)
+        settings = Settings(
+            coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
+            line=covariates is None,
+        )  # fmt: skip
         self._names, self._default = names, "default"
         engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._mechanism_for, noise)
         self._fix(names, engine)

@@ -234,7 +234,7 @@ def problem_for(task: Task) -> ScoreProblem:
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     settings = Settings(
         coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
-        shared=shared,
+        shared=shared, line=block.effects == "line",
     )  # fmt: skip
     # Before a mechanism of so many numbers is sought, which may not exist.
     check_size(settings, len(task.privacy.levels), interactive=True)

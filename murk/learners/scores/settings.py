@@ -26,7 +26,9 @@ from murk.learners.scores.layout import (
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
 from murk.learners.scores.solving.any_solution import AnySolution, solution_of
+from murk.learners.scores.solving.line import next_model
 from murk.learners.scores.solving.rows import Rows
+from murk.learners.scores.solving.solve import Solution
 from murk.learners.scores.sums import Summary
 
 REACH: Final = 1.3
@@ -74,6 +76,10 @@ class Settings:
     shared
         Whether people of all chains answer at the same models: epochs are then counted over all of them, and whole
         numbers of the same epoch add up, as if there was one chain.
+    line
+        Whether people are asked at one probability for everybody as long as noise would hide the curvature of log odds,
+        and average effects may be those of the line through labels. What was asked at any model counts either way: it
+        is not part of the digest.
     """
 
     names: tuple[str, ...]
@@ -85,6 +91,7 @@ class Settings:
     curve: CodedCurve | None = None
     forget: int | None = None
     shared: bool = False
+    line: bool = False
 
     @cached_property
     def longest(self) -> int:
@@ -192,11 +199,16 @@ class Settings:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        return solution.next_model(
+        model = solution.next_model(
             self.reach(solution.public, mechanisms),
             self._exponent(solution, count, mechanisms, found[-1].model),
             shares,
         )
+        if not (self.line and self.binary and isinstance(solution, Solution)):
+            return model
+        pair: Any = mechanisms["default"]
+        people = min(self.epoch_end(count), self.forget or NEVER) - count
+        return next_model(solution, found, model, max(people, 1), (pair.score.variance, pair.matrix.variance))
 
     def _exponent(
         self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model

@@ -41,6 +41,11 @@ class Answer:
     share: float
     whole: float
 
+    def times(self, factor: float) -> Answer:
+        """The answer to the question with so many times the matrix."""
+        square = factor**2
+        return Answer(factor * self.mean, square * self.noise, square * self.share, square * self.whole)
+
 
 @dataclass(frozen=True)
 class Summary:

@@ -22,7 +22,8 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
     carried
         The one that a log carries.
     by_rule
-        What the file left to the rules: "protocol", "release", "method", "objective", "delays", "models".
+        What the file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
+        "effects".
     """
     changes: dict[str, Any] = {}
     for name in ("examples", "moments"):
@@ -37,8 +38,10 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         changes["objective"] = FORMER_OBJECTIVE
     if "delays" in by_rule and carried.learner.delays is None:
         changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
-    if "models" in by_rule and task.scores is not None and carried.scores is not None:
-        changes["scores"] = task.scores.model_dump(mode="json") | {"models": carried.scores.models}
+    if task.scores is not None and carried.scores is not None:
+        kept = {key: getattr(carried.scores, key) for key in ("models", "effects") if key in by_rule}
+        if kept:
+            changes["scores"] = task.scores.model_dump(mode="json") | kept
     sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
     if task.protocol == "moments" and task.public is None and carried.public == sample:
         changes["public"] = sample.model_dump(mode="json")

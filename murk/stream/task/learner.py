@@ -41,6 +41,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("sketch", "person"): None,
     ("sketch", "rows_per_person"): None,
     ("scores", "models"): "own",
+    ("scores", "effects"): "curve",
 }
 """Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
 ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}

@@ -37,7 +37,7 @@ from murk.stream.task.protocols.registry import (
     release_named,
     resolved,
     with_delays,
-    with_shared_models,
+    with_rules_of_scores,
 )
 from murk.stream.task.protocols.scores import ScoresBlock
 from murk.stream.task.protocols.sketch import SketchBlock
@@ -135,7 +135,8 @@ class Task(Block):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
-    # What its file left to the rules: "protocol", "release", "method", "objective", "delays", "models".
+    # What its file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
+    # "effects".
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
@@ -175,7 +176,7 @@ class Task(Block):
         if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
             content["protocol"] = protocol_by_rule(content)
         content, filled = with_delays(content)
-        content, shared = with_shared_models(content)
+        content, shared = with_rules_of_scores(content)
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
         task = cls._resolve(content, source, lines)
@@ -350,7 +351,8 @@ class Task(Block):
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
         moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
-        ``best``, steps did not depend on a gradient's age, chains of scores had models of their own, and examples and
+        ``best``, steps did not depend on a gradient's age, chains of scores had models of their own, models of
+        scores were always at the fitted coefficients, and examples and
         moments were released jointly, examples later as directions. A log that carries that goes on as it is.
         """
         changes = former_defaults(self, carried, self._by_rule)
@@ -372,7 +374,7 @@ class Task(Block):
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
-        content, _ = with_shared_models(content)
+        content, _ = with_rules_of_scores(content)
         privacy, released = dict(content["privacy"]), release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:

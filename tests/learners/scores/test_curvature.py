@@ -88,7 +88,7 @@ def test_an_epoch_that_hardly_knows_a_direction_adds_no_noise_there():
     ],
 )
 def test_how_much_curvature_there_is(estimate, error, low, high):
-    mean, variance = curvature._drawn(estimate, error**2)
+    mean, variance = curvature.drawn(estimate, error**2)
     assert low <= mean <= high
     assert 0 < variance <= max(error**2, 0.09)
 

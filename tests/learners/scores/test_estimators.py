@@ -51,7 +51,7 @@ def test_it_learns_what_a_tasks_learner_does(binary, sample):
     X, y = people(2 * FIRST + 500 + sample, binary=binary)
     rows, X, y = X[len(X) - sample :], X[: len(X) - sample], y[: len(y) - sample]
     covariates = public(np.c_[rows, np.ones(sample)]) if sample else None
-    settled = problem_of(P, 2.0, binary=binary, covariates=covariates)
+    settled = problem_of(P, 2.0, binary=binary, covariates=covariates, line=not sample)
     engine = learn(settled, np.c_[X, np.ones(len(X))], y.astype(float), 5)
     model = (classifier if binary else regressor)(public=rows if sample else None)
     model.learn_many(X, y)

@@ -219,7 +219,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     StepSchedule: {"eta": 2.0, "alpha": 0.75},
     MaxStaleness: {"releases": 200, "share": 0.03},
     PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
-    ScoresBlock: {"exponent": 1.0, "models": "shared"},
+    ScoresBlock: {"exponent": 1.0, "models": "shared", "effects": "curve"},
     ExamplesBlock: {
         "release": "joint",
         "intercept": False,

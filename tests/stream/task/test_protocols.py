@@ -463,3 +463,28 @@ def test_how_long_a_release_can_be() -> None:
         payload=KINDS["sketch"].packed([2**62 - 1] * 50),
     )  # fmt: skip
     assert len(sketch.model_dump_json(by_alias=True)) <= longest_release("sketch", 50)
+
+
+def test_average_effects_of_a_binary_target_need_no_curvature_unless_a_file_says_otherwise() -> None:
+    public = "public: {set_aside: 100}\n"
+    for more, effects in (
+        ("", "line"), (public, "curve"), ("scores: {effects: curve}\n", "curve"),
+        (f"{public}scores: {{effects: line}}\n", "line"), ("scores: {models: own}\n", "line"),
+    ):  # fmt: skip
+        found = Task.parse(ANY_PROTOCOL + more).scores
+        assert found is not None
+        assert found.effects == effects
+
+
+def test_a_log_that_was_begun_with_models_at_the_fitted_coefficients_goes_on() -> None:
+    """Its document says nothing of effects, and keeps its hash."""
+    silent = Task.parse(ANY_PROTOCOL)
+    former = Task.from_document(silent.document().replace(b'"effects":"line",', b""))
+    assert b"effects" not in former.document()
+    assert former.scores is not None
+    assert former.scores.effects == "curve"
+    assert former.hash == Task.parse(ANY_PROTOCOL + "scores: {effects: curve}\n").hash != silent.hash
+    assert silent.with_defaults_of(former) == former
+    named = Task.parse(ANY_PROTOCOL + "scores: {effects: line}\n")
+    with pytest.raises(UserError, match=r"differs in: scores\.effects"):
+        check_task_change("here", former.document(), named.with_defaults_of(former).document())

@@ -14,7 +14,7 @@ from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.moments import Pooled, facing, pooled
 from murk.learners.scores.solving.rows import Rows, inverse
-from murk.learners.scores.sums import Summary
+from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
@@ -60,14 +60,18 @@ class Curvature:
         turn, known = facing(along), bool(np.any(along))
         released = [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found]
         moved = [_moved(each.model, newest, rows, response) for each in found]
-        everywhere, here = (pooled(released, turn @ newest.transform, doubts) for doubts in ((), moved))
-        if everywhere is None or here is None:
+        everywhere = pooled(released, turn @ newest.transform)
+        if everywhere is None:
             return cls._unknown(newest, rows, response)
         # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
         # the coefficients. They are fitted, the first, which is the same wherever people were asked, to all alike; of
         # the rest each number is drawn towards zero.
         _, alike, doubts = _two(everywhere, known)
-        ratio, variance = _drawn(float(alike[0]), float(doubts[0, 0]))
+        ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
+        told = [_by_scatter(each, ratio, response) for each in found]
+        predicted = [each[2] for each in released]
+        more = [(each.model, one, how) for each, one, how in zip(found, told, predicted, strict=True)]
+        here = pooled([*released, *more], turn @ newest.transform, [*moved, *moved]) or everywhere
         basis, fitted, errors = _two(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
         # The other number follows, as far as both hang together.
@@ -125,25 +129,37 @@ def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     return basis, errors @ (weighed @ found.measured.ravel()), errors
 
 
+def _by_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
+    """What a scatter says of the curvature where everybody's probability is the same; None elsewhere.
+
+    There every person's weight is the same, and the curvature that share of the scatter, but for missing targets.
+    """
+    if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
+        return None
+    factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
+    return each.scatter.times(factor)
+
+
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
     """By how much what is wrong with an epoch's predicted curvature may differ from that at later origins, (p, p).
 
-    At an origin of zero nothing is wrong but the share of targets, whatever the distribution: every weight is the same.
+    At an origin of the constant alone nothing is wrong but the share of targets: every person's weight is the same.
     So what is wrong elsewhere comes with the way there, and may be as much as what rows predict of that way. Later
     origins lie near each other.
     """
-    if np.any(model.origin):
+    if np.any(model.origin[:-1]):
         return np.zeros_like(model.transform)
     there = mean_matrix(replace(model, origin=newest.origin), rows, response)
     return there - mean_matrix(model, rows, response)
 
 
-def _drawn(ratio: float, variance: float) -> tuple[float, float]:
+def drawn(ratio: float, variance: float, uneven: float = _UNEVEN) -> tuple[float, float]:
     """Mean and variance of how much curvature there is, of an estimate and its variance.
 
-    Either all targets are there, and it is 1 as far as rows are the people's, or an unknown share of them.
+    Either all targets are there, and it is 1 within ``uneven``, as far as rows are the people's, or an unknown share of
+    them.
     """
-    whole = _UNEVEN**2
+    whole = uneven**2
     both = whole + variance
     means, variances = [(ratio * whole + variance) / both], [whole * variance / both]
     weights = [math.exp(-((ratio - 1.0) ** 2) / both / 2.0) / math.sqrt(2.0 * math.pi * both)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import NormalDist
 from typing import ClassVar
 
@@ -11,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.estimates.extent import Extent
 from murk.learners.scores.forgers import Forgery
 from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
 from murk.learners.scores.solving.disagreement import disagreement
+from murk.learners.scores.solving.line import ProbabilityLine
 from murk.learners.scores.solving.moments import extent_of
 from murk.learners.scores.solving.needed import Need, Outlook
 from murk.learners.scores.solving.public import CurveSolution, PublicSolution
@@ -30,6 +33,12 @@ _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 80% on the worst (docs/scores.md)",
     "for several classes not yet calibrated",
 )
+_BY_LINE = (
+    "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
+    "need does not stand out from the noise, and the line needs none"
+)
+# Level at which log odds need intervals with an end for average effects to be by them.
+_CHOSEN = 0.95
 _ONCE = (
     "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
     "hold the truth is in docs/public-glm.md"
@@ -102,6 +111,37 @@ class ScoreEstimate(Estimate):
             return {name: Need(seen=False) for name in self.names}
         limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
         return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
+
+    @cached_property
+    def line(self) -> ProbabilityLine | None:
+        """The least-squares line through the labels, where people were asked for what tells it."""
+        if self.outlook is None or not self.outlook.settings.line or not isinstance(self.solution, Solution):
+            return None
+        return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response)
+
+    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Slopes of the line through the labels, where these are known better than average effects by log odds."""
+        if not self.by_line or self.line is None:
+            return None
+        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        return self.line.values, self._wider(quantile) * self.line.half_widths(quantile)
+
+    @cached_property
+    def by_line(self) -> bool:
+        """Whether average effects are of the line: by standard errors alone, and the same for all features."""
+        if self.line is None or self.covariance is None or self.people is None:
+            return False
+        line = np.sqrt(np.diag(self.line.covariance))[:-1]
+        slope = mean_slope(self.values, self.people)[0]
+        curve = slope * np.sqrt(np.diag(self.covariance))[:-1]
+        if not len(line):
+            return False
+        return float(np.mean(np.log(line / curve))) < 0.0 or not np.isfinite(self.half_widths(_CHOSEN))[:-1].all()
+
+    @property
+    def effects_note(self) -> str:
+        """What average effects are of, where they do not follow from the coefficients; else empty."""
+        return _BY_LINE if self.by_line else ""
 
     def extent(self) -> Extent | None:
         """Where people lie within public bounds: by public rows that are used, or by released second moments."""

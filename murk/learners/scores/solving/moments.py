@@ -150,10 +150,11 @@ def stretched(base: Array, origin: Array) -> Array:
     ``1 + |b|^2``.
     """
     p = len(base)
+    if not np.any(origin[:-1]):
+        # Everybody's probability is the same, and so is what every direction's curvature is lower by.
+        return base
     along = inverse(base).T @ origin
     square = float(along @ along)
-    if square == 0.0:
-        return base
     out = base + (math.sqrt(1.0 + square) - 1.0) / square * np.outer(along, along @ base)
     return np.asarray(math.sqrt(p / (p + square)) * out)
 
@@ -161,10 +162,10 @@ def stretched(base: Array, origin: Array) -> Array:
 def unstretched(model: Model) -> Array:
     """The ``base`` that `stretched` made a model's transform of."""
     p = len(model.transform)
+    if not np.any(model.origin[:-1]):
+        return model.transform
     along = inverse(model.transform).T @ model.origin
     square = float(along @ along)
-    if square == 0.0:
-        return model.transform
     half = p * (1.0 - square) / 2.0
     before = math.sqrt(half**2 + square * p) - half
     root = math.sqrt(1.0 + before)

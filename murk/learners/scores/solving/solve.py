@@ -340,12 +340,16 @@ class Solution:
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
-        moments = self.moments
-        base = _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
-        if not moments.settled:
+        base = self.even_coordinates(reach)
+        if not self.moments.settled:
             return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
         origin = self.values if self.response.binary else np.zeros(self.features)
         return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
+
+    def even_coordinates(self, reach: float) -> Array:
+        """A transform in whose coordinates people are spread evenly over all directions, (p, p)."""
+        moments = self.moments
+        return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
 
 
 def _beside(pull: Array) -> Array:

@@ -78,14 +78,20 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     return {**data, "learner": {**learner, "delays": "adaptive"}}, {"delays"}
 
 
-def with_shared_models(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """A task file's content with the models that chains of scores share in new tasks, and what was filled in."""
-    log, block = data.get("log"), data.get("scores")
+def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """A task file's content with what new tasks of scores have, and what was filled in.
+
+    Models that chains share, and average effects that need no curvature.
+    """
+    log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
-    if data.get("protocol") != "scores" or not isinstance(block, dict) or "models" in block:
+    if data.get("protocol") != "scores" or not isinstance(block, dict):
         return data, set()
     several = isinstance(log, dict) and log.get("partitions", 1) != 1
-    return {**data, "scores": {**block, "models": "shared" if several else "own"}}, {"models"}
+    line = isinstance(target, dict) and target.get("kind", "binary") == "binary" and not data.get("public")
+    rules = {"models": "shared" if several else "own", "effects": "line" if line else "curve"}
+    filled = {key: value for key, value in rules.items() if key not in block}
+    return {**data, "scores": {**block, **filled}}, set(filled)
 
 
 def resolved(data: dict[str, Any]) -> dict[str, Any]:

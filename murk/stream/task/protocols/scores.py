@@ -25,6 +25,13 @@ class ScoresBlock(Block):
         "all have learned; `own`: each chain makes its own. A file that does not say has `shared` where it has several "
         "partitions",
     )
+    effects: Literal["line", "curve"] = Field(
+        default="curve",
+        description="`line`: as long as noise would hide the curvature of log odds, as of rare outcomes, people are "
+        "asked at one probability for everybody, and average effects are slopes of the line through the labels; "
+        "`curve`: always at the fitted coefficients. A file that does not say has `line` for a binary target without "
+        "public covariates",
+    )
 
 
 class ScoresProtocol(TaskProtocol):
