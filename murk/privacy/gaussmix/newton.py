@@ -233,7 +233,7 @@ class NewtonMechanism:
         first
             Records of the first part; None: 2,500 for each feature, 10,000 at most.
         rows_per_person
-            Most rows of a window that neighbours differ in, as in `GramMechanism`. Of a person's k rows a may be in
+            Most rows of a window that neighbours differ in. Of a person's k rows a may be in
             A and k - a in B: together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
 
         Raises
