@@ -69,7 +69,7 @@ def bounded_lines(text: TextIO) -> Iterator[str]:
 
 
 def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
-    """Iterate over lines, with ``instead`` in the place of each that is longer than `MOST_ROW`.
+    r"""Iterate over lines, with ``instead`` in the place of each that is longer than `MOST_ROW`.
 
     Examples
     --------

@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from nbclient import NotebookClient
 ROOT: Final = Path(__file__).parents[1]
 NOTEBOOKS: Final = ROOT / "docs" / "notebooks"
 SECONDS: Final = 600
+_CELL: Final = re.compile(r"/\S*/ipykernel_\d+/\d+\.py:")
 
 
 def executed(path: Path, folder: Path) -> Any:
@@ -47,8 +49,9 @@ def executed(path: Path, folder: Path) -> Any:
 
 
 def written(notebook: Any) -> str:
-    """Return a notebook as its file holds it."""
-    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    """Return a notebook as its file holds it: without the folder and process that its cells ran in."""
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)
+    return _CELL.sub("cell:", text) + "\n"
 
 
 def main(names: list[str]) -> None:

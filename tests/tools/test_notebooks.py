@@ -133,7 +133,7 @@ target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
 
 
 def test_figures_of_the_faq_are_those_of_the_code():
-    people, promises = tables()
+    people, promises, *_ = tables()
     counts = [int(re.sub(r"\D", "", cell)) for cell in people[0][1:]]
     for mu, *errors in people[2:]:
         task = Task.parse(f"{TASK}privacy: {{guarantee: {{gdp: {{mu: {mu}}}}}}}\n")

@@ -57,7 +57,7 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
     >>> round(mechanism.replace_one().max_attack_accuracy, 3)
     0.811
     >>> round(strongest_replace_one(mechanism).max_attack_accuracy, 3)
-    0.567
+    0.566
     """
     gaussian = (any_two_records(claim) for claim in mechanism.guarantees if isinstance(claim, GaussianDP))
     return min((mechanism.replace_one(), *gaussian), key=lambda claim: claim.max_attack_accuracy)
