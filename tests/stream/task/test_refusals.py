@@ -230,7 +230,7 @@ REFUSED = [
     (
         "name: age,",
         "name: age, first,",
-        "unknown key; known here: name, low, high, unit, typical, missing, missing_share If it belongs to a name, quote",
+        "known here: name, low, high, unit, typical, missing, missing_share If it belongs to a name, quote",
     ),
     ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "---\nprivacy:", "not readable as YAML"),
