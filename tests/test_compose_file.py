@@ -172,9 +172,10 @@ def test_what_the_image_is_made_of_is_let_through():
     for needed in ("murk", "pyproject.toml", *named, *included):
         assert needed in allowed
     for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", DOCKERFILE, re.M):
-        assert source == "." or source in allowed
+        # A file that need not be there is named by a pattern, which matches nothing then.
+        assert source == "." or source.replace("[t]", "t") in allowed
     for name in allowed:
-        assert (ROOT / name).exists()
+        assert (ROOT / name).exists() or name == "deploy/requirements.txt"
 
 
 @pytest.mark.parametrize("name", MURK)

@@ -58,7 +58,7 @@ def test_a_changed_callee_in_another_file_recompiles_its_callers(tmp_path):
     package = tmp_path / "murk"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("_jit.py", "_memory.py"):
+    for name in ("_jit.py", "_memory.py", "_scratch.py"):
         shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
     (package / "outer.py").write_text(OUTER)
     answers = []
@@ -96,7 +96,7 @@ def test_sources_that_changed_since_they_were_loaded_leave_no_kernel_behind(tmp_
     package = tmp_path / "murk"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("_jit.py", "_memory.py"):
+    for name in ("_jit.py", "_memory.py", "_scratch.py"):
         shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
     (package / "inner.py").write_text(INNER.format(1))
     change = f"open('murk/inner.py', 'w').write({INNER.format(2)!r});"

@@ -122,10 +122,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-BLOCK = 2048\n+BLOCK = 2049",
     ): "how many records are worked on at once",
     (
-        "murk/producers/populations/labels.py",
-        "-        if len(self._people) < SMALLEST_GROUP:\n+        if len(self._people) <= SMALLEST_GROUP:",
-    ): "whether there are enough is asked, and not how many more",
-    (
         "murk/producers/populations/ledger_places.py",
         "-    if len(noted) > 1:\n+    if len(noted) >= 1:",
     ): "of one ledger both are itself",

@@ -233,8 +233,8 @@ def _randomize_early(
 
 def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """What `quantise_l2` gives of vectors within the bound, and which of them are."""
-    t = np.divide(vectors, spacing, out=empty(vectors.shape))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        t = np.divide(vectors, spacing, out=empty(vectors.shape))
         near = np.less_equal(np.abs(t, out=empty(t.shape)), steps)
     fits = near.all(axis=1)
     t[~fits] = 0.0
