@@ -31,17 +31,8 @@ _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
 
 
-class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
-    """A scope at whose end all arrays that were allocated in it are wiped.
-
-    Examples
-    --------
-    >>> with wiping():
-    ...     noise = empty(2, np.int64)
-    ...     noise[:] = 7
-    >>> noise.tolist()
-    [0, 0]
-    """
+class _Scope:
+    """A scope: as it stands once it has ended."""
 
     __slots__ = ("_arrays", "_scopes")
 
@@ -55,10 +46,6 @@ class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
-
-    def __del__(self) -> None:
-        # An interrupt may come as `__exit__` begins.
         self._end()
 
     def _end(self) -> None:
@@ -75,6 +62,27 @@ class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
             _LOCAL.numbers = False
             overwrite_numbers()
         del self._arrays
+        # Nothing is left for `__del__`. Were it called all the same, Python would swallow a Ctrl-C that comes there.
+        self.__class__ = _Scope
+
+
+class wiping(_Scope):  # noqa: N801 - used as `contextlib`'s own managers are
+    """A scope at whose end all arrays that were allocated in it are wiped.
+
+    Examples
+    --------
+    >>> with wiping():
+    ...     noise = empty(2, np.int64)
+    ...     noise[:] = 7
+    >>> noise.tolist()
+    [0, 0]
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        # An interrupt may come as `__exit__` begins.
+        self._end()
 
 
 class lasting(wiping):  # noqa: N801

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import murk.learners
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
+from tests.learners.catalogue import bounds_of
 from tests.memory_image import Image, complements
 from tests.memory_scenarios import learner
 
@@ -139,7 +141,8 @@ def check_learner(
 ) -> None:
     """Learn records, and search for what they became on the way."""
     for seed, count, many in runs:
-        rows, settled = records(count, target), {**settings, "features": FEATURES, "seed": seed}
+        rows, bounds = records(count, target), bounds_of(getattr(murk.learners, kind))
+        settled = {**bounds, **settings, "features": FEATURES, "seed": seed}
         told = image.run("learned", kind=kind, settings=settled, records=rows, many=many, compiled=quick)
         model = learner(kind, settled)
         needles: list[int] = []

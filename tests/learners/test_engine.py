@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -177,8 +178,6 @@ def test_secure_noise_differs_every_time_and_secure_kernel_runs():
 @pytest.mark.parametrize("level", LEVELS)
 def test_words_that_do_not_suffice_are_gone_on_with(level, monkeypatch):
     """The rare path of secure noise: what is drawn is what an endless stream of the same words gives."""
-    import murk.learners.ldp_sgd.engine as module
-
     x, y = people(40)
     stream = SimulatedNoise(77).words(np.arange(4000), 8, Purpose.NOISE).ravel()
 
@@ -195,7 +194,7 @@ def test_words_that_do_not_suffice_are_gone_on_with(level, monkeypatch):
             position += size // 8
             return taken.tobytes()
 
-        monkeypatch.setattr(module.os, "urandom", urandom)
+        monkeypatch.setattr(os, "urandom", urandom)
         engine = build()
         engine._trials = trials
         engine.use(engine.mechanisms[level])

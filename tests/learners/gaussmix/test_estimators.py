@@ -136,7 +136,7 @@ def test_the_rest_of_a_classifier():
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies_hold_released_sketches_and_no_record(copied):
     x, y = records(250)
-    model = one_by_one(regressor(window=100, windows=3, seed=None), x, y)
+    model = one_by_one(regressor(window=100, windows=3, seed=None, target_bound=1.0), x, y)
     twin = copied(model)
     assert (twin.pending, model.pending) == (0, 50)
     assert twin.state_dict() == model.state_dict()
