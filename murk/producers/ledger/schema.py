@@ -318,7 +318,7 @@ class _Draft(Database):
         super().__init__(draft, KIND, timeout=timeout)
 
     def finish(self) -> None:
-        """Bring all of it into the one file that is kept, or raise; closing alone leaves it in the log on a full disk."""
+        """Bring all of it into the one file that is kept, or raise: closing alone says nothing of a full disk."""
         try:
             self.query("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
