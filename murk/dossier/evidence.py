@@ -112,8 +112,11 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "groups": Evidence(
-        "figures that depend on values leave a device only as sums over 20 people or more",
-        ("tests/producers/test_producer.py::test_are_counted_on_the_device_and_told_in_groups",),
+        "figures that depend on values leave no device; sums over a ledger's accounts are about 20 people or more",
+        (
+            "tests/producers/test_producer.py::test_are_counted_on_the_device_and_told_to_nobody",
+            "tests/producers/ledger/test_aggregates.py::test_the_difference_of_any_two_sums_is_about_a_group_whoever_reports",
+        ),
     ),
     "withdrawal": Evidence(
         "a withdrawal deletes what waits and refuses all that follows, and nothing is refunded",

@@ -86,7 +86,7 @@ def public(facts: Facts) -> Section:
     blocks.append(
         Claim(
             "No value of a record and no name is in an error, a log line, a metric, a state or a page; figures that "
-            "depend on values leave a device only as sums over 20 people or more.",
+            "depend on values leave no device, and sums over accounts are about 20 people or more.",
             ("silence", "groups"),
         )
     )

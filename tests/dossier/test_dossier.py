@@ -21,11 +21,10 @@ from murk.dossier.facts import Audit, Facts, read_audit
 from murk.dossier.making import dossier_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
-from murk.producers import Ledger
 from murk.producers.ledger.naming.key import key_path
 from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
-from tests.producers.ledger.accounts import TASK, ask, booked, charge, rho
+from tests.producers.ledger.accounts import TASK, as_format, ask, booked, charge, rho
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -258,8 +257,9 @@ def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
 
 def test_people_who_are_rows_come_first_and_are_no_hashes() -> None:
     rows = dossier(facts(accounts=replace(ACCOUNTS, keyed=False, rows=40, files=1)))
-    assert "People are rows of a file" in rows.to_settle[0]
-    assert "--person" in rows.to_settle[0]
+    assert "several rows of a file" in rows.to_settle[0]
+    assert "People are rows of a file" in rows.to_settle[1]
+    assert "--person" in rows.to_settle[1]
     assert "keyed hashes" not in words(rows, "retention")
     assert "people as rows of a file" in words(rows, "retention")
     settle = " ".join(rows.to_settle)
@@ -354,12 +354,8 @@ def test_a_ledger_is_read_in_sums_alone(tmp_path: Path) -> None:
 
 
 def test_a_ledger_with_names_in_it_is_a_problem(tmp_path: Path) -> None:
-    import sqlite3
-
     path = tmp_path / "ledger.db"
-    Ledger(path).close()
-    with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    as_format(path, 2)
     assert "--migrate" in read_accounts(path).problems[0]
 
 
@@ -367,17 +363,17 @@ def test_what_a_migration_has_left_is_a_problem(tmp_path: Path) -> None:
     import sqlite3
 
     path = tmp_path / "ledger.db"
+    as_format(path, 3)
     with booked(path) as ledger:
         ledger.begin_run(TASK, "f" * 64)
     with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
         change.execute("INSERT INTO meta VALUES ('names left', 1)")
     found = read_accounts(path)
     assert "guess the last" in found.problems[0]
     rows = dossier(facts(accounts=replace(found, people=2, rows=2)))
     assert "UNKEYED DIGESTS OF FILES" in words(rows, "retention")
     with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 4 WHERE key = 'format'")
+        change.execute("DELETE FROM meta WHERE key = 'naming'")
     found = read_accounts(path)
     assert "migration of it was interrupted" in found.problems[0]
     assert "UNKEYED" not in words(dossier(facts(accounts=found)), "retention")

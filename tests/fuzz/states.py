@@ -53,7 +53,7 @@ class _Chain:
         shown = figures(self.task, self.problem, [found], [Place(found.offset, found.offset)])
         body = Snapshot(
             task=self.task, url="sqlite:///log.db", started=0.0, now=1.0, figures=shown, read=True, problem=None,
-            rate=0.0, grown=0.0, reference=None, history=(),
+            rate=0.0, grown=0.0, reference=None, history=(), pace={},
         ).body  # fmt: skip
         json.loads(body)
         engine = self.problem.engine()

@@ -69,7 +69,10 @@ def _hang(data: bytes) -> str:
 
 
 def _escape(data: bytes) -> str:
-    raise UserError("\x1b[2J")
+    error = UserError()
+    # Past what makes the words of an error printable.
+    error.args = ("\x1b[2J",)
+    raise error
 
 
 def _kill(data: bytes) -> str:

@@ -310,6 +310,25 @@ class LedgerFile(Database):
                 return super()._explained(error)
 
 
+class _Draft(Database):
+    """A ledger that is being made; errors name the file that it is to become."""
+
+    def __init__(self, draft: Path, path: Path, timeout: float) -> None:
+        self._becomes = path
+        super().__init__(draft, KIND, timeout=timeout)
+
+    def finish(self) -> None:
+        """Bring all of it into the one file that is kept, or raise: closing alone says nothing of a full disk."""
+        try:
+            self.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self.close()
+
+    def _explained(self, error: Exception) -> Exception:
+        self.path = self._becomes
+        return super()._explained(error)
+
+
 def _make(path: Path, timeout: float) -> None:
     """Make a ledger under another name and give it its own in one step.
 
@@ -320,7 +339,7 @@ def _make(path: Path, timeout: float) -> None:
     try:
         # For its owner's eyes: who takes part is not protected by any noise.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        Database(draft, KIND, timeout=timeout).close()
+        _Draft(draft, path, timeout).finish()
         sync(draft)
         os.link(draft, path)
         sync(path.parent)
