@@ -7,19 +7,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)",
     ): "the best match comes first, and only that is used",
     (
-        "murk/stream/task/data/columns.py",
-        "-                return -1, _MISSING\n+                return -2, _MISSING",
-    ): "what is missing is coded by the task's rule, whatever its index",
-    (
         "murk/_sqlite.py",
         "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in some]\n"
         "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in some]",
     ): "a cell that is neither is refused, however many rows were read",
-    (
-        "murk/producers/ledger/ledger.py",
-        "-        return statements.account(self._file, int(rows[0][0]) if rows else -1, person)\n"
-        "+        return statements.account(self._file, int(rows[0][0]) if rows else -2, person)",
-    ): "no file has a number below zero",
     (
         "murk/producers/populations/overlap.py",
         "-            return False\n+            return None",
@@ -126,13 +117,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    if len(noted) > 1:\n+    if len(noted) >= 1:",
     ): "of one ledger both are itself",
     (
-        "murk/producers/populations/ledger_places.py",
-        '-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
-        "timeout=5.0)) as found:\n"
-        '+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
-        "timeout=10.0)) as found:",
-    ): "how long another's write is waited for",
-    (
         "murk/producers/ledger/statements.py",
         '-        most = _most(Promise(0, "", currency, 0, 0), histories, prices)\n'
         '+        most = _most(Promise(0, "", currency, 1, 0), histories, prices)',
@@ -145,11 +129,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/populations/file_source.py",
         "-        size: int | Callable[[], int] = 4096,\n+        size: int | Callable[[], int] = 4097,",
     ): "how many records are worked on at once",
-    (
-        "murk/producers/populations/records/values.py",
-        '-        if "_" not in joined and (joined.isascii() or is_unicode(joined)):\n'
-        '+        if "_" not in joined and (joined.isascii() and is_unicode(joined)):',
-    ): "a closer look at plain texts finds nothing",
     (
         "murk/producers/populations/records/values.py",
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
