@@ -200,7 +200,9 @@ class KafkaLog(Log):
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
         self._check(partition)
-        return self._current_ends().begin(place := TopicPartition(self._names.releases, partition))[place]
+        # Each send of what waits asks for it first.
+        with self._sending.pausing():
+            return self._current_ends().begin(place := TopicPartition(self._names.releases, partition))[place]
 
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""

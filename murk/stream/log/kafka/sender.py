@@ -96,18 +96,30 @@ class Sending:
             raise
 
     @contextmanager
-    def _trying(self) -> Iterator[None]:
-        # Otherwise a burst of models would wait, each one, for a topic that is gone.
+    def pausing(self) -> Iterator[None]:
+        """Ask for what belongs to a send, unless the broker could not be reached a moment ago.
+
+        Raises
+        ------
+        UnreachableError
+            When it could not, or cannot now: otherwise each of many releases would wait for a broker that is gone.
+        """
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
         try:
+            yield
+        except UnreachableError:
+            self._not_before = monotonic() + self._pause
+            self._pause = min(2.0 * self._pause, _LONGEST)
+            raise
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        with self.pausing():
             if self._producer is None:
                 self._producer = self._clients.sender()
                 self._at_once = takes_batches(self._producer)
             with translate_errors(self._clients.url, "sending"):
                 yield
+            # Only here: a topic that takes nothing may still say where it begins.
             self._pause = _SHORTEST
-        except UnreachableError:
-            self._not_before = monotonic() + self._pause
-            self._pause = min(2.0 * self._pause, _LONGEST)
-            raise
