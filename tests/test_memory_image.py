@@ -78,6 +78,9 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
         coded[:, :-1] *= engine.layout.gain
         target = 2.0 * y - 1.0 if isinstance(y, bool) else y
         given = [(engine.mechanisms["default"], engine.layout.vectors(coded, np.array([target])))]
+        # The moment of the constant with itself is everybody's.
+        nobody = np.array([[0.0] * len(x) + [1.0]])
+        own += engine.layout.vectors(nobody, np.zeros(1)).ravel().tolist()
     else:
         pair = engine.mechanisms["default"]
         problem = ScoreProblem(engine.settings, {"default": pair})
