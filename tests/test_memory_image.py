@@ -267,8 +267,9 @@ def test_nothing_of_a_window_stays(compiled, method):
         [noise, np.array(released).ravel() - noise[-size:], np.array(released).ravel() - noise[:size]]
     )
     moments = (rows.T @ rows)[np.triu_indices(rows.shape[1])]
-    needles = complements(telling(both), "i8") + complements(telling(moments), "f8")
-    assert compiled.found(needles) == 0
+    assert compiled.found(complements(telling(moments), "f8")) == 0
+    # Integers of some millions are in any process by chance, one or two; a vector that stayed would be there whole.
+    assert compiled.found(complements(telling(both), "i8")) <= 2 < len(telling(both)) / 3
 
 
 def test_what_is_left_in_memory_is_found(interpreted):

@@ -135,14 +135,13 @@ def _audited(facts: Facts) -> str:
 
 
 def _to_settle(facts: Facts) -> Iterator[str]:
+    yield from _several_rows(facts)
     if facts.accounts is not None and facts.accounts.rows:
         yield (
             "People are rows of a file: nobody is recognised in a copy that was sorted anew or corrected. A withdrawal "
             "does not follow into it, nor what was spent (under a cap over all tasks this ledger refuses it, another "
             "one does not): name them by a column (use --person)."
         )
-    else:
-        yield from _several_rows(facts)
     yield from _of_task(facts)
     yield from _of_gateways(facts)
     yield from _of_deployment(facts)
@@ -157,7 +156,7 @@ def _several_rows(facts: Facts) -> Iterator[str]:
     if task.sketch is not None:
         if task.sketch.person is None:
             yield f"May one person have several records? {SEVERAL_RECORDS}"
-    elif facts.accounts is None:
+    elif facts.accounts is None or facts.accounts.rows:
         yield (
             "May one person have several rows of a file? Where nobody names the people (--person COLUMN of `murk run` "
             "and `murk produce`), each row counts as a person: figures of one person below are then of one row, and a "

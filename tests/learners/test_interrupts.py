@@ -61,6 +61,8 @@ def record_block(model, name):
 WAYS = [record_once, record_block]
 
 
+# The signal may come while numba has the file of a kernel open that it loads for the first time.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO name='.*nbi'")
 @pytest.mark.parametrize("learn", WAYS)
 @pytest.mark.parametrize("seed", [None, 3])
 @pytest.mark.parametrize("name", NAMES)
