@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
               help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
 @click.option("--allowed-host", "allowed", multiple=True, metavar="NAME",
-              help="A name that the page is asked for by, as monitor.example.org; *.example.org for all below. May be "
-              "given several times.")  # fmt: skip
+              help="A name that the page is asked for by, as monitor.example.org; ``*.example.org`` for all below. May "
+              "be given several times.")  # fmt: skip
 @click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
               help="How often the log is read; less often where that takes more than a 33rd of a core.")  # fmt: skip
 @click.option("--reference", metavar="FILE",

@@ -190,7 +190,7 @@ class Estimate:
     def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:
         """How far so many forged releases could have moved each coefficient, (p,); infinite where nothing bounds it.
 
-        In the unit of the coefficients, by the half widths at ``level``: see :mod:`murk.learners.estimates.forgers`.
+        In the unit of the coefficients, by the half widths at ``level``: the threat model has the formula.
         """
         if self.influence is None:
             return np.full(len(self.names), math.inf)
