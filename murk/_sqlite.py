@@ -151,36 +151,26 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file's write lock; commit at the end, or leave everything as it was."""
-        connection = self.begin()
-        try:
-            yield connection
-            self.commit()
-        except BaseException as error:
-            self.undo(error)
-            raise
+        """Hold the file's write lock; commit at the end, or leave everything as it was.
 
-    def begin(self) -> sqlite3.Connection:
-        """Take the file's write lock; `commit` or `undo` gives it back."""
+        Raises
+        ------
+        MurkError
+            What an error of SQLite's means.
+        """
         self.check()
+        # An interrupt may come between any two instructions: none is between the beginning and what undoes it.
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
         except BaseException as error:
-            self.undo(error)
+            # SQLite has sometimes rolled back by itself, after a full disk for instance.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, _ERRORS):
+                raise self._explained(error) from error
             raise
-        return self._connection
-
-    def commit(self) -> None:
-        """Make what was written since `begin` durable."""
-        self._connection.execute("COMMIT")
-
-    def undo(self, error: BaseException) -> None:
-        """Leave everything as it was before `begin`; raise what an error of SQLite's means."""
-        # SQLite has sometimes rolled back by itself, after a full disk for instance.
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        if isinstance(error, _ERRORS):
-            raise self._explained(error) from error
 
     def check(self) -> None:
         """Make sure that the open file is still the one under its name.

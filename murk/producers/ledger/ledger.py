@@ -195,8 +195,8 @@ class Ledger:
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
-        common, connection = self._common, self._settling.begin()
-        try:
+        common = self._common
+        with self._settling.write() as connection:
             common.refresh(connection)
             common.forget()
             source = self._sources.number(connection, requests.source)
@@ -209,10 +209,6 @@ class Ledger:
             spend.decide()
             yield spend
             spend.write()
-            self._settling.commit()
-        except BaseException as error:
-            self._settling.undo(error)
-            raise
         common.keep(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:

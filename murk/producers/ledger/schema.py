@@ -163,6 +163,7 @@ class LedgerFile(Database):
             if path.parent.is_dir():
                 _make(path, timeout)
         self._examined = self._closed = False
+        self._waits: bool | None = None
         super().__init__(path, KIND, create=False, timeout=timeout)
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -209,21 +210,23 @@ class LedgerFile(Database):
         bool
             Whether that was done; another process that is reading or writing prevents it.
         """
-        self.query("PRAGMA busy_timeout = 0")
         try:
+            self.query("PRAGMA busy_timeout = 0")
             return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
         finally:
             self.query(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
 
     @contextmanager
-    def without_waiting(self) -> Iterator[None]:
-        """Let commits not wait for the disk; for what is found out and written again after a power failure."""
-        self.check_owner()
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        try:
-            yield
-        finally:
-            self._connection.execute("PRAGMA synchronous = FULL")
+    def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
+        """Hold the file's write lock; without ``waits`` the commit does not wait for the disk."""
+        self.check()
+        if self._waits is not waits:
+            # Unknown while it changes: an interrupt may come here.
+            self._waits = None
+            self.query(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
+            self._waits = waits
+        with super().write() as connection:
+            yield connection
 
     @property
     def is_open(self) -> bool:

@@ -31,7 +31,6 @@ class Settling:
     def __init__(self, file: LedgerFile, names: Names) -> None:
         self._file, self._names = file, names
         self._confirmed: list[tuple[int, int]] = []
-        self._deleted = 0
         self._left = False
         self._tidied = time.monotonic()
 
@@ -56,7 +55,7 @@ class Settling:
     def delete_confirmed(self) -> None:
         """Delete what was confirmed, where that could not be done yet."""
         if self.is_due:
-            with self._file.without_waiting(), self.write():
+            with self.write(waits=False):
                 pass
 
     def tidy(self) -> None:
@@ -66,35 +65,17 @@ class Settling:
             self._left = False
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Hold a transaction; commit at the end, or leave everything as it was."""
-        connection = self.begin()
-        try:
-            yield connection
-            self.commit()
-        except BaseException as error:
-            self.undo(error)
-            raise
+    def write(self, *, waits: bool = True) -> Iterator[Connection]:
+        """Hold a transaction; commit at the end, or leave everything as it was.
 
-    def begin(self) -> Connection:
-        """Begin one; `commit` or `undo` ends it."""
-        connection = self._file.begin()
-        try:
-            self._deleted = len(self._confirmed)
+        Without ``waits`` the commit does not wait for the disk; that is for what is found out and written again
+        after a power failure.
+        """
+        with self._file.write(waits=waits) as connection:
+            deleted = len(self._confirmed)
             outbox.remove(connection, self._confirmed)
-        except BaseException as error:
-            self.undo(error)
-            raise
-        return connection
-
-    def commit(self) -> None:
-        """Commit."""
-        self._file.commit()
+            yield connection
         self._names.committed()
-        self._left = self._left or bool(self._deleted)
+        self._left = self._left or bool(deleted)
         # After the commit only: rolled back, the bytes are still there and still to be deleted.
-        del self._confirmed[: self._deleted]
-
-    def undo(self, error: BaseException) -> None:
-        """Leave everything as it was; raise what an error of SQLite's means."""
-        self._file.undo(error)
+        del self._confirmed[:deleted]
