@@ -141,9 +141,10 @@ def test_the_last_releases_messages_are_read_before_and_after_they_become_batche
         assert reader.read(0, 0, 1000) == rows
         assert reader.read(0, 5, 3) == rows[5:8]
         assert log_format(folder) == 1
-        connection = writer._database.begin()
-        upgrade(connection)
-        writer._database.undo(KeyError())
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN")
+            upgrade(connection)
+            connection.rollback()
         assert log_format(folder) == 1
         # As by a reader that looked just before another process upgraded the log.
         looked, upgraded = iter([False]), SqliteLog._is_upgraded
