@@ -101,6 +101,8 @@ def test_what_is_written_runs() -> None:
         "features": 5,
         "left_out": ["row", "code", "empty", "same"],
         "person": None,
+        "protocol": None,
+        "forecast": None,
     }
     task = Task.load("people.yaml")
     assert list(task.coding.columns) == ["income", "share [%]: a, b", "plan", "asked", "member"]
@@ -147,6 +149,45 @@ def test_a_rate_and_gaps_of_a_public_file_are_written_into_the_task() -> None:
     # Of categories, and of what has no gaps, nothing is written.
     assert task.features[1].missing is None
     assert "not of two values; leave --rate out" in refused("q", *words, "--target", "hours:0..9", "--rate", "0.1")
+
+
+def test_where_most_values_of_a_public_file_lie_is_written_where_that_is_narrow() -> None:
+    rng = np.random.default_rng(2)
+    pd.DataFrame({"visits": np.minimum(rng.geometric(0.4, 900) - 1, 40), "age": rng.uniform(20, 90, 900)}).to_csv(
+        "public.csv", index=False
+    )
+    run("p", "--public", "public.csv", "--columns", "visits:0..40, age", "--target", "worked:no|yes")
+    run("q", "--public", "public.csv", "--target", "worked:no|yes")
+    run("r", "--source", "public.csv", "--simulation", "--target", "worked:no|yes")
+    # What is said of a column by the user stands alone; people's own records say nothing but bounds.
+    assert [feature.typical for feature in Task.load("p.yaml").features] == [None, None]  # type: ignore[union-attr]
+    visits, age = (feature.typical for feature in Task.load("q.yaml").features)  # type: ignore[union-attr]
+    assert visits is not None
+    assert visits[0] == 0
+    assert 4 <= visits[1] <= 7
+    assert age is None
+    assert [feature.typical for feature in Task.load("r.yaml").features] == [None, None]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("people", "chosen"), [("60000", "scores"), ("30", None)], ids=["enough", "too few"])
+def test_the_protocol_of_the_smallest_half_widths_is_written_into_the_task(people: str, chosen: str | None) -> None:
+    columns = "age:20..90, emergency:no|yes"
+    words = ["--columns", columns, "--target", "readmitted:no|yes", "--rate", "0.06", "--guarantee", "gdp:4"]
+    found = json.loads(run("p", *words, "--people", people, "--json").stdout)
+    assert found["protocol"] == chosen
+    text = Path("p.yaml").read_text()
+    assert ("protocol:" in text) == (chosen is not None)
+    comment = " ".join(line[2:] for line in text.split("\n") if line.startswith("# "))
+    assert found["forecast"] in comment
+    assert Task.load("p.yaml").protocol == "scores"
+
+
+def test_another_protocol_than_the_default_is_written_where_its_forecast_is_clearly_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(init, "_by_forecast", lambda text, people: ("examples", "examples: 1\u2028protocol: sketch"))
+    assert run("p", "--columns", "age:20..90", "--target", "worked:no|yes", "--people", "9").exit_code == 0
+    assert Task.load("p.yaml").protocol == "examples"
 
 
 def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,11 +40,14 @@ _REMEDY = (
               help="What a release promises: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
               help="Share of positive targets, where that is publicly known: target.rate of the task.")  # fmt: skip
+@click.option("--people", type=click.IntRange(min=1), metavar="N",
+              help="How many will release: the protocol with the smallest half widths by forecast is written into the "
+                   "task.")  # fmt: skip
 @click.option("--out", metavar="FILE", help="Where it is written.  [default: NAME.yaml]")
 @as_json
 def command(
     name: str | None, columns: tuple[str, ...], target: str | None, public: str | None, source: str | None,
-    simulation: bool, promise: Guarantee, rate: float | None, out: str | None, as_json: bool,
+    simulation: bool, promise: Guarantee, rate: float | None, people: int | None, out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a first task file, NAME.yaml, with comments that say where each line comes from.
 
@@ -73,7 +76,12 @@ def command(
         )
     found = [_settled(column, known) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
-    text = draft(called, found, _settled(wanted, known), promise.to_dict(), rate)
+    target_column = _settled(wanted, known)
+    text = draft(called, found, target_column, promise.to_dict(), rate)
+    protocol, why = "", ""
+    if people is not None:
+        protocol, why = _by_forecast(text, people)
+        text = draft(called, found, target_column, promise.to_dict(), rate, protocol or None, why)
     path = Path(out or f"{called}.yaml")
     try:
         write_whole(path, text, new=True)
@@ -84,10 +92,13 @@ def command(
         named = next((column.name for column in found if column.names_people), None)
         print_json({
             "file": str(path), "features": len(found) - len(left_out), "left_out": left_out, "person": named,
+            "protocol": protocol or None, "forecast": why or None,
         })  # fmt: skip
         return
     more = f", {len(left_out)} left out" if left_out else ""
     click.echo(f"{path}: {wanted.name} learned from {len(found) - len(left_out)} columns{more}")
+    if why:
+        click.echo(why)
     named = next((column.name for column in found if column.names_people), None)
     person = "" if named is None else f" --person {shlex.quote(named)}"
     if named is not None:
@@ -97,6 +108,15 @@ def command(
     else:
         click.echo("If one person may have several rows, name people by a column: --person COLUMN")
     click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
+
+
+def _by_forecast(text: str, people: int) -> tuple[str, str]:
+    """The protocol that a forecast chooses, and its reason; an empty name where nothing can be learned."""
+    from murk.learners.planning.plan import plan
+    from murk.stream import Task
+
+    protocol, why = plan(Task.parse(text), people=[people], budgets=[1.0]).chosen[people]
+    return protocol, why if protocol else f"Forecast of {people:,} people: {why}; see murk plan"
 
 
 def _target(text: str, chosen: list[Column]) -> Column:
@@ -125,7 +145,8 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
     known: dict[str, Column] = {}
     if source is not None:
         origin = f"SIMULATION: read off people's own records in {Path(source).name!r}"
-        known |= {column.name: column for column in looked_at(open_records(source), origin)}
+        # Bounds stand in a task anyway; what else is known of a file's values comes from public ones alone.
+        known |= {column.name: replace(column, typical=None) for column in looked_at(open_records(source), origin)}
     if public is not None:
         origin = f"read off {Path(public).name!r}, which is public"
         known |= {column.name: column for column in looked_at(open_records(public), origin)}

@@ -6,11 +6,14 @@ import csv
 import datetime
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
+
+import numpy as np
 
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
@@ -21,6 +24,9 @@ from murk.stream.task.data.values import as_boolean, is_absent, is_nan
 
 MOST_DISTINCT: Final = 1_000_000
 """Different values of a column that are told apart; beyond, nothing is said of whether they repeat."""
+_QUANTILES: Final = (0.05, 0.95)
+_NARROW: Final = 0.5
+"""Part of the bounds below which nine of ten values are worth stating: forecasts take them to fill it otherwise."""
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
@@ -67,6 +73,7 @@ class Column:
     names_people: bool = False
     origin: str = "given"
     missing: tuple[float, float] | None = None
+    typical: tuple[float, float] | None = None
 
 
 def given(text: str) -> list[Column]:
@@ -157,6 +164,7 @@ class _Look:
         self.total = 0.0
         self.days: list[int] = []
         self.numbers: list[float] = []
+        self.all = array("d")
         self.kinds: Counter[str] = Counter()
         self.values: Counter[str] = Counter()
         self.distinct: set[int] = set()
@@ -191,6 +199,8 @@ class _Look:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
+        if len(self.all) < MOST_DISTINCT:
+            self.all.append(number)
 
     def _same(self, values: Sequence[str]) -> bool:
         """Whether all are one value, however it is written: 1 and 1.0, two times of one day."""
@@ -211,6 +221,13 @@ class _Look:
         if _NAMES_PEOPLE.search(self.name.lower()) is not None:
             return set(self.kinds) == {"text"} or not self.fractions
         return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
+
+    def _typical(self, low: float, high: float) -> tuple[float, float] | None:
+        """Where nine of ten numbers lie, where that is well within the bounds."""
+        first, last = np.quantile(self.all, _QUANTILES).tolist()
+        if not first < last or not last - first < _NARROW * (high - low):
+            return None
+        return max(low, float(f"{first:.3g}")), min(high, float(f"{last:.3g}"))
 
     def column(self, origin: str) -> Column:
         name, values = self.name, sorted(self.values)
@@ -235,7 +252,8 @@ class _Look:
             if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):
                 return Column(name, without="the rows' numbers", origin=origin)
             known = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
-            return Column(name, bounds=rounded(low_number, high_number), origin=origin, missing=known)
+            bounds = rounded(low_number, high_number)
+            return Column(name, bounds=bounds, origin=origin, missing=known, typical=self._typical(*bounds))
         if len(values) > MOST_CATEGORIES:
             what = f"text with more than {MOST_CATEGORIES} different values"
             return Column(name, without=what, origin=origin)

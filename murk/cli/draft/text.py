@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -42,9 +43,10 @@ privacy:
 
 
 def draft(
-    name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None
-) -> str:
-    """Write a task file.
+    name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
+    protocol: str | None = None, why: str = "",
+) -> str:  # fmt: skip
+    """Write a task file; ``why`` is a comment on the protocol, or on the default one where none is given.
 
     Raises
     ------
@@ -66,6 +68,10 @@ def draft(
     ]
     line, origin = body[-1]
     lines.append(f"{line:<{width}}  # {origin}")
+    if why:
+        lines += ["", *textwrap.wrap(escaped(why), 110, initial_indent="# ", subsequent_indent="# ")]
+    if protocol is not None:
+        lines.append(f"protocol: {protocol}")
     text = "\n".join(lines) + "\n" + _TAIL.format(promise=json.dumps(promise).replace('"', ""))
     Task.parse(text, source="the first task")
     return text
@@ -119,6 +125,8 @@ def _holds(column: Column) -> str:
         # Coded as the mean of the others a missing value biases least.
         share, mean = column.missing
         known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
+    if column.typical is not None:
+        known += f", typical: [{', '.join(map(_number, column.typical))}]"
     return f"low: {_number(low)}, high: {_number(high)}{known}"
 
 
