@@ -118,9 +118,10 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone, count):
         grown, waiting, on_disk = map(int, device.out.splitlines()[1].split()[1:])
         assert waiting >= count - 100
         if gone == "killed":
-            # Nearly three thousand bytes each, which the outbox has and the memory has not.
+            # Nearly three thousand bytes each, which the outbox has and the memory has not: it would hold as much again
+            # beside the two megabytes that a client which looks for its broker takes.
             assert on_disk > 2_000 * (count - 200)
-            assert grown < 2 / 3 * on_disk
+            assert grown < on_disk
         assert device.status is None
         own_broker.start() if gone == "killed" else own_broker.thaw()
         assert device.wait() == 0, device.err
