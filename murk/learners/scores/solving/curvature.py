@@ -18,11 +18,11 @@ from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
-# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
-_CAREFUL = 2.0
 # What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
 # directions together, and along the coefficients.
 _UNEVEN, _ALONG = 0.1, 1.0
+# And in each other number by so much of the mean eigenvalue.
+_REST = 0.15
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Curvature:
         C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them.
     correction
         D, (p, p).
-    error, caution
-        Variance of what is left of a number's error: an unbiased estimate of it, and a careful one.
+    error
+        Variance of what is left of a number's error.
     """
 
     ratio: float
@@ -48,7 +48,6 @@ class Curvature:
     root: Array
     correction: Array
     error: float
-    caution: float
 
     @classmethod
     def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:
@@ -85,8 +84,8 @@ class Curvature:
         noise = float(np.mean(variances.ravel()[known:]))
         freedom = max(size - len(fitted), 1.0)
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
-        kept = excess / (excess + noise)
-        careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
+        spread = max(excess, (_REST * float(np.trace(here.expected)) / p) ** 2)
+        kept = spread / (spread + noise)
         correction = kept * rest
         if known:
             correction = correction + fitted[1] * first
@@ -97,7 +96,6 @@ class Curvature:
             np.asarray(root, dtype=np.float64),
             correction,
             kept * noise,
-            kept**2 * noise + (1.0 - kept) ** 2 * careful,
         )
 
     @classmethod
@@ -106,7 +104,7 @@ class Curvature:
         p = len(newest.origin)
         nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
-        return cls(1.0, *nothing, loose**2, loose**2)
+        return cls(1.0, *nothing, loose**2)
 
 
 def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:

@@ -45,8 +45,9 @@ _LEAST, _FLAT = 0.02, 0.02
 _SAME = 0.01
 # Half widths that are no smaller than what a probability can change by say nothing: not learned.
 _WIDEST = 1.0
-# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
-_CAREFUL = 2.0
+# What even features would give may be wrong in each number by so much of its mean eigenvalue: generated features of
+# many shapes differ by .02 to .15 of it.
+_UNEVEN = 0.1
 _FITS = 3
 # Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
 # where outcomes are balanced: the rarer they are, the better is the line beside log odds.
@@ -169,7 +170,8 @@ class ProbabilityLine:
     def _second_moments(self, found: Sequence[Summary], rows: Rows) -> tuple[Array, float]:
         """A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        It is drawn towards what even features would give as far as noise rules.
+        It is drawn towards what even features would give, from which the people's differ by `_UNEVEN` or by as much as
+        released matrices say, and as far as noise rules.
         """
         asked = self._answers(found, rows, "scatter") + self._answers(found, rows, "curvature", 1.0 / self._share)
         measured, variances = self._pool(asked)
@@ -178,13 +180,13 @@ class ProbabilityLine:
         rest = measured - ratio * self._predicted
         noise = float(np.mean(variances))
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / size - 1.0)
-        kept = excess / (excess + noise)
-        careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
+        spread = max(excess, (_UNEVEN * float(np.trace(self._predicted)) / p) ** 2)
+        kept = spread / (spread + noise)
         matrix = ratio * self._predicted + kept * rest
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
         least = _FLAT * max(float(np.trace(matrix)), 1e-12) / p
         matrix = (vectors * np.maximum(values, least)) @ vectors.T
-        return matrix, kept**2 * noise + (1.0 - kept) ** 2 * careful + noise / size
+        return matrix, kept * noise + noise / size
 
     # The equations
 

@@ -289,7 +289,7 @@ class Solution:
         p, curvature, all_ = self.features, self.curvature, self._stacked
         prior, h = _beside(np.eye(p) / PRIOR_VARIANCE), all_.ways(theta)[1]
         scores = all_.scores(self.response.level(self.rows.points @ theta))
-        own, shared = self._noise(theta, scores, self._spreads, curvature.caution)
+        own, shared = self._noise(theta, scores, self._spreads, curvature.error)
         along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
         slopes = np.concatenate([self._slopes, np.stack([scores, along], axis=2) @ curvature.root], axis=2)
         weighed = np.linalg.solve(own + shared, slopes)
@@ -300,7 +300,7 @@ class Solution:
         by_number = np.einsum("kia,kb->iab", across @ all_.carried, numbers)
         # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
         flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
-        middle += curvature.caution / 2.0 * (flat @ flat.T + flat @ turned.T)
+        middle += curvature.error / 2.0 * (flat @ flat.T + flat @ turned.T)
         back = inverse(information)
         return np.asarray((back @ middle @ back)[:p, :p])
 
@@ -311,7 +311,7 @@ class Solution:
             return np.zeros(0)
         logit = self.rows.points @ self.values
         scores = self._stacked.scores(self.response.level(logit))
-        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.caution)
+        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.error)
         left = [one.answer.mean - self._at(one, self._solution, logit)[0] for one in self._equations]
         return np.array([float(r @ inverse(each) @ r) for r, each in zip(left, own + shared, strict=True)])
 
@@ -324,7 +324,7 @@ class Solution:
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
-        if self.curvature.caution == 0.0:
+        if self.curvature.error == 0.0:
             return _straight(self.covariance, quantile)
 
         def test(j: int) -> Callable[[Array], bool]:
