@@ -77,7 +77,7 @@ def test_a_rare_outcome_has_average_effects_without_public_rows():
     assert np.all(np.abs(values - line_of(found.line.model, chances(-2.45)))[:-1] <= wide[:-1])
     former = estimate(-2.45, "scores: {effects: curve}\n")
     assert former.effects() is None
-    assert not np.isfinite(former.half_widths()[:-1]).any()
+    assert not np.isfinite(former.half_widths()[:-1]).all()
 
 
 def test_balanced_outcomes_have_models_at_the_fitted_coefficients():

@@ -25,7 +25,7 @@ def replicate(**given):
 
 def held(seed, *, mu=3.0, missing=0.0, sample=0, wrong=None):
     rng = np.random.default_rng(seed)
-    n, theta = 15_000, np.array([0.7, -1.0, 0.6, -0.3])
+    n, theta = 20_000, np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, n + sample, P)
     y = outcomes(rng, X[:n], theta)
     y[rng.random(n) < missing] = np.nan

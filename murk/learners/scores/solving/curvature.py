@@ -19,10 +19,10 @@ from murk.learners.scores.sums import Answer, Summary
 Array = NDArray[np.float64]
 
 # What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
-# directions together, and along the coefficients.
-_UNEVEN, _ALONG = 0.1, 1.0
-# And in each other number by so much of the mean eigenvalue.
-_REST = 0.15
+# directions together and, in terms of the mean eigenvalue, in each number; and along the coefficients.
+UNEVEN, _ALONG = 0.1, 1.0
+# Where noise hides what is wrong, it may be as much as the estimate of it and so many of its standard errors.
+CAREFUL = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ class Curvature:
         noise = float(np.mean(variances.ravel()[known:]))
         freedom = max(size - len(fitted), 1.0)
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
-        spread = max(excess, (_REST * float(np.trace(here.expected)) / p) ** 2)
+        spread = max(excess, (UNEVEN * float(np.trace(here.expected)) / p) ** 2)
         kept = spread / (spread + noise)
+        careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
         correction = kept * rest
         if known:
             correction = correction + fitted[1] * first
@@ -95,7 +96,7 @@ class Curvature:
             turn[0],
             np.asarray(root, dtype=np.float64),
             correction,
-            kept * noise,
+            kept**2 * noise + (1.0 - kept) ** 2 * careful,
         )
 
     @classmethod
@@ -151,7 +152,7 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array
     return there - mean_matrix(model, rows, response)
 
 
-def drawn(ratio: float, variance: float, uneven: float = _UNEVEN) -> tuple[float, float]:
+def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:
     """Mean and variance of how much curvature there is, of an estimate and its variance.
 
     Either all targets are there, and it is 1 within ``uneven``, as far as rows are the people's, or an unknown share of

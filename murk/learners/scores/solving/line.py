@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.scores.model import Model, Response, directions, probability
-from murk.learners.scores.solving.curvature import drawn
+from murk.learners.scores.solving.curvature import CAREFUL, UNEVEN, drawn
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.moments import Moments, pooled
 from murk.learners.scores.solving.rows import Rows, inverse
@@ -45,9 +45,6 @@ _LEAST, _FLAT = 0.02, 0.02
 _SAME = 0.01
 # Half widths that are no smaller than what a probability can change by say nothing: not learned.
 _WIDEST = 1.0
-# What even features would give may be wrong in each number by so much of its mean eigenvalue: generated features of
-# many shapes differ by .02 to .15 of it.
-_UNEVEN = 0.1
 _FITS = 3
 # Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
 # where outcomes are balanced: the rarer they are, the better is the line beside log odds.
@@ -170,7 +167,7 @@ class ProbabilityLine:
     def _second_moments(self, found: Sequence[Summary], rows: Rows) -> tuple[Array, float]:
         """A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        It is drawn towards what even features would give, from which the people's differ by `_UNEVEN` or by as much as
+        It is drawn towards what even features would give, from which the people's differ by `UNEVEN` or by as much as
         released matrices say, and as far as noise rules.
         """
         asked = self._answers(found, rows, "scatter") + self._answers(found, rows, "curvature", 1.0 / self._share)
@@ -180,13 +177,14 @@ class ProbabilityLine:
         rest = measured - ratio * self._predicted
         noise = float(np.mean(variances))
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / size - 1.0)
-        spread = max(excess, (_UNEVEN * float(np.trace(self._predicted)) / p) ** 2)
+        spread = max(excess, (UNEVEN * float(np.trace(self._predicted)) / p) ** 2)
         kept = spread / (spread + noise)
+        careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
         matrix = ratio * self._predicted + kept * rest
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
         least = _FLAT * max(float(np.trace(matrix)), 1e-12) / p
         matrix = (vectors * np.maximum(values, least)) @ vectors.T
-        return matrix, kept * noise + noise / size
+        return matrix, kept**2 * noise + (1.0 - kept) ** 2 * careful + noise / size
 
     # The equations
 
