@@ -48,7 +48,7 @@ _WIDEST = 1.0
 _FITS = 3
 # Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
 # where outcomes are balanced: the rarer they are, the better is the line beside log odds.
-_CLEAR = 3.2
+_CLEAR, _RARER = 2.2, 2.0
 # Bounds of the probability that scores are centred at, and of the share of people who are asked for a matrix.
 _RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
@@ -297,7 +297,7 @@ def next_model(
     rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
     line = ProbabilityLine.of(found, _LOGISTIC)
     rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
-    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), _RAREST)) ** 1.3
+    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), _RAREST)) ** _RARER
     if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
         return fitted
     rate = min(max(rate, _RAREST), 1.0 - _RAREST)
