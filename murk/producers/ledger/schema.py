@@ -219,8 +219,8 @@ class LedgerFile(Database):
     @contextmanager
     def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
         """Hold the file's write lock; without ``waits`` the commit does not wait for the disk."""
-        self.check()
         if self._waits is not waits:
+            self.check()
             # Unknown while it changes: an interrupt may come here.
             self._waits = None
             self.query(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
