@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -56,6 +57,12 @@ class FileKind:
     earlier: tuple[int, ...] = ()
 
 
+class _Block:
+    """Lives as long as the block that holds a transaction: an interrupt may come where nothing undoes it."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Database:
     """An open SQLite file of one kind, in WAL mode with ``synchronous=FULL``.
 
@@ -84,6 +91,7 @@ class Database:
         self.kind = kind
         self._timeout = timeout
         self._immutable = False
+        self._block: Callable[[], _Block | None] = lambda: None
         try:
             self._look(create)
         except OSError as error:
@@ -159,18 +167,31 @@ class Database:
             What an error of SQLite's means.
         """
         self.check()
-        # An interrupt may come between any two instructions: none is between the beginning and what undoes it.
+        block = _Block()
+        self._block = weakref.ref(block)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             self._connection.execute("COMMIT")
         except BaseException as error:
-            # SQLite has sometimes rolled back by itself, after a full disk for instance.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            # A connection that is closed has rolled back.
+            with suppress(sqlite3.ProgrammingError):
+                self._roll_back()
             if isinstance(error, _ERRORS):
                 raise self._explained(error) from error
             raise
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is open; one that an interrupt has left behind is rolled back first."""
+        if self._connection.in_transaction and self._block() is None:
+            self._roll_back()
+        return self._connection.in_transaction
+
+    def _roll_back(self) -> None:
+        # SQLite has sometimes done so by itself, after a full disk for instance.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def check(self) -> None:
         """Make sure that the open file is still the one under its name.

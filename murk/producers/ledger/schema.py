@@ -163,7 +163,7 @@ class LedgerFile(Database):
             if path.parent.is_dir():
                 _make(path, timeout)
         self._examined = self._closed = False
-        self._waits: bool | None = None
+        self._settings: dict[str, str | int] = {}
         super().__init__(path, KIND, create=False, timeout=timeout)
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -192,7 +192,7 @@ class LedgerFile(Database):
     def check(self) -> None:
         """Make sure that the file is the one under its name, and that this process and thread opened it."""
         self.check_owner()
-        if self._connection.in_transaction:
+        if self.is_writing:
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
 
@@ -211,22 +211,26 @@ class LedgerFile(Database):
             Whether that was done; another process that is reading or writing prevents it.
         """
         try:
-            self.query("PRAGMA busy_timeout = 0")
+            self._set("busy_timeout", 0)
             return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
         finally:
-            self.query(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
+            self._set("busy_timeout", round(1000 * self._timeout))
 
     @contextmanager
     def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
         """Hold the file's write lock; without ``waits`` the commit does not wait for the disk."""
-        if self._waits is not waits:
-            self.check()
-            # Unknown while it changes: an interrupt may come here.
-            self._waits = None
-            self.query(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
-            self._waits = waits
+        self._set("synchronous", "FULL" if waits else "NORMAL")
+        self._set("busy_timeout", round(1000 * self._timeout))
         with super().write() as connection:
             yield connection
+
+    def _set(self, setting: str, value: str | int) -> None:
+        """Change a setting of the connection, if it is another one."""
+        if self._settings.get(setting) != value:
+            # Unknown while it changes: an interrupt may come here.
+            self._settings.pop(setting, None)
+            self.query(f"PRAGMA {setting} = {value}")
+            self._settings[setting] = value
 
     @property
     def is_open(self) -> bool:

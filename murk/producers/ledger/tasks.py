@@ -31,15 +31,18 @@ class Prices(dict[int, Price]):
                 self.setdefault(row[0], Price(*row))
         return self
 
-    def number(self, connection: Connection, task: int, charge: Charge) -> int:
-        """Find the price of a charge, or add it."""
-        row = charge.row()
-        for price in self.refresh(connection).values():
-            if (price.task, *price.row) == (task, *row):
-                return price.number
-        # Not remembered here: the transaction may still be rolled back.
-        added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (task, *row))
-        return int(added.lastrowid or 0)
+    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
+        """Find the price of each charge, or add it, by level."""
+        known = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
+        levels = {}
+        for charge in charges:
+            row = (task, *charge.row())
+            if row not in known:
+                # Not remembered beyond this call: the transaction may still be rolled back.
+                added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                known[row] = int(added.lastrowid or 0)
+            levels[charge.level] = known[row]
+        return levels
 
 
 def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
@@ -76,7 +79,7 @@ def book(
         if row is None:
             raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
         task = int(row[0])
-        levels = {charge.level: prices.number(connection, task, charge) for charge in charges}
+        levels = prices.numbers(connection, task, charges)
         for level, amount in caps:
             _tighten(file, connection, task, level, amount)
         if lifetime is not None:

@@ -1,5 +1,6 @@
 """An interrupt may come between any two instructions: the ledger goes on, with each debit whole or not made."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,15 @@ from typing import Any
 import pytest
 
 import murk
+from murk.errors import UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, TASK, booked, charge, rho
 
-PLACES = tuple(str(Path(murk.__file__).parent / name) for name in ("_sqlite.py", "producers/ledger/"))
+PLACES = (
+    *(str(Path(murk.__file__).parent / name) for name in ("_sqlite.py", "producers/ledger/")),
+    contextlib.__file__,
+)
 MANY = {"charges": [charge(rho=1)], "caps": [("", rho(10**6))]}
 
 
@@ -51,6 +56,12 @@ def release(ledger: Ledger, row: int) -> range:
     return spend.numbers
 
 
+def settings_of(ledger: Ledger) -> list[int]:
+    """Whether commits wait for the disk (2: they do), and milliseconds to wait for another process."""
+    connection = ledger._file._connection
+    return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "busy_timeout")]
+
+
 @pytest.mark.parametrize("step", ["confirm", "release", "tidy"])
 def test_after_an_interrupt_anywhere_the_same_call_goes_through(tmp_path: Path, step: str) -> None:
     with booked(tmp_path / "ledger.db", **MANY) as ledger:
@@ -71,9 +82,40 @@ def test_after_an_interrupt_anywhere_the_same_call_goes_through(tmp_path: Path, 
                 work()
             assert ledger.totals().releases == row + 1, stop
             assert ledger.pending() == 0, stop
+            with ledger._settling.write():
+                assert settings_of(ledger) == [2, 30_000], stop
             return ran
 
         ran = disturbed(0, 0)
         assert ran > 20
         for row, stop in enumerate(range(1, ran + 1, 1 + ran // 500), start=1):
             disturbed(row, stop)
+
+
+def test_an_interrupt_amid_the_undoing_of_an_error_leaves_no_transaction(tmp_path: Path) -> None:
+    with booked(tmp_path / "ledger.db", **MANY) as ledger:
+
+        def failing() -> None:
+            with contextlib.suppress(UserError), ledger._file.write() as connection:
+                connection.execute("INSERT INTO meta VALUES ('identity', 'another')")
+
+        for stop in range(1, interrupted(failing, 0) + 1):
+            interrupted(failing, stop)
+            assert ledger.pending() == 0
+            with ledger._settling.write():
+                pass
+
+
+def test_levels_that_were_not_booked_are_not_remembered(tmp_path: Path) -> None:
+    """An interrupt anywhere in the booking of two levels, and the same call again: both have the prices of the file."""
+    two = [charge("a", rho=5), charge("b", rho=6)]
+    with booked(tmp_path / "counted.db", **MANY) as ledger:
+        ran = interrupted(lambda: ledger.book(TASK, two, caps=[]), 0)
+    for stop in range(1, ran + 1, 7):
+        path = tmp_path / f"{stop}.db"
+        with booked(path, **MANY) as ledger:
+            interrupted(lambda ledger=ledger: ledger.book(TASK, two, caps=[]), stop)
+            ledger.book(TASK, two, caps=[])
+            levels = ledger._booked(TASK).levels
+            rows = ledger._file.query("SELECT number, level FROM tariffs")
+            assert {(levels[name], name) for name in "ab"} <= set(rows), stop
