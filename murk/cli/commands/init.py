@@ -40,7 +40,7 @@ _REMEDY = (
               help="What a release promises: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
               help="Share of positive targets, where that is publicly known: target.rate of the task.")  # fmt: skip
-@click.option("--people", type=click.IntRange(min=1), metavar="N",
+@click.option("--people", type=click.IntRange(1, 10**12), metavar="N",
               help="How many will release: the protocol with the smallest half widths by forecast is written into the "
                    "task.")  # fmt: skip
 @click.option("--out", metavar="FILE", help="Where it is written.  [default: NAME.yaml]")
@@ -80,7 +80,7 @@ def command(
     text = draft(called, found, target_column, promise.to_dict(), rate)
     protocol, why = "", ""
     if people is not None:
-        protocol, why = _by_forecast(text, people)
+        protocol, why = _by_forecast(text, people, quiet=as_json)
         text = draft(called, found, target_column, promise.to_dict(), rate, protocol or None, why)
     path = Path(out or f"{called}.yaml")
     try:
@@ -110,13 +110,22 @@ def command(
     click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
 
 
-def _by_forecast(text: str, people: int) -> tuple[str, str]:
+def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """The protocol that a forecast chooses, and its reason; an empty name where nothing can be learned."""
-    from murk.learners.planning.plan import plan
+    from murk.cli.output import progress
+    from murk.learners.planning.design import Effects
+    from murk.learners.planning.plan import plan, size, why_not
+    from murk.learners.planning.words import features_words, rate_words
     from murk.stream import Task
 
-    protocol, why = plan(Task.parse(text), people=[people], budgets=[1.0]).chosen[people]
-    return protocol, why if protocol else f"Forecast of {people:,} people: {why}; see murk plan"
+    task = Task.parse(text)
+    with progress("forecast", size(task, [people], [1.0], None), quiet=quiet) as tick:
+        found = plan(task, people=[people], budgets=[1.0], tick=lambda done, text: tick(done, text))
+    protocol, why = found.chosen[people]
+    assumed = ", ".join(filter(None, [rate_words(task, Effects()), features_words(task)]))
+    if not protocol:
+        why = f"{people:,} people: {why} ({task.protocol}: {why_not(found.cells[0])})"
+    return protocol, f"By forecast: {why.rstrip('.')}. Assumed: {assumed}. More: murk plan"
 
 
 def _target(text: str, chosen: list[Column]) -> Column:
@@ -145,7 +154,7 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
     known: dict[str, Column] = {}
     if source is not None:
         origin = f"SIMULATION: read off people's own records in {Path(source).name!r}"
-        # Bounds stand in a task anyway; what else is known of a file's values comes from public ones alone.
+        # Where most values lie is not needed to simulate, as bounds are: it is of public files alone.
         known |= {column.name: replace(column, typical=None) for column in looked_at(open_records(source), origin)}
     if public is not None:
         origin = f"read off {Path(public).name!r}, which is public"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import datetime
 import math
+import random
 import re
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ from murk.stream.task.data.values import as_boolean, is_absent, is_nan
 
 MOST_DISTINCT: Final = 1_000_000
 """Different values of a column that are told apart; beyond, nothing is said of whether they repeat."""
+_SAMPLED: Final = 100_000
+"""Numbers of a column that tell where most lie: a sample of all, of more."""
 _QUANTILES: Final = (0.05, 0.95)
 _NARROW: Final = 0.5
 """Part of the bounds below which nine of ten values are worth stating: forecasts take them to fill it otherwise."""
@@ -164,7 +166,8 @@ class _Look:
         self.total = 0.0
         self.days: list[int] = []
         self.numbers: list[float] = []
-        self.all = array("d")
+        self.sample: list[float] = []
+        self._draws = random.Random(0)
         self.kinds: Counter[str] = Counter()
         self.values: Counter[str] = Counter()
         self.distinct: set[int] = set()
@@ -199,8 +202,12 @@ class _Look:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
-        if len(self.all) < MOST_DISTINCT:
-            self.all.append(number)
+        # Each number so far is in the sample with the same chance.
+        seen = self.kinds["number"]
+        if seen <= _SAMPLED:
+            self.sample.append(number)
+        elif (place := self._draws.randrange(seen)) < _SAMPLED:
+            self.sample[place] = number
 
     def _same(self, values: Sequence[str]) -> bool:
         """Whether all are one value, however it is written: 1 and 1.0, two times of one day."""
@@ -223,11 +230,13 @@ class _Look:
         return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
 
     def _typical(self, low: float, high: float) -> tuple[float, float] | None:
-        """Where nine of ten numbers lie, where that is well within the bounds."""
-        first, last = np.quantile(self.all, _QUANTILES).tolist()
-        if not first < last or not last - first < _NARROW * (high - low):
+        """Where nine of ten numbers lie, rounded outwards, where that is well within the bounds."""
+        first, last = np.quantile(self.sample, _QUANTILES).tolist()
+        if not first < last:
             return None
-        return max(low, float(f"{first:.3g}")), min(high, float(f"{last:.3g}"))
+        first, last = rounded(first, last)
+        first, last = max(low, first), min(high, last)
+        return (first, last) if first < last and last - first < _NARROW * (high - low) else None
 
     def column(self, origin: str) -> Column:
         name, values = self.name, sorted(self.values)

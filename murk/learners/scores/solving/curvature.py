@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 UNEVEN, _ALONG = 0.1, 1.0
 # Where noise hides what is wrong, it may be as much as the estimate of it and so many of its standard errors.
 CAREFUL = 1.0
+# The least share of the people whose target is there.
+_LEAST = 0.02
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Curvature:
         noise = float(np.mean(variances.ravel()[known:]))
         freedom = max(size - len(fitted), 1.0)
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
-        spread = max(excess, (UNEVEN * float(np.trace(here.expected)) / p) ** 2)
+        spread = max(excess, (UNEVEN * max(ratio, _LEAST) * float(np.trace(here.expected)) / p) ** 2)
         kept = spread / (spread + noise)
         careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
         correction = kept * rest
@@ -92,7 +94,7 @@ class Curvature:
             correction = correction + fitted[1] * first
         correction = turn.T @ correction @ turn
         return cls(
-            min(max(float(fitted[0]), 0.02), 5.0),
+            min(max(float(fitted[0]), _LEAST), 5.0),
             turn[0],
             np.asarray(root, dtype=np.float64),
             correction,

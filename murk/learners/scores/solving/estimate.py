@@ -18,6 +18,7 @@ from murk.learners.estimates.extent import Extent
 from murk.learners.scores.forgers import Forgery
 from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
+from murk.learners.scores.solving.curvature import UNEVEN
 from murk.learners.scores.solving.disagreement import disagreement
 from murk.learners.scores.solving.line import ProbabilityLine
 from murk.learners.scores.solving.moments import extent_of
@@ -26,9 +27,8 @@ from murk.learners.scores.solving.public import CurveSolution, PublicSolution
 from murk.learners.scores.solving.solve import Solution
 
 METHOD = "scores"
-# Standard errors by which targets are missing before anything is said of it, where no rows are public; and by how much
-# what rows predict may be wrong where all targets are there, since features are not normal.
-_SURELY, _UNEVEN = 2.0, 0.1
+# Standard errors by which targets are missing before anything is said of it, where no rows are public.
+_SURELY = 2.0
 _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 80% on the worst (docs/scores.md)",
     "for several classes not yet calibrated",
@@ -156,7 +156,7 @@ class ScoreEstimate(Estimate):
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
         curvature = self.solution.curvature
-        most = curvature.ratio + _SURELY * float(curvature.root[0, 0]) + _UNEVEN
+        most = curvature.ratio + _SURELY * float(curvature.root[0, 0]) + UNEVEN
         return max(1.0 - most, 0.0)
 
 

@@ -324,8 +324,6 @@ class Solution:
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
-        if self.curvature.error == 0.0:
-            return _straight(self.covariance, quantile)
 
         def test(j: int) -> Callable[[Array], bool]:
             def rejected(theta: Array) -> bool:
