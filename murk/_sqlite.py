@@ -107,9 +107,11 @@ class Database:
         try:
             self._recognise(create)
         except BaseException as error:
+            # While it is open: what is wrong with it may stand in it.
+            explained = self._explained(error) if isinstance(error, _ERRORS) else error
             self._connection.close()
-            if isinstance(error, _ERRORS):
-                raise self._explained(error) from error
+            if explained is not error:
+                raise explained from error
             raise
 
     def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
@@ -301,6 +303,13 @@ class Database:
         version = self.version()
         return None if version in (*self.kind.earlier, self.kind.version) else self._of_version(version)
 
+    def _other_version_or_none(self) -> UserError | None:
+        """The same of a file whose version may be unreadable, too."""
+        try:
+            return self._other_version()
+        except _ERRORS:
+            return None
+
     def _of_version(self, version: object) -> UserError:
         """What to raise where the file's format is one that this version does not read."""
         known = " and ".join(map(str, (*self.kind.earlier, self.kind.version)))
@@ -382,7 +391,7 @@ class Database:
                 return self.damaged(detail)
             case sqlite3.SQLITE_ERROR | 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
                 # Tables or columns that are not there, or text that is none. Another version may have changed them.
-                return self._other_version() or self.damaged(ascii(str(error))[1:-1])
+                return self._other_version_or_none() or self.damaged(ascii(str(error))[1:-1])
             case sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_TOOBIG:
                 # Murk itself writes nothing that its tables do not take; what is there already may be anything.
                 return self.damaged(ascii(str(error))[1:-1])

@@ -427,3 +427,16 @@ def test_two_processes_spend_no_unit_twice(path: Path) -> None:
         assert ledger.totals().releases == ledger.pending() == 100
         assert ledger.account("ann").tasks[0].caps[0].spent == rho(100)
         assert ledger.promises(TASK)[0].amount == rho(100)
+
+
+def test_a_table_whose_name_is_no_text_is_damage(path: Path) -> None:
+    """SQLite's own message then quotes bytes that are no text, and the file's version cannot be read either."""
+    with booked(path):
+        pass
+    found = path.read_bytes()
+    for before, after in ((b"tabletaskstasks", b"tablet\xffskstasks"), (b"CREATE TABLE tasks", b"CREATE TABLX tasks")):
+        assert before in found
+        found = found.replace(before, after)
+    path.write_bytes(found)
+    with pytest.raises(UserError, match="is damaged"):
+        Ledger(path)
