@@ -14,6 +14,7 @@ import pytest
 from murk import _jit
 from murk._jit import KEPT, PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
 from murk.privacy.noise import philox
+from tests.interrupts import interrupted
 
 
 @within
@@ -205,26 +206,7 @@ def test_no_interrupt_leaves_anything_interpreted_for_ever():
 
     at = 0
     while True:
-        seen = 0
-
-        def trace(frame, event, arg, at=at):
-            nonlocal seen
-            if frame.f_code.co_filename != _jit.__file__:
-                return None
-            frame.f_trace_opcodes = True
-            if event == "opcode":
-                seen += 1
-                if seen == at + 1:
-                    raise KeyboardInterrupt
-            return trace
-
-        sys.settrace(trace)
-        try:
-            outer(1)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
+        seen = interrupted(lambda: outer(1), at + 1, _jit.__file__)
         assert not _jit._INTERPRETING.get()
         if seen <= at:
             break

@@ -6,8 +6,8 @@ import pickle
 import random
 import signal
 import struct
-import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ import pytest
 
 import murk
 from murk.learners.in_place import NO_WORDS
+from tests.interrupts import interrupted
 from tests.learners.catalogue import BY_RECORD, FEATURES, NAMES, PURE, RECORD, SECRETS, compiled, made, target_of
 
 INTERRUPTS = 100
@@ -126,27 +127,8 @@ def test_no_instruction_leaves_anything_when_interrupted(name, seed, more):
     record_once(first, name)
     at = 0
     while True:
-        model, seen = copy.deepcopy(first), 0
-
-        def trace(frame, event, arg, at=at):
-            nonlocal seen
-            if not frame.f_code.co_filename.startswith(PLACE):
-                return None
-            frame.f_trace_opcodes = True
-            if event == "opcode":
-                seen += 1
-                if seen == at + 1:
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            record_once(model, name)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
+        model = copy.deepcopy(first)
+        seen = interrupted(partial(record_once, model, name), at + 1, PLACE)
         assert not held(memory(model)), f"after {at} instructions"
         if seen <= at:
             break

@@ -4,11 +4,9 @@ import json
 import math
 import random
 import struct
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer, delivery
 from murk.stream import open_log
 from murk.stream.messages.codec import WireRules, decode
+from tests.interrupts import interrupted
 from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
 
 
@@ -592,29 +591,10 @@ def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: Wor
     coded = world.task.coding.encode_record({**RECORD, "age": age}).x[0]
 
     def release(number: int, stop: int) -> int:
-        """Return the number of instructions that it took, or that were left."""
-        seen = 0
+        def work() -> object:
+            return world.producer.release({**RECORD, "age": age}, person=f"w{number}", key="monday")
 
-        def trace(frame: FrameType, event: str, argument: object) -> Any:
-            nonlocal seen
-            if not frame.f_code.co_filename.startswith(place):
-                return None
-            frame.f_trace_opcodes = True
-            if event == "opcode":
-                seen += 1
-                if seen == stop:
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            world.producer.release({**RECORD, "age": age}, person=f"w{number}", key="monday")
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
-        return seen
+        return interrupted(work, stop, place)
 
     whole = release(0, 0)
     assert whole > 500

@@ -76,17 +76,19 @@ def command(
         )
     found = [_settled(column, known) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
+    path = Path(out or f"{called}.yaml")
+    if path.exists():
+        raise _there_already(path)
     target_column = _settled(wanted, known)
     text = draft(called, found, target_column, promise.to_dict(), rate)
     protocol, why = "", ""
     if people is not None:
         protocol, why = _by_forecast(text, people, quiet=as_json)
         text = draft(called, found, target_column, promise.to_dict(), rate, protocol or None, why)
-    path = Path(out or f"{called}.yaml")
     try:
         write_whole(path, text, new=True)
     except FileExistsError:
-        raise UserError(f"{path} is there already: name another file with --out, or remove it") from None
+        raise _there_already(path) from None
     left_out = [column.name for column in found if column.without]
     if as_json:
         named = next((column.name for column in found if column.names_people), None)
@@ -110,6 +112,10 @@ def command(
     click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
 
 
+def _there_already(path: Path) -> UserError:
+    return UserError(f"{path} is there already: name another file with --out, or remove it")
+
+
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """The protocol that a forecast chooses, and its reason; an empty name where nothing can be learned."""
     from murk.cli.output import progress
@@ -120,7 +126,7 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
 
     task = Task.parse(text)
     with progress("forecast", size(task, [people], [1.0], None), quiet=quiet) as tick:
-        found = plan(task, people=[people], budgets=[1.0], tick=lambda done, text: tick(done, text))
+        found = plan(task, people=[people], budgets=[1.0], tick=tick)
     protocol, why = found.chosen[people]
     assumed = ", ".join(filter(None, [rate_words(task, Effects()), features_words(task)]))
     if not protocol:

@@ -3,7 +3,7 @@
 import copy
 import json
 import pickle
-import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
+from tests.interrupts import interrupted
 from tests.learners.scores.people import features, learn, outcomes, problem_of, public
 
 P, THETA = 3, np.array([0.7, -1.0, 0.6, -0.3])
@@ -303,29 +304,11 @@ def test_an_interrupt_anywhere_learns_all_of_a_record_or_nothing(learned):
     place, whole = murk.__file__.rsplit("/", 1)[0], copy.deepcopy(first)
     whole.learn_one(record(np.array(secrets)), True)
     states = [json.dumps(model.state_dict()) for model in (first, whole)]
-    at, interrupted = 0, 0
+    at, stops = 0, 0
     while True:
-        model, seen = copy.deepcopy(first), 0
-
-        def trace(frame, event, arg, at=at):
-            nonlocal seen
-            if not frame.f_code.co_filename.startswith(place):
-                return None
-            frame.f_trace_opcodes = True
-            if event == "opcode":
-                seen += 1
-                if seen == at + 1:
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            model.learn_one(record(np.array(secrets)), True)
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            sys.settrace(before)
+        model = copy.deepcopy(first)
+        seen = interrupted(partial(model.learn_one, record(np.array(secrets)), True), at + 1, place)
+        stops += seen > at
         assert json.dumps(model.state_dict()) in states
         data = pickle.dumps(model)
         assert not any(np.float64(secret).tobytes() in data for secret in secrets)
@@ -333,5 +316,5 @@ def test_an_interrupt_anywhere_learns_all_of_a_record_or_nothing(learned):
             break
         # Every instruction would take minutes, those of solving above all.
         at += 1 + at % 23 if at < 3000 else at // 4
-    assert interrupted > 20
+    assert stops > 20
     assert json.dumps(model.state_dict()) == states[1]

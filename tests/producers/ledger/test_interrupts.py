@@ -1,11 +1,8 @@
 """An interrupt may come between any two instructions: the ledger goes on, with each debit whole or not made."""
 
 import contextlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -13,6 +10,7 @@ import murk
 from murk.errors import UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
+from tests import interrupts
 from tests.producers.ledger.accounts import FILE, TASK, booked, charge, rho
 
 PLACES = (
@@ -23,29 +21,7 @@ MANY = {"charges": [charge(rho=1)], "caps": [("", rho(10**6))]}
 
 
 def interrupted(work: Callable[[], object], stop: int) -> int:
-    """Interrupt work at an instruction of what writes a ledger; give the number of those that it ran."""
-    seen = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal seen
-        if not frame.f_code.co_filename.startswith(PLACES):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            seen += 1
-            if seen == stop:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return seen
+    return interrupts.interrupted(work, stop, PLACES)
 
 
 def release(ledger: Ledger, row: int) -> range:
