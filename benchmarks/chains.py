@@ -18,18 +18,18 @@ import math
 
 import numpy as np
 
+from murk.learners.core.scoring.engine import Chain, ScoreEngine, merged, merged_of
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.model import vectors
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.shared import SharedScoreEngine
+from murk.learners.core.scoring.sums import Epoch, Tally, step_of
+from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.ldp_sgd.losses import Logistic
-from murk.learners.ldp_sgd.settings import Settings as GradientSettings
-from murk.learners.links import logistic
-from murk.learners.scores.engine import Chain, ScoreEngine, merged, merged_of
-from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import vectors
-from murk.learners.scores.settings import Settings
-from murk.learners.scores.shared import SharedScoreEngine
-from murk.learners.scores.sums import Epoch, Tally, step_of
+from murk.learners.estimates.links import logistic
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.losses import Logistic
+from murk.learners.gradients.settings import Settings as GradientSettings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 

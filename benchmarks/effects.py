@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.score_people import WRONG, features, learned, unlike
 from murk.learners.estimates.effects import marginal_effects
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
 from murk.privacy import GaussianDP
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation, Sheffet
-from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
-from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, default_rows, largest_rows
+from murk.learners.sketches.engine import SketchEngine
+from murk.learners.sketches.settings import SketchSettings, default_rows, largest_rows
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.sketches import GaussMixMechanism
+from reproductions.gaussmix.baselines import AdaSSP, Draws, ObjectivePerturbation, Sheffet
 
 DELTA = 1e-5
 GRID = (32, 64, 128, 256, 512, 1024, 4096)

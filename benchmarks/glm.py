@@ -24,13 +24,13 @@ from benchmarks.score_people import learned
 from benchmarks.timing import compare
 from murk._jit import jit
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.public_glm.fitting.curves import LOSSES
-from murk.learners.public_glm.fitting.fit import Response, fit
-from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.kernels import moments
-from murk.learners.public_glm.mechanism import calibrated
-from murk.learners.public_glm.moments import MomentSums
-from murk.learners.public_glm.public import Covariates
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import LOSSES
+from murk.learners.moments.fit import Response, fit
+from murk.learners.moments.kernels import moments
+from murk.learners.moments.mechanism import calibrated
+from murk.learners.moments.statistics import Statistics, balanced
+from murk.learners.moments.sums import MomentSums
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 

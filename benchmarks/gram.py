@@ -25,18 +25,15 @@ from benchmarks.gaussmix import (
     synthetic,
 )
 from murk.learners.estimates.biased import around_biased
-from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
-from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.problem import NewtonProblem
-from murk.learners.gaussmix.solving.estimates import estimate_grams
-from murk.learners.gaussmix.windows.gram_settings import GramSettings
-from murk.learners.gaussmix.windows.gram_sums import GramSums
-from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
-from murk.learners.gaussmix.windows.sketch_settings import default_rows
+from murk.learners.sketches.estimates import estimate_grams
+from murk.learners.sketches.problem import NewtonProblem
+from murk.learners.sketches.settings import GramSettings, NewtonSettings, default_rows
+from murk.learners.sketches.sums import GramSums
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.gaussmix import GaussMixMechanism, NewtonMechanism
 from murk.privacy.mechanisms import calibrate
-from murk.reproduce.gaussmix.draws import released
+from murk.privacy.sketches import GaussMixMechanism, NewtonMechanism
+from reproductions.gaussmix.baselines import AdaSSP, Draws, ObjectivePerturbation
+from reproductions.gaussmix.draws import released
 
 OBJECTIVE = "objective perturbation"
 METHODS = ("moments", "mixing", "newton", OBJECTIVE)

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.gram import designs
 from benchmarks.protocol_people import estimate_of
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
 from murk.stream import Task
 
 WAYS = {

@@ -14,11 +14,11 @@ from river.linear_model import LogisticRegression
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.planning.sums import released_sum
-from murk.learners.scores.layout import flattened, symmetric
+from murk.learners.core.sums_forecast import released_sum
+from murk.learners.core.symmetric import flattened, symmetric
 from murk.privacy import ApproxDP, GaussianDP, calibrate
-from murk.reproduce.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser
 from murk.stream import Task
+from reproductions.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser
 
 N = 1_000_000
 

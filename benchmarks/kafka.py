@@ -19,7 +19,7 @@ from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.codec import WireRules
-from murk.stream.messages.receiving import receiver
+from murk.stream.messages.wire import receiver
 
 WARM = 20_000
 KINDS = ("wall", "cpu")

@@ -18,13 +18,13 @@ from benchmarks.pipe import learn
 from benchmarks.protocol_people import Setting, estimate_of, outcome
 from benchmarks.score_people import features
 from murk.errors import MurkError
-from murk.learners.gaussmix.problem import WindowProblem
-from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
-from murk.learners.iwp_sgd.outer_engine import engine_of
-from murk.learners.links import logistic
-from murk.learners.planning.design import Effects, designs
-from murk.learners.planning.forecast import forecast
-from murk.learners.problem import problem_for
+from murk.learners.core.design import Effects, designs
+from murk.learners.core.problem import problem_for
+from murk.learners.estimates.links import logistic
+from murk.learners.examples.inference import estimate as estimate_examples
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.sketches.problem import WindowProblem
+from murk.planning.forecast import forecast
 
 POOL = {100: 100_000, 1_000: 50_000, 10_000: 5_000}
 """People to draw from, by coded features."""

@@ -13,7 +13,7 @@ from numba import njit
 from benchmarks.speed import NAMES, D, bare_loop
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMClassifier, ScoreClassifier
-from murk.learners.public_glm.kernels import moments
+from murk.learners.moments.kernels import moments
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.noise.kernels import simulated_gaussian

@@ -14,7 +14,7 @@ import numpy as np
 
 from murk.errors import DataWarning
 from murk.learners import LDPSGDClassifier
-from murk.learners.ldp_sgd.inference import estimate
+from murk.learners.gradients.inference import estimate
 from murk.privacy import GaussianDP
 
 PUBLIC = 4_000

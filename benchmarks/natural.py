@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from benchmarks.protocol_people import estimate_of
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
 from murk.producers.populations.public_sample import left_out
 from murk.stream import Task
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from murk.learners.ldp_sgd import kernels as k
+from murk.learners.gradients import kernels as k
 from murk.privacy.noise import SimulatedNoise
 
 

@@ -23,9 +23,9 @@ from benchmarks.mothers import raw
 from benchmarks.protocol_people import Setting, drawn, estimate_of
 from benchmarks.protocols import WOMEN
 from murk.errors import UserError
-from murk.learners.links import logistic
-from murk.learners.planning.design import Effects, Population, designs
-from murk.learners.planning.forecast import DRAWS, forecast
+from murk.learners.core.design import Effects, Population, designs
+from murk.learners.estimates.links import logistic
+from murk.planning.forecast import DRAWS, forecast
 from murk.stream import Task
 
 PROTOCOLS = ("scores", "moments", "examples", "gradients", "sketch")

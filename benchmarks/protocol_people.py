@@ -10,28 +10,28 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
+from murk.learners.core.problem import problem_for
+from murk.learners.core.scoring.problem import ScoreProblem
+from murk.learners.core.scoring.sums import direction_spread
+from murk.learners.core.sums_forecast import released_sum
+from murk.learners.core.symmetric import symmetric
+from murk.learners.estimates.links import logistic
 from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
-from murk.learners.gaussmix.problem import GramProblem, NewtonProblem
-from murk.learners.gaussmix.solving.newton import model_of
-from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
-from murk.learners.iwp_sgd.estimation.rows import acting
-from murk.learners.iwp_sgd.outer_engine import engine_of
-from murk.learners.iwp_sgd.problem import ExampleProblem
-from murk.learners.ldp_sgd.problem import GradientProblem
-from murk.learners.links import logistic
-from murk.learners.planning.sums import released_sum
-from murk.learners.planning.windows import noise_of
-from murk.learners.problem import problem_for
-from murk.learners.public_glm import kernels
-from murk.learners.public_glm.mechanism import Level
-from murk.learners.public_glm.moments import MomentSums
+from murk.learners.examples import layout as k
+from murk.learners.examples.covariate_fit import acting
+from murk.learners.examples.inference import estimate as estimate_examples
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.problem import ExampleProblem
+from murk.learners.gradients.problem import GradientProblem
+from murk.learners.moments import kernels
+from murk.learners.moments.mechanism import Level
+from murk.learners.moments.sums import MomentSums
 from murk.learners.results.report import average_effects
-from murk.learners.scores.layout import symmetric
-from murk.learners.scores.problem import ScoreProblem
-from murk.learners.scores.sums import direction_spread
-from murk.privacy.gaussmix.newton import EDGE
-from murk.privacy.gaussmix.newton_accumulator import at_model
+from murk.learners.sketches.forecast import noise_of
+from murk.learners.sketches.newton import model_of
+from murk.learners.sketches.problem import GramProblem, NewtonProblem
+from murk.privacy.sketches.accumulators import at_model
+from murk.privacy.sketches.newton import EDGE
 from murk.stream import Task
 
 TEST = 20_000

@@ -8,7 +8,7 @@ records, an organisation too. Engines alone, no pipe: ten minutes on a free core
 *effect*: root mean squared error of the average marginal effect of a standard deviation of a feature, and the median
 half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true probabilities,
 or means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *newton* is
-an organisation's sketch by a Newton step, of binary targets. *rule* is what `murk.learners.choice` recommends where
+an organisation's sketch by a Newton step, of binary targets. *rule* is what `murk.planning.choice` recommends where
 devices can read a model, and where they release once.
 
 ``--women``: the same of the demonstration's people, against the same fits of raw records.
@@ -25,9 +25,9 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import SKETCHES, Setting, drawn, estimate_of, outcome, predictions
-from murk.learners.choice import recommend
 from murk.learners.estimates.units import units
 from murk.learners.results.report import average_effects
+from murk.planning.choice import recommend
 from murk.stream import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch", "newton")

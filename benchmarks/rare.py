@@ -15,10 +15,10 @@ import math
 import numpy as np
 
 from benchmarks.score_people import learned
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.model import directions
 from murk.learners.estimates.effects import marginal_effects
-from murk.learners.links import logistic
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import directions
+from murk.learners.estimates.links import logistic
 from murk.privacy import GaussianDP
 
 RATES, BUDGETS, ROWS = (0.46, 0.17, 0.06, 0.02), (1.0, 2.0, 4.0), 4_000

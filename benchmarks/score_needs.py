@@ -13,10 +13,10 @@ from collections import defaultdict
 import numpy as np
 
 from benchmarks.score_people import SHAPES, answer, covariates_of, features, learned
-from murk.learners.links import logistic
-from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.settings import Settings
+from murk.learners.core.scoring.engine import ScoreEngine
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.estimates.links import logistic
 from murk.privacy import GaussianDP
 
 FEATURES, BUDGETS, PEOPLE = (2, 3, 5, 8, 12), (0.25, 0.5, 1.0, 2.0), (6_000, 20_000, 60_000)

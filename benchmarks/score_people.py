@@ -8,14 +8,14 @@ import math
 
 import numpy as np
 
+from murk.learners.core.scoring.engine import ScoreEngine
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.model import QUESTIONS, vectors
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.sums import Tally, direction_spread, step_of
+from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.links import logistic
-from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import QUESTIONS, vectors
-from murk.learners.scores.settings import Settings
-from murk.learners.scores.sums import Tally, direction_spread, step_of
+from murk.learners.estimates.links import logistic
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
 # Shapes that the method was not made with.

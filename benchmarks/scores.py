@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.mothers import raw
 from benchmarks.score_people import OTHERS, SHAPES, WRONG, features, learned, unlike
 from murk.demo import TASK
-from murk.learners.links import logistic
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import directions
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.model import directions
+from murk.learners.estimates.links import logistic
 from murk.privacy import ApproxDP, GaussianDP
 from murk.stream import Task
 

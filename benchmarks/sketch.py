@@ -15,9 +15,9 @@ from benchmarks.memory import resident
 from benchmarks.timing import compare
 from murk._jit import jit
 from murk.privacy import ApproxDP, GaussMixMechanism, SketchAccumulator
-from murk.privacy.gaussmix import joint_settings, sheffet_threshold, smallest_threshold
-from murk.privacy.gaussmix.normals import ROWS, Room, normals
 from murk.privacy.noise import SecureNoise
+from murk.privacy.sketches import joint_settings, sheffet_threshold, smallest_threshold
+from murk.privacy.sketches.normals import ROWS, Room, normals
 
 
 @jit

@@ -7,12 +7,12 @@ from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.learners.results.result import Result
-    from murk.producers.populations.local_result import run
+    from murk.producers.populations.local_run import run
 
 __version__ = "0.4.0.dev0"
 __all__ = ["Result", "__version__", "run"]
 
-_HOMES = {"Result": ".learners.results.result", "run": ".producers.populations.local_result"}
+_HOMES = {"Result": ".learners.results.result", "run": ".producers.populations.local_run"}
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, ("__version__",))
 
 # Each module logs by a logger of its name. Who sets logging up sees it, and nobody else.

@@ -240,7 +240,7 @@ GENERAL = {
     "murk.audit": "MURK-AUDIT-001",
     "murk.dossier": "MURK-AUDIT-001",
     "murk.demo": "MURK-MONITOR-001",
-    "murk.reproduce": "MURK-CLI-002",
+    "reproductions": "MURK-CLI-002",
 }
 """The code of errors that name none, by the module that raised them or a package around it."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import murk.learners
-import murk.learners.base
-from murk.learners.problem import problem_for
+import murk.learners.core.estimator
+from murk.learners.core.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Producer
@@ -30,7 +30,7 @@ def learned(kind: str, settings: dict[str, Any], records: list[Any], many: int, 
     if compiled:
         impatient()
     # What is looked at of the first records of a simulation is kept on purpose; with real noise, nothing is.
-    murk.learners.base.StreamEstimator._surveyed = lambda *_: None
+    murk.learners.core.estimator.StreamEstimator._surveyed = lambda *_: None
     model = learner(kind, settings)
     for x, y in records[: len(records) - many]:
         model.learn_one(x, y)

@@ -260,7 +260,9 @@ def test_a_brief_kernel_gives_way_to_its_entry_which_converts_what_it_is_given(m
 
 
 def test_nothing_is_loaded_for_kernels_that_nobody_calls():
-    code = "import sys, murk.learners.scores.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
+    code = (
+        "import sys, murk.learners.core.scoring.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from murk.learners.coordinates import contrasts
-from murk.learners.scores import kernels as scores
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.scoring import kernels as scores
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import SimulatedNoise
 from murk.privacy.noise.philox import Purpose

@@ -12,10 +12,10 @@ import pytest
 from murk import _lines
 from murk._lines import BoundedLines, LongRowError, csv_rows
 from murk.errors import UserError
-from murk.learners.public_glm.public import PublicSample
+from murk.learners.core.covariates import PublicSample
 from murk.producers.populations.records import files
 from murk.producers.populations.records.files import open_table
-from murk.reproduce.data_file import DataFile, read_columns
+from reproductions.data_file import DataFile, read_columns
 
 ROW = 10_000
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import murk.learners
-from murk.learners.problem import problem_for
+from murk.learners.core.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
 from tests.learners.catalogue import bounds_of
@@ -56,9 +56,9 @@ def records(count: int, target: str, seed: int = 5) -> list[Any]:
 
 def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
     """Numbers that learning one record computes of it: its vector and noise, as needles."""
-    from murk.learners.iwp_sgd.problem import ExampleProblem
-    from murk.learners.ldp_sgd import kernels as gradients
-    from murk.learners.scores.problem import ScoreProblem
+    from murk.learners.core.scoring.problem import ScoreProblem
+    from murk.learners.examples.problem import ExampleProblem
+    from murk.learners.gradients import kernels as gradients
 
     engine = model._engine
     if engine is None:

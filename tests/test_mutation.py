@@ -135,7 +135,11 @@ def test_tests_that_call_kernels_alone_are_chosen_where_they_name_the_file():
 
 def test_kernels_that_hold_a_copy_are_found():
     found = importers(ROOT, "murk.privacy.mechanisms.lattice")
-    assert {"murk.privacy.mechanisms.lattice", "murk.privacy.mechanisms.base", "murk.learners.ldp_sgd.engine"} <= found
+    assert {
+        "murk.privacy.mechanisms.lattice",
+        "murk.privacy.mechanisms.base",
+        "murk.learners.gradients.engine",
+    } <= found
     assert "murk.privacy.noise.kernels" not in found
 
 

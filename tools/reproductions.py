@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from murk.reproduce import store
-from murk.reproduce.catalogue import experiments
-from murk.reproduce.experiment import SEED, Experiment, Measured, Row, Setting, Size
-from murk.reproduce.run import reproduce
+from reproductions import store
+from reproductions.catalogue import experiments
+from reproductions.experiment import SEED, Experiment, Measured, Row, Setting, Size
+from reproductions.run import reproduce
 
 PAGES = Path(__file__).parents[1] / "docs" / "reproductions"
 

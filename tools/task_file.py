@@ -10,6 +10,10 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
+from murk.learners.examples.protocol import ExamplesBlock
+from murk.learners.moments.protocol import MomentsBlock
+from murk.learners.scores.protocol import ScoresBlock
+from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block
 from murk.stream.task.data.covariates import Covariates
 from murk.stream.task.data.features import (
@@ -22,10 +26,6 @@ from murk.stream.task.data.features import (
 )
 from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
-from murk.stream.task.protocols.examples import ExamplesBlock
-from murk.stream.task.protocols.moments import MomentsBlock
-from murk.stream.task.protocols.scores import ScoresBlock
-from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
-from murk.learners.scores.mechanism import OuterMechanism, outer
+from murk.learners.core.scoring.mechanism import OuterMechanism, outer
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     CompositeMechanism,
@@ -24,7 +24,7 @@ from murk.privacy.mechanisms import (
     RandomizedResponse,
 )
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.lattice import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit_calibration import closest_share
 from murk.privacy.noise import Purpose
 

@@ -13,10 +13,10 @@ from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import Silence, exact, losses, places, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
-from murk.learners.gaussmix.problem import GramProblem, NewtonProblem, SketchProblem
-from murk.learners.problem import Releasing
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.learners.core.problem import Releasing
+from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
 from murk.privacy.noise import NoiseSource
+from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.producers.randomization import payloads_of
 from murk.stream.task.task import Task
 
@@ -128,7 +128,7 @@ class SketchTrial:
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
         """Logarithms of likelihood ratios of spread and sketch together."""
-        from murk.privacy.gaussmix import SketchAccumulator
+        from murk.privacy.sketches import SketchAccumulator
 
         distributions = [
             SketchDistribution.of(self.mechanism, rows) for rows in (self.windows.first, self.windows.second)
@@ -187,7 +187,7 @@ class GramTrial:
         return self._released(self.windows.first, silence, 0), self._released(self.windows.second, silence, 0)
 
     def _released(self, rows: Floats, noise: NoiseSource, index: int) -> NDArray[np.int64]:
-        from murk.privacy.gaussmix import GramAccumulator
+        from murk.privacy.sketches import GramAccumulator
 
         accumulator = GramAccumulator(self.mechanism, noise, index)
         accumulator.add_block(rows)
@@ -244,7 +244,7 @@ class NewtonTrial:
 
     def _place(self, row: Floats, model: Floats) -> NDArray[np.int64]:
         """Where the step's matrix is centred of a window with this row in it alone, as it is made."""
-        from murk.privacy.gaussmix import NewtonAccumulator
+        from murk.privacy.sketches import NewtonAccumulator
 
         silence: Any = Silence()
         mechanism = replace(self.mechanism, first=1)

@@ -21,8 +21,8 @@ from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
 from murk.audit.neighbours import Box
-from murk.learners.gaussmix.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
-from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
+from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
+from murk.privacy.sketches import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]

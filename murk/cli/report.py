@@ -101,8 +101,8 @@ def say_notice(
         click.echo(f"{task.name}: {population.notice}", err=True)
     if quiet:
         return
-    from murk.learners.planning.line import outlook
     from murk.learners.results.report import cost_of_forgetting
+    from murk.planning.line import outlook
 
     cost = cost_of_forgetting(task)
     if cost is not None:
@@ -129,7 +129,7 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
     UserError
         For the first mistake in it.
     """
-    from murk.producers.populations.checking import check_records
+    from murk.producers.populations.file_work import check_records
 
     rows = check_records(task, crowd)
     if as_json:

@@ -12,7 +12,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts
 from murk.dossier.figures import DELTA, row, stated, together
 from murk.privacy.explain import percent
-from murk.privacy.gaussmix.explain import described, promised
+from murk.privacy.sketches.explain import described, promised
 from murk.stream.task.data.features import BinaryTarget, ClassTarget
 
 _SHOWN = 900

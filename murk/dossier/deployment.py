@@ -11,7 +11,7 @@ from pathlib import Path
 
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
-from murk.producers.ledger.naming.key import key_path
+from murk.producers.ledger.key import key_path
 from murk.stream import Task
 from murk.stream.log.base import Log
 
@@ -161,7 +161,7 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
 
 def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
     from murk.stream.log.kafka.connection.settings import Settings
-    from murk.stream.log.kafka.topic_setup import TopicSetup
+    from murk.stream.log.kafka.topic_creation import TopicSetup
 
     settings = Settings.read()
     encrypted = settings.security_protocol.endswith("SSL")

@@ -13,8 +13,8 @@ from murk.dossier.example import Example
 from murk.dossier.figures import is_central, strongest
 from murk.errors import UserError
 from murk.privacy import Guarantee
-from murk.privacy.gaussmix.explain import any_two_records, strongest_replace_one
 from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.sketches.explain import any_two_records, strongest_replace_one
 from murk.stream import Task
 from murk.stream.task.disclosure import Disclosure
 

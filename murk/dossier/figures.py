@@ -8,7 +8,7 @@ from typing import Any
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.explain import number, percent
-from murk.privacy.gaussmix.explain import CENTRAL
+from murk.privacy.sketches.explain import CENTRAL
 
 DELTA = 1e-5
 """At which an epsilon is stated that holds but for so small a probability."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.learners.gaussmix.classifier import GaussMixClassifier
-    from murk.learners.gaussmix.regressor import GaussMixRegressor
-    from murk.learners.iwp_sgd.classifier import IWPSGDClassifier
-    from murk.learners.iwp_sgd.regressor import IWPSGDRegressor
-    from murk.learners.ldp_sgd.classifier import LDPSGDClassifier
-    from murk.learners.ldp_sgd.regressor import LDPSGDRegressor
-    from murk.learners.public_glm.classifier import PublicDataGLM, PublicGLMClassifier
-    from murk.learners.public_glm.regressor import PublicDataRegression, PublicGLMRegressor
+    from murk.learners.examples.classifier import IWPSGDClassifier
+    from murk.learners.examples.regressor import IWPSGDRegressor
+    from murk.learners.gradients.classifier import LDPSGDClassifier
+    from murk.learners.gradients.regressor import LDPSGDRegressor
+    from murk.learners.moments.classifier import PublicDataGLM, PublicGLMClassifier
+    from murk.learners.moments.regressor import PublicDataRegression, PublicGLMRegressor
     from murk.learners.scores.classifier import ScoreClassifier
     from murk.learners.scores.regressor import ScoreRegressor
+    from murk.learners.sketches.classifier import GaussMixClassifier
+    from murk.learners.sketches.regressor import GaussMixRegressor
 
 __all__ = [
     "GaussMixClassifier",
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GaussMixClassifier": ".gaussmix.classifier",
-    "GaussMixRegressor": ".gaussmix.regressor",
-    "IWPSGDClassifier": ".iwp_sgd.classifier",
-    "IWPSGDRegressor": ".iwp_sgd.regressor",
-    "LDPSGDClassifier": ".ldp_sgd.classifier",
-    "LDPSGDRegressor": ".ldp_sgd.regressor",
-    "PublicDataGLM": ".public_glm.classifier",
-    "PublicDataRegression": ".public_glm.regressor",
-    "PublicGLMClassifier": ".public_glm.classifier",
-    "PublicGLMRegressor": ".public_glm.regressor",
+    "GaussMixClassifier": ".sketches.classifier",
+    "GaussMixRegressor": ".sketches.regressor",
+    "IWPSGDClassifier": ".examples.classifier",
+    "IWPSGDRegressor": ".examples.regressor",
+    "LDPSGDClassifier": ".gradients.classifier",
+    "LDPSGDRegressor": ".gradients.regressor",
+    "PublicDataGLM": ".moments.classifier",
+    "PublicDataRegression": ".moments.regressor",
+    "PublicGLMClassifier": ".moments.classifier",
+    "PublicGLMRegressor": ".moments.regressor",
     "ScoreClassifier": ".scores.classifier",
     "ScoreRegressor": ".scores.regressor",
 }

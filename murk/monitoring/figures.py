@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.core.problem import Problem, plausible
 from murk.learners.estimates.curve import CurvePoint, merged_curve
 from murk.learners.estimates.drift import Drift, drift_of
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
-from murk.privacy.gaussmix.explain import described
 from murk.privacy.mechanisms import Costed
-from murk.privacy.mechanisms.pure import really_given
+from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.sketches.explain import described
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import LEVEL, Trail
-from murk.stream.task.protocols.registry import PROTOCOLS
+from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
@@ -212,7 +212,7 @@ def figures(
 
     Examples
     --------
-    >>> from murk.learners.problem import problem_for
+    >>> from murk.learners.core.problem import problem_for
     >>> task = Task.parse('''
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]

@@ -15,7 +15,7 @@ from murk.monitoring.history import Point
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.stream.messages.trail import LEVEL
 from murk.stream.task.disclosure import Disclosure
-from murk.stream.task.protocols.registry import PROTOCOLS
+from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 VERSION = 1

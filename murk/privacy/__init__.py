@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from murk._lazy import lazy_exports
 from murk.privacy.accounting import Accountant, in_parallel
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -32,10 +31,11 @@ from murk.privacy.mechanisms import (
     calibrate,
     cap_of,
 )
+from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
     from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
+    from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
 
 __all__ = [
     "Accountant",
@@ -77,7 +77,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"), ".noise"),
     **dict.fromkeys(
-        ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator"), ".gaussmix"
+        ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator"), ".sketches"
     ),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli import cli, main
-from murk.reproduce import catalogue
-from murk.reproduce.experiment import Experiment, Paper
+from reproductions import catalogue
+from reproductions.experiment import Experiment, Paper
 from tests.reproduce import made_up
 
 

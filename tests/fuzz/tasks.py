@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import yaml
 
-from murk.learners.problem import problem_for
+from murk.learners.core.problem import problem_for
 from murk.monitoring.reference import read_reference
 from murk.producers.populations.run_lock import noted
 from murk.stream import Task
-from murk.stream.log.kafka.dead_letters import letters
+from murk.stream.log.kafka.consumers import letters
 from murk.stream.log.kafka.task_record import TOPICS, announced_topics
 from murk.stream.log.kafka.topics import Names
 from murk.stream.task.yaml import read_yaml

@@ -6,13 +6,13 @@ from random import Random
 
 import numpy as np
 
-from murk.learners.problem import problem_for
+from murk.learners.core.problem import problem_for
 from murk.producers.models import Models
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
-from murk.stream.messages.receiving import Received, receiver
 from murk.stream.messages.releases import IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.messages.wire import Received, receiver
 from murk.stream.worker.learner import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.learners.choice import expected_error, recommend
+from murk.planning.choice import expected_error, recommend
 from murk.stream import Task
 
 PAGE = Path(__file__).parents[2] / "docs/protocols.md"

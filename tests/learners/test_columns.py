@@ -22,9 +22,9 @@ from murk.learners import (
     ScoreClassifier,
     ScoreRegressor,
 )
-from murk.learners.predictions import code_of, codes_of
-from murk.learners.public_glm.public import PublicSample
-from murk.learners.values import target, targets
+from murk.learners.core.covariates import PublicSample
+from murk.learners.core.predictions import code_of, codes_of
+from murk.learners.core.values import target, targets
 from murk.privacy import ApproxDP, GaussianDP
 
 MU = GaussianDP(mu=4.0)

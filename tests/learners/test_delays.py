@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.ldp_sgd import kernels as k
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.ldp_sgd.losses import Huber
-from murk.learners.ldp_sgd.settings import Settings
-from murk.learners.options import InverseScalingStep
-from murk.learners.problem import problem_for
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.problem import problem_for
+from murk.learners.gradients import kernels as k
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.losses import Huber
+from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import SimulatedNoise

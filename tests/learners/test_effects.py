@@ -10,8 +10,8 @@ from scipy.optimize import linprog
 from murk.learners.estimates import effects
 from murk.learners.estimates.effects import marginal_effects, mean_slope
 from murk.learners.estimates.estimate import Estimate, People
-from murk.learners.ldp_sgd.inference import PLUG_IN
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
+from murk.learners.gradients.inference import PLUG_IN
 
 RNG = np.random.default_rng(17)
 THETA = np.array([0.8, -0.5, 0.3, -0.4])

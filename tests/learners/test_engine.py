@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.ldp_sgd import inference
-from murk.learners.ldp_sgd import kernels as k
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.ldp_sgd.losses import Huber, Logistic, Softmax
-from murk.learners.ldp_sgd.settings import Settings
-from murk.learners.options import InverseScalingStep
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.gradients import inference
+from murk.learners.gradients import kernels as k
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.losses import Huber, Logistic, Softmax
+from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401

@@ -10,14 +10,14 @@ from scipy import stats
 
 from benchmarks import forgers as attack
 from murk.learners import ScoreClassifier
+from murk.learners.core.scoring import sums
+from murk.learners.core.scoring.disagreement import largest_square
+from murk.learners.core.scoring.engine import Chain, merged_of
+from murk.learners.core.scoring.forgers import Forgery, excesses, influence_of, most_answers
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.learners.estimates.forgers import Influence, counted, longest
 from murk.learners.results.forgers import describe_forgers
-from murk.learners.scores import sums
-from murk.learners.scores.engine import Chain, merged_of
-from murk.learners.scores.forgers import Forgery, excesses, influence_of, most_answers
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.solving.disagreement import largest_square
-from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 

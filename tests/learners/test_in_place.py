@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from murk.learners import in_place
-from murk.learners.scores import local
-from murk.learners.scores import record as scores
-from murk.learners.scores.answers import Answers
+from murk.learners.core import in_place
+from murk.learners.core.scoring import local
+from murk.learners.core.scoring import record as scores
+from murk.learners.core.scoring.answers import Answers
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE

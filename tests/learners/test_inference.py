@@ -7,10 +7,10 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.estimates.estimate import PublicCovariates, scaling_quantile
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.ldp_sgd.inference import hessian
-from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
-from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.inference import hessian
+from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
+from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 
@@ -99,8 +99,8 @@ def test_plug_in_intervals_hold_the_truth_where_half_of_the_targets_are_missing(
 
 
 def test_hessian_is_the_derivative_of_the_mean_gradient():
-    from murk.learners.ldp_sgd import kernels as k
-    from murk.learners.ldp_sgd.buffers import Memory
+    from murk.learners.gradients import kernels as k
+    from murk.learners.gradients.buffers import Memory
 
     public = covariates()
     rng = np.random.default_rng(3)

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier
-from murk.learners.coordinates import whitening
-from murk.learners.ldp_sgd import kernels as k
-from murk.learners.ldp_sgd.buffers import Memory
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
-from murk.learners.ldp_sgd.settings import Settings
-from murk.learners.ldp_sgd.weights import reach
+from murk.learners.core.coordinates import whitening
+from murk.learners.gradients import kernels as k
+from murk.learners.gradients.buffers import Memory
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
+from murk.learners.gradients.settings import Settings, reach
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 

@@ -13,7 +13,7 @@ from river.checks import yield_checks
 import murk.learners
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.options import InverseScalingStep
+from murk.learners.core.options import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.ldp_sgd.engine import SGDEngine
-from murk.learners.problem import problem_for
+from murk.learners.core.problem import problem_for
+from murk.learners.gradients.engine import SGDEngine
 from murk.stream.task.task import Task
 from tests.learners.catalogue import BY_RECORD, FEATURES, NAMES, RECORD, STRICT, compiled, made, target_of
 
@@ -130,7 +130,7 @@ def declared(model):
         return counts
     if isinstance(engine, SGDEngine):
         return engine.memory.real[16:19]
-    from murk.learners.iwp_sgd import layout as k
+    from murk.learners.examples import layout as k
 
     return engine.real[k.SUM_WEIGHT : k.SUM_SPREAD + 1]
 

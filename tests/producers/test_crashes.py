@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from murk.producers import FileSource, Ledger
-from murk.producers.ledger.settling import Settling
+from murk.producers.ledger.ledger import Settling
 from murk.producers.ledger.transaction import Spending
 from tests.producers.world import RECORD, World, Wrapped, make_task, paid_task, run_blocks, write_people
 

@@ -4,8 +4,8 @@ import errno
 import os
 
 from murk.errors import UserError
-from murk.reproduce.data_file import DataFile
-from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series
+from reproductions.data_file import DataFile
+from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series
 
 AGES = DataFile(name="people.csv", columns=("age",))
 

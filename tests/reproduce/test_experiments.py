@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from murk.reproduce import store
-from murk.reproduce.catalogue import PAPERS, experiments
-from murk.reproduce.experiment import Setting
+from reproductions import store
+from reproductions.catalogue import PAPERS, experiments
+from reproductions.experiment import Setting
 
 
 @pytest.mark.parametrize("name", sorted(experiments()))

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.reproduce.catalogue import experiments
-from murk.reproduce.data_file import DataFile, read_numbers, recognized
-from murk.reproduce.experiment import Setting
-from murk.reproduce.gaussmix import files as regression
-from murk.reproduce.gaussmix import regression as figures
-from murk.reproduce.public_glm import files as accuracy
-from murk.reproduce.public_glm import real
+from reproductions.catalogue import experiments
+from reproductions.data_file import DataFile, read_numbers, recognized
+from reproductions.experiment import Setting
+from reproductions.gaussmix import files as regression
+from reproductions.gaussmix import regression as figures
+from reproductions.public_glm import files as accuracy
+from reproductions.public_glm import real
 
 SOURCES = {source.file.name: source for source in (*regression.FIG2, *regression.FIG4, *accuracy.SOURCES)}
 TINY = Setting(size="tiny")
@@ -170,7 +170,7 @@ def test_a_cell_that_is_no_number_is_named_by_its_place(tmp_path, cell, words):
 
 
 def test_words_of_a_large_file_are_in_memory_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("murk.reproduce.data_file._AT_ONCE", 7)
+    monkeypatch.setattr("reproductions.data_file._AT_ONCE", 7)
     file = DataFile(name="x", columns=("a", "b"), header=False)
     path = tmp_path / "x.csv"
     path.write_text("".join(f"{i},{-i}\n" for i in range(20)))

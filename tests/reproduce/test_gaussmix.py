@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from murk.reproduce.experiment import Measured
-from murk.reproduce.gaussmix import regression as r
-from murk.reproduce.gaussmix.logistic import verdict_of as accuracies
-from murk.reproduce.gaussmix.records import subspace
-from murk.reproduce.gaussmix.thresholds import DELTA, analyses, kept, least_is
+from reproductions.experiment import Measured
+from reproductions.gaussmix import regression as r
+from reproductions.gaussmix.logistic import verdict_of as accuracies
+from reproductions.gaussmix.records import subspace
+from reproductions.gaussmix.thresholds import DELTA, analyses, kept, least_is
 
 BEST_FIRST = [r.MURK, r.MIXING, r.NEW, r.ANALYTIC, r.ADASSP, r.SHEFFET, "zero"]
 

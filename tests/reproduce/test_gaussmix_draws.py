@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from murk.learners import GaussMixRegressor
-from murk.learners.gaussmix.baselines import Sheffet
-from murk.learners.gaussmix.solving.solver import least_squares
+from murk.learners.sketches.solver import least_squares
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.gaussmix import GaussMixMechanism, GramAccumulator, SketchAccumulator
-from murk.reproduce.gaussmix.draws import Window, by_moments, released, squared_error
+from murk.privacy.sketches import GaussMixMechanism, GramAccumulator, SketchAccumulator
+from reproductions.gaussmix.baselines import Sheffet
+from reproductions.gaussmix.draws import Window, by_moments, released, squared_error
 
 BUDGET, ROWS, REPEATS = ApproxDP(2.0, 1e-5), 12, 200
 RNG = np.random.default_rng(1)

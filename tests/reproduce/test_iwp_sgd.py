@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.reproduce.experiment import Setting
-from murk.reproduce.iwp_sgd import SURVEY
-from murk.reproduce.iwp_sgd.convergence import fig8
-from murk.reproduce.iwp_sgd.people import two_tasks
-from murk.reproduce.iwp_sgd.plain import EXPONENTIAL, LOG, QUADRATIC, minimiser, sgd
-from murk.reproduce.iwp_sgd.synthetic import classification
+from reproductions.experiment import Setting
+from reproductions.iwp_sgd import SURVEY
+from reproductions.iwp_sgd.convergence import fig8
+from reproductions.iwp_sgd.people import two_tasks
+from reproductions.iwp_sgd.plain import EXPONENTIAL, LOG, QUADRATIC, minimiser, sgd
+from reproductions.iwp_sgd.synthetic import classification
 
 
 def best_risk(x, y):

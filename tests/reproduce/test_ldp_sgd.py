@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.reproduce.experiment import Measured, Setting
-from murk.reproduce.ldp_sgd import COLUMNS
-from murk.reproduce.ldp_sgd.insurance import claims, coded, generated, records, stuck, verdict_of
-from murk.reproduce.ldp_sgd.mechanisms import halved, weighed
-from murk.reproduce.ldp_sgd.rates import (
+from reproductions.experiment import Measured, Setting
+from reproductions.ldp_sgd import COLUMNS
+from reproductions.ldp_sgd.insurance import claims, coded, generated, records, stuck, verdict_of
+from reproductions.ldp_sgd.mechanisms import halved, weighed
+from reproductions.ldp_sgd.rates import (
     _falls,
     _steeper,
     distance_rates,
@@ -19,7 +19,7 @@ from murk.reproduce.ldp_sgd.rates import (
     slopes,
     told_apart,
 )
-from murk.reproduce.ldp_sgd.simulate import (
+from reproductions.ldp_sgd.simulate import (
     ALPHAS,
     KNOWN,
     LEVELS,
@@ -32,8 +32,8 @@ from murk.reproduce.ldp_sgd.simulate import (
     replicate,
     truth,
 )
-from murk.reproduce.ldp_sgd.trajectories import LossGap
-from murk.reproduce.ldp_sgd.trajectories import verdict_of as averaging
+from reproductions.ldp_sgd.trajectories import LossGap
+from reproductions.ldp_sgd.trajectories import verdict_of as averaging
 from tests.reproduce import plain_ldp_sgd as plain
 
 

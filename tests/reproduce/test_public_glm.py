@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from murk.learners import PublicGLMClassifier
-from murk.learners.public_glm.moments import Private
+from murk.learners.moments.sums import Private
 from murk.privacy import ApproxDP, PrivUnitMechanism, PureDP, SimulatedNoise
-from murk.reproduce.experiment import Measured
-from murk.reproduce.public_glm.designs import Population, drawn, published
-from murk.reproduce.public_glm.released import Moments, coefficients, release_directions, release_moments, summed
-from murk.reproduce.public_glm.synthetic import behind
+from reproductions.experiment import Measured
+from reproductions.public_glm.designs import Population, drawn, published
+from reproductions.public_glm.released import Moments, coefficients, release_directions, release_moments, summed
+from reproductions.public_glm.synthetic import behind
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(4000, 3)) * 0.4

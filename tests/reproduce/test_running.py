@@ -12,9 +12,9 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from murk.errors import MurkError, UserError
-from murk.reproduce import catalogue, run, store
-from murk.reproduce.experiment import Check, Experiment, Measured, Panel, Paper, Row, Series, Setting
-from murk.reproduce.picture import _COLOURS, _drawn, _shared, draw
+from reproductions import catalogue, run, store
+from reproductions.experiment import Check, Experiment, Measured, Panel, Paper, Row, Series, Setting
+from reproductions.picture import _COLOURS, _drawn, _shared, draw
 from tests.reproduce import made_up
 from tests.reproduce.made_up import AGES
 

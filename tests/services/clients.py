@@ -7,7 +7,7 @@ from functools import partial
 
 import kafka
 
-from murk.stream.log.kafka.connection.sockets import LeakFreeClient
+from murk.stream.log.kafka.connection.network import LeakFreeClient
 
 KafkaAdminClient = partial(kafka.KafkaAdminClient, kafka_client=LeakFreeClient)
 KafkaConsumer = partial(kafka.KafkaConsumer, kafka_client=LeakFreeClient)

@@ -46,8 +46,8 @@ def messages() -> None:
     """The wire and the task file in both parsers, and their published schemas."""
     from murk.stream import Task
     from murk.stream.messages.codec import WireRules, decode, encode, json_schema
-    from murk.stream.messages.receiving import receiver
     from murk.stream.messages.releases import MomentRelease
+    from murk.stream.messages.wire import receiver
 
     task = Task.parse(TASK)
     assert Task.from_document(task.document()) == task

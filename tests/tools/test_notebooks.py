@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from murk.learners.choice import recommend
+from murk.planning.choice import recommend
 from murk.privacy import GaussianDP
 from murk.privacy.explain import percent
 from murk.stream import Task

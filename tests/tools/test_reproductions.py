@@ -1,8 +1,8 @@
 """Results go to the places that pages have for them, with their picture."""
 
-from murk.reproduce import store
-from murk.reproduce.catalogue import experiments
-from murk.reproduce.experiment import Experiment, Setting
+from reproductions import store
+from reproductions.catalogue import experiments
+from reproductions.experiment import Experiment, Setting
 from tests.reproduce import made_up
 from tools.reproductions import PAGES, put, put_files
 

@@ -16,7 +16,7 @@ from murk.stream.messages.releases import KINDS, IterateMessage, Release
 from murk.stream.messages.state import StateMessage
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK
-from murk.stream.task.protocols.registry import BLOCKS
+from murk.stream.task.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
 from murk.stream.worker.intake import DEAD_BYTES
 

@@ -119,9 +119,9 @@ def _there_already(path: Path) -> UserError:
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """The protocol that a forecast chooses, and its reason; an empty name where nothing can be learned."""
     from murk.cli.output import progress
-    from murk.learners.planning.design import Effects
-    from murk.learners.planning.plan import plan, size, why_not
-    from murk.learners.planning.words import features_words, rate_words
+    from murk.learners.core.design import Effects
+    from murk.planning.plan import plan, size, why_not
+    from murk.planning.words import features_words, rate_words
     from murk.stream import Task
 
     task = Task.parse(text)

@@ -20,8 +20,7 @@ from murk.cli.report import brief, print_result
 
 if TYPE_CHECKING:
     from murk.stream import Task
-    from murk.stream.log.base import Log
-    from murk.stream.log.membership import Membership
+    from murk.stream.log.base import Log, Membership
 
 _SHORTEST, _LONGEST = 0.005, 0.2
 """Seconds between two looks while nothing arrives: about a third of the time since something did."""
@@ -66,10 +65,10 @@ def command(
     and with --chain, a learner that starts later takes the chain over from the one before.
     """
     from murk.errors import UserError
-    from murk.learners.planning.advice import advise
-    from murk.learners.problem import problem_for
+    from murk.learners.core.problem import problem_for
     from murk.learners.results.report import report_log
-    from murk.stream.log.membership import AllChains
+    from murk.planning.advice import advise
+    from murk.stream.log.base import AllChains
     from murk.stream.worker.pool import WorkerPool
 
     gc.set_threshold(*COLLECT)

@@ -103,8 +103,8 @@ def _asked() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
-    from murk.producers.ledger.naming.key import key_path
-    from murk.producers.ledger.naming.renaming import hash_names
+    from murk.producers.ledger.key import key_path
+    from murk.producers.ledger.naming import hash_names
 
     done, key = hash_names(path), str(key_path(Path(path)))
     if as_json:

@@ -21,9 +21,9 @@ from murk.errors import UserError
 from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
 
 if TYPE_CHECKING:
-    from murk.learners.planning.design import Effects
-    from murk.learners.planning.forecast import Forecast
-    from murk.learners.planning.plan import Cell, Plan
+    from murk.learners.core.design import Effects
+    from murk.planning.forecast import Forecast
+    from murk.planning.plan import Cell, Plan
     from murk.stream import Task
 
 _MOST_FEATURES = 6
@@ -65,9 +65,9 @@ def command(
     the sums. Nobody's record is read: the population is that of public covariates, or else a typical and a hard one
     within the task's bounds.
     """
+    from murk.learners.core.design import Effects, effect_of
     from murk.learners.estimates.units import units
-    from murk.learners.planning.design import Effects, effect_of
-    from murk.learners.planning.plan import FACTORS, PEOPLE, plan, size
+    from murk.planning.plan import FACTORS, PEOPLE, plan, size
     from murk.producers.populations.public_sample import public_covariates
 
     task = _task(task_path, settings)
@@ -96,7 +96,7 @@ def command(
             ),
         )  # fmt: skip
     if picture is not None:
-        from murk.learners.planning.picture import draw
+        from murk.planning.picture import draw
 
         write_whole(picture, draw(found, picture.suffix[1:].lower()))
     if as_json:
@@ -117,7 +117,7 @@ def _check_picture(path: Path) -> None:
 
 
 def _task(path: str | None, settings: str | None) -> Task:
-    from murk.learners.planning.settings import EXAMPLE, task_of
+    from murk.planning.settings import EXAMPLE, task_of
     from murk.stream import Task
 
     if (path is None) == (settings is None):
@@ -159,7 +159,7 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
     size = (
         "" if math.isnan(found.effect) else f", a standard deviation of a feature being worth {found.effect:.2g} points"
     )
-    from murk.learners.planning.words import rate_words
+    from murk.planning.words import rate_words
 
     return (
         f"{found.task.name}: forecast for {of}, with effects as {_how(assumed)}{size}, and "
@@ -260,13 +260,13 @@ def _said(one: Forecast, points: float, words: str) -> str:
     """A half width, unless it says nothing."""
     if not math.isfinite(points):
         return NOT_LEARNED
-    from murk.learners.planning.forecast import WIDEST
+    from murk.planning.forecast import WIDEST
 
     return TOO_WIDE if points > WIDEST else words if one.settled else f"~{words}"
 
 
 def _notes(found: Plan, shown: int) -> Iterator[str]:
-    from murk.learners.planning.plan import remarks
+    from murk.planning.plan import remarks
 
     more = len(found.task.coding.names) - 1 - shown
     if more > 0:

@@ -15,7 +15,7 @@ from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import MurkError, UserError
 
 if TYPE_CHECKING:
-    from murk.reproduce.experiment import Measured, Row
+    from reproductions.experiment import Measured, Row
 
 
 @click.command("reproduce")
@@ -40,9 +40,9 @@ def command(
     The noise is simulated, and no person's record is read but public ones. Exit status 1 says that a check failed, 2
     that a figure could not be made, for want of a file, of memory or of room on the disk, say.
     """
-    from murk.reproduce.catalogue import chosen
-    from murk.reproduce.experiment import Setting
-    from murk.reproduce.run import reproduce
+    from reproductions.catalogue import chosen
+    from reproductions.experiment import Setting
+    from reproductions.run import reproduce
 
     if which is None:
         _list(as_json)
@@ -89,7 +89,7 @@ def _not_made(error: Exception) -> UserError:
 
 
 def _list(as_json: bool) -> None:
-    from murk.reproduce.catalogue import PAPERS
+    from reproductions.catalogue import PAPERS
 
     if as_json:
         print_json(
@@ -123,7 +123,7 @@ def _list(as_json: bool) -> None:
 
 
 def _show(found: dict[str, Any], out: Path) -> None:
-    from murk.reproduce import store
+    from reproductions import store
 
     click.echo()
     rows = store.rows_of(found)

@@ -64,8 +64,7 @@ def execute(
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
     from murk.producers import Policy
-    from murk.producers.populations.local_result import report_run
-    from murk.producers.populations.local_run import LocalRun
+    from murk.producers.populations.local_run import LocalRun, report_run
 
     start = monotonic()
     gc.set_threshold(*COLLECT)

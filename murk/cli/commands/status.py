@@ -14,8 +14,8 @@ from murk.cli.report import print_result
 @as_json
 def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
-    from murk.learners.planning.advice import advise
     from murk.learners.results.report import report_log
+    from murk.planning.advice import advise
 
     log, task = open_existing(log_url)
     with log:

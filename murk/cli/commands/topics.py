@@ -46,7 +46,7 @@ def command(
     `murk produce` announces it.
     """
     from murk.errors import UserError
-    from murk.learners.problem import problem_for
+    from murk.learners.core.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.constants import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates
@@ -55,7 +55,7 @@ def command(
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
-    from murk.stream.log.kafka.topic_setup import TopicSetup
+    from murk.stream.log.kafka.topic_creation import TopicSetup
 
     task = Task.load(task_path).with_simulated(simulated)
     if task.public_path is not None:

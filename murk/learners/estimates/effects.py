@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate, People
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from murk.stream.task.data.coding import is_constant
 from murk.stream.task.data.features import ClassTarget, RealTarget
-from murk.stream.task.protocols.base import Scale
+from murk.stream.task.protocol import Scale
 from murk.stream.task.task import Task
 
 

@@ -12,7 +12,7 @@ points). Of those it is said why:
 
 A share or a direction is only spoken of where it is beyond two standard errors of the noise on it. What would help is
 never concluded from a reason. It is forecast, by the estimator on more people's answers (`Estimate.needs`) or of the
-task with a change (`murk.learners.planning.advice`), or nothing is advised.
+task with a change (`murk.planning.advice`), or nothing is advised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from murk.stream.task.data.features import CategoryFeature
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.estimates.extent import Extent
-    from murk.stream.task.protocols.base import Scale
+    from murk.stream.task.protocol import Scale
     from murk.stream.task.task import Task
 
 QUARTER: Final = 0.25
@@ -277,7 +277,7 @@ def diagnose_task(
     task: Task, found: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
 ) -> dict[str, Any] | None:
     """Say of a report of a task what `diagnose` says; ``advise`` forecasts what would help."""
-    from murk.learners.problem import plausible
+    from murk.learners.core.problem import plausible
 
     def advice() -> Sequence[Advice]:
         if advise is None:

@@ -15,7 +15,7 @@ from murk.learners.results.result import Result
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
-    from murk.stream.task.protocols.base import Scale
+    from murk.stream.task.protocol import Scale
     from murk.stream.task.task import Task
 
 _CAP: Final = "Each call of learn_one, and each row of learn_many, is one release of one person."

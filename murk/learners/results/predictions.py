@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.links import logistic
+from murk.learners.estimates.links import logistic
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
-    from murk.stream.task.protocols.base import Scale
+    from murk.stream.task.protocol import Scale
 
 
 def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
@@ -28,9 +28,9 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
+    from murk.learners.core.problem import plausible, problem_for
     from murk.learners.estimates.curve import merged_curve
     from murk.learners.estimates.drift import drift_of
-    from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
 
     problem = problem_for(task)
@@ -69,7 +69,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Each level of the menu: its guarantee as data and in plain words."""
-    from murk.learners.problem import problem_for
+    from murk.learners.core.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
     return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
@@ -93,8 +93,8 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
     A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
     """
-    from murk.privacy.gaussmix.explain import CENTRAL, described
-    from murk.privacy.mechanisms.pure import really_given
+    from murk.privacy.mechanisms.privacy_loss import really_given
+    from murk.privacy.sketches.explain import CENTRAL, described
 
     if mechanism.kind in CENTRAL:
         words, replaced = described(mechanism)
@@ -120,7 +120,7 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     """
     cap = task.privacy.per_person
     if task.of_organisations:
-        from murk.privacy.gaussmix.explain import against_a_blank_record
+        from murk.privacy.sketches.explain import against_a_blank_record
 
         if cap is None:
             return "One window an organisation, at its level."
@@ -221,7 +221,7 @@ def report_estimate(
     forecast
         Whether to say what it would take to learn the rest, which takes several times as long as the estimate.
     """
-    from murk.learners.problem import plausible
+    from murk.learners.core.problem import plausible
     from murk.learners.results.forgers import describe_forgers
 
     intervals = estimate.intervals(level)

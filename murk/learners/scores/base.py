@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from murk._scratch import wiped
 from murk.errors import UserError
-from murk.learners.base import StreamEstimator
+from murk.learners.core.covariates import PublicSample
+from murk.learners.core.estimator import StreamEstimator
+from murk.learners.core.scoring.drift import drift_of
+from murk.learners.core.scoring.engine import merged
+from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.scoring.local import LocalScores
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import with_constant
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.symmetric import FEWEST_KEPT
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.public_glm.public import PublicSample
-from murk.learners.scores.drift import drift_of
-from murk.learners.scores.engine import merged
-from murk.learners.scores.layout import FEWEST_KEPT
-from murk.learners.scores.local import LocalScores
-from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
-from murk.learners.scores.model import with_constant
-from murk.learners.scores.settings import Settings
-from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.base import Record
-from murk.learners.coordinates import contrasts
-from murk.learners.links import class_probabilities, logistic
-from murk.learners.predictions import LabelEstimator, codes_of, two_chances
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.estimator import Record
+from murk.learners.core.predictions import LabelEstimator, codes_of, two_chances
+from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
-from murk.stream.task.protocols.base import Scale
+from murk.stream.task.protocol import Scale
 
 
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.base import Record
-from murk.learners.predictions import TargetEstimator
+from murk.learners.core.estimator import Record
+from murk.learners.core.predictions import TargetEstimator
+from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.values import stated_bounds, target, targets
 from murk.learners.scores.base import Scores
-from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.learners.values import stated_bounds, target, targets
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
-from murk.stream.task.protocols.base import Scale
+from murk.stream.task.protocol import Scale
 
 
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):

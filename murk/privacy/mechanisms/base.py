@@ -11,7 +11,7 @@ import numpy.typing as npt
 from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, NOISE_OF, WIDTH
+from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Mechanism(Randomizer, Protocol):
     kind: ClassVar[str]
     """Its name, as tasks and policies have it."""
     code: ClassVar[int]
-    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.kernel_codes`."""
+    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.lattice`."""
 
     @property
     def radius(self) -> float:

@@ -17,7 +17,7 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.kernel_codes import GAUSSIAN
+from murk.privacy.mechanisms.lattice import GAUSSIAN
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise

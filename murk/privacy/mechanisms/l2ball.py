@@ -14,10 +14,17 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.kernel_codes import L2BALL
+from murk.privacy.mechanisms.lattice import L2BALL
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
-from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
+from murk.privacy.mechanisms.privacy_loss import (
+    UNITS,
+    Currency,
+    PrivacyLoss,
+    epsilon_units,
+    odds_claim,
+    odds_cost,
+    pure_only,
+)
 from murk.privacy.rounding import decimal, precise
 
 __all__ = ["L2BallMechanism"]

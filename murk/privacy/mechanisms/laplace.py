@@ -13,10 +13,9 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.kernel_codes import LAPLACE
+from murk.privacy.mechanisms.lattice import LAPLACE
 from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
-from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
+from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 
 __all__ = ["LaplaceMechanism"]

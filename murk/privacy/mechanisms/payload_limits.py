@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING
 
-from murk.privacy.mechanisms.kernel_codes import WIDTH
+from murk.privacy.mechanisms.lattice import WIDTH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Examples
     --------
-    >>> from murk.privacy.mechanisms.kernel_codes import WIDTH
+    >>> from murk.privacy.mechanisms.lattice import WIDTH
     >>> round((gaussian_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)  # as a norm, in widths of the noise
     10.53
     """
@@ -91,7 +91,7 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Examples
     --------
-    >>> from murk.privacy.mechanisms.kernel_codes import WIDTH
+    >>> from murk.privacy.mechanisms.lattice import WIDTH
     >>> round((laplace_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)
     67.8
     """

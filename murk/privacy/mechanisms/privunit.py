@@ -14,11 +14,18 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.kernel_codes import PRIVUNIT
+from murk.privacy.mechanisms.lattice import PRIVUNIT
 from murk.privacy.mechanisms.payload_limits import NATS, Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
+from murk.privacy.mechanisms.privacy_loss import (
+    UNITS,
+    Currency,
+    PrivacyLoss,
+    epsilon_units,
+    odds_claim,
+    odds_cost,
+    pure_only,
+)
 from murk.privacy.mechanisms.privunit_calibration import fitted, gain, moments
-from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.rounding import decimal, precise
 
 __all__ = ["PrivUnitMechanism"]

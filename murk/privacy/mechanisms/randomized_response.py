@@ -11,8 +11,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
-from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost
+from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_units, odds_claim, odds_cost
 from murk.privacy.rounding import decimal, precise
 
 if TYPE_CHECKING:

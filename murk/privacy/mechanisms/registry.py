@@ -5,8 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from murk.errors import UserError
-from murk.privacy.guarantee import nearest
-from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, nearest
 from murk.privacy.mechanisms.base import Mechanism
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism

@@ -231,4 +231,4 @@ NOISE_DISTRIBUTIONS: Final[Mapping[str, NoiseDistribution]] = MappingProxyType(
     {one.kind: one for one in (GAUSSIAN_NOISE, LAPLACE_NOISE)}
 )
 """The distributions that Murk draws noise of, by kind. A `NoiseSource` has a method of each one's name, and
-`murk.privacy.mechanisms.kernel_codes.NOISE_OF` says which one a mechanism takes."""
+`murk.privacy.mechanisms.lattice.NOISE_OF` says which one a mechanism takes."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.explain import percent
-from murk.privacy.gaussmix.explain import CENTRAL, against_a_blank_record, any_two_records, promised
 from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, any_two_records, promised
 from murk.producers.ledger.windows import WindowCounts
 
 _PERHAPS = "perhaps after sending"

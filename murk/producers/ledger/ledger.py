@@ -1,4 +1,6 @@
-"""The durable account of what people have spent, and of what waits to be sent.
+"""Transactions of a ledger, and the deletion of releases that the log has confirmed.
+
+The durable account of what people have spent, and of what waits to be sent.
 
 A debit and the release that it pays for are written in one transaction, before anything is sent: a crash
 may lose a report, never a debit. All amounts are integers, rounded against the spender.
@@ -8,8 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from sqlite3 import Connection
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -18,21 +21,85 @@ from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
 from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.common import Common
 from murk.producers.ledger.merging import adopt
-from murk.producers.ledger.naming.names import Names
+from murk.producers.ledger.naming import Names, Sources
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Charge, Promise
+from murk.producers.ledger.prices import Booked, Charge, Common, Prices, Promise, bind, book, loosen, promises
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.recognition import check_named, several_ways, strangers
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
-from murk.producers.ledger.settling import Settling
-from murk.producers.ledger.sources import Sources
-from murk.producers.ledger.tasks import Booked, Prices, bind, book, loosen, promises
 from murk.producers.ledger.transaction import DAY, Spending
 from murk.producers.ledger.windows import Windows
 from murk.stream.messages.releases import truncate_time
+
+TIDY_SECONDS = 1.0
+"""Deleted releases stand in the write-ahead log for about so long while others are made; emptying it takes the disk
+a few milliseconds."""
+
+
+class Settling:
+    """Begins and ends the transactions of one open ledger.
+
+    Parameters
+    ----------
+    file
+        The ledger's file.
+    names
+        What it calls people; a key that was made gets its name after the commit.
+    """
+
+    def __init__(self, file: LedgerFile, names: Names) -> None:
+        self._file, self._names = file, names
+        self._confirmed: list[tuple[int, int]] = []
+        self._left = False
+        self._tidied = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to delete."""
+        return bool(self._confirmed)
+
+    def confirm(self, numbers: Sequence[int]) -> None:
+        """Delete releases that the log has.
+
+        The disk is not waited for: what a power failure brings back is looked for on the log again.
+        """
+        self._confirmed.extend(outbox.ranges(numbers))
+        # The log has them whatever happens here. What cannot be deleted now is with the next transaction, which says
+        # what is wrong with the disk.
+        with suppress(MurkError):
+            self.delete_confirmed()
+            if time.monotonic() - self._tidied > TIDY_SECONDS:
+                self.tidy()
+
+    def delete_confirmed(self) -> None:
+        """Delete what was confirmed, where that could not be done yet."""
+        if self.is_due:
+            with self.write(waits=False):
+                pass
+
+    def tidy(self) -> None:
+        """Empty the write-ahead log, if anything that was deleted may stand in it; not while others use the file."""
+        self._tidied = time.monotonic()
+        if self._left and self._file.empty_log():
+            self._left = False
+
+    @contextmanager
+    def write(self, *, waits: bool = True) -> Iterator[Connection]:
+        """Hold a transaction; commit at the end, or leave everything as it was.
+
+        Without ``waits`` the commit does not wait for the disk; that is for what is found out and written again
+        after a power failure.
+        """
+        with self._file.write(waits=waits) as connection:
+            deleted = len(self._confirmed)
+            outbox.remove(connection, self._confirmed)
+            yield connection
+        self._names.committed()
+        self._left = self._left or bool(deleted)
+        # After the commit only: rolled back, the bytes are still there and still to be deleted.
+        del self._confirmed[:deleted]
 
 
 class Ledger:

@@ -15,7 +15,7 @@ from typing import Any
 
 from murk._sqlite import Database
 from murk.producers.ledger import outbox
-from murk.producers.ledger.naming.key import Id, NameKey
+from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.spelling import earlier_spellings
 

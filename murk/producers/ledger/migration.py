@@ -13,8 +13,8 @@ from sqlite3 import Connection
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger import outbox
+from murk.producers.ledger.key import Id, NameKey, read_key
 from murk.producers.ledger.merging import has_windows, merge_accounts
-from murk.producers.ledger.naming.key import Id, NameKey, read_key
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.spelling import folded_name
 
@@ -110,7 +110,7 @@ def _add_gdp(connection: Connection) -> None:
 
     Format 1 kept a cap of mu as rho = mu^2 / 2 and did not note what it had been. Where all that a cap is for states
     GDP it becomes mu^2 = 2 rho, which implies it and has room for the same releases. Others stay in rho until the
-    same cap is booked in GDP (`murk.producers.ledger.tasks.book`).
+    same cap is booked in GDP (`murk.producers.ledger.prices.book`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []

@@ -12,11 +12,10 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from murk.errors import UserError
-from murk.privacy.gaussmix.explain import CENTRAL
+from murk.privacy.sketches.explain import CENTRAL
 
 if TYPE_CHECKING:
-    from murk.producers.ledger.common import Common
-    from murk.producers.ledger.tasks import Booked
+    from murk.producers.ledger.prices import Booked, Common
 
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 

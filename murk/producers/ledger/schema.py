@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from murk._sqlite import Database, FileKind, Kinds, sync
 from murk.errors import MurkError, UserError
+from murk.producers.ledger.key import DRAFT, SUFFIX
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
-from murk.producers.ledger.naming.key import DRAFT, SUFFIX
 
 FORMAT = 5
 """Versions that know another format must refuse this one: they would find nobody in it and give everybody a new

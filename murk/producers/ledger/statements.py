@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from murk._sqlite import Database
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
-from murk.privacy.gaussmix.explain import CENTRAL
-from murk.privacy.mechanisms.pure import really_given
+from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.sketches.explain import CENTRAL
 from murk.producers.ledger import outbox
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
-from murk.producers.ledger.naming.key import NameKey
+from murk.producers.ledger.key import NameKey
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run

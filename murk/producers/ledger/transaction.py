@@ -11,12 +11,10 @@ from typing import Any, cast
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
 from murk.producers.ledger import outbox
-from murk.producers.ledger.common import Common
-from murk.producers.ledger.naming.key import Id, NameKey
+from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Promise
+from murk.producers.ledger.prices import Booked, Common, Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
-from murk.producers.ledger.tasks import Booked
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400

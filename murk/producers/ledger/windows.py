@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from typing import Any, Literal
 
 from murk._sqlite import Database
-from murk.producers.ledger.naming.key import Id, NameKey
+from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.requests import Key
 
 Ending = Literal["released", "refused", "left out"]

@@ -1,39 +1,133 @@
-"""Populations of a file or a table: every row a record, of a person named by a column or by the row itself."""
+"""Some records of a file, as producers take them.
+
+What a task declares of a column, and which columns may say more of a record than its task declares.
+
+Populations of a file or a table: every row a record, of a person named by a column or by the row itself.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.spelling import are_plain, number_name, person_name
-from murk.producers.populations.block import NOBODY, Block
-from murk.producers.populations.declared import check_columns, declared
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
-from murk.producers.populations.records.values import is_blank, is_unicode, suspects
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, is_unicode, suspects
 from murk.stream.task.data.columns import Cell
-from murk.stream.task.data.features import DateFeature, NumberFeature
+from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.data.values import as_boolean
+from murk.stream.task.errors import shown
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
     from murk.stream.task.data.coding import EncodedBlock
     from murk.stream.task.task import Task
 
+
+NOBODY = ""
+"""The organisation of rows that name none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some records of a file, checked and coded.
+
+    Parameters
+    ----------
+    source
+        Digest of the source.
+    rows
+        int64, shape (m,): their rows, counted from 0.
+    x, y
+        float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
+    people
+        Names of their people, or of the organisations whose records they are; None where each row is a person.
+    owners
+        Names of the people within organisations, where a task bounds the records of each; else None.
+    levels
+        The level of each; None where it is drawn at random.
+    cells
+        uint8, shape (m, columns): what became of each raw value (`Cell`), features first, then the target.
+    clamped, missing
+        Numbers of values outside their bounds and of values missing, over the block.
+    next_row
+        The row that the next block begins with.
+    unreadable
+        Number of rows that are taken for records without any value.
+    """
+
+    source: str
+    rows: NDArray[np.int64]
+    x: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+    people: Sequence[str] | None = field(repr=False)
+    levels: Sequence[str] | None = field(repr=False)
+    cells: NDArray[np.uint8] = field(repr=False)
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
+    next_row: int
+    unreadable: int = field(default=0, repr=False)
+    owners: Sequence[str] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+_MOST_SHOWN: Final = 10
+
+
+def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
+    """Refuse columns of levels or organisations that hold values of records.
+
+    Raises
+    ------
+    UserError
+        Where one is a feature or the target.
+    """
+    values = (*task.coding.columns, task.coding.target)
+    if level in values:
+        what = "the target" if level == task.coding.target else "a feature"
+        raise UserError(
+            f"levels cannot come from the column {level!r}, {what} of the task {task.name!r}: a level is written "
+            "on its release for everybody to read, so it must not say anything about the record. Name a column of "
+            "what people chose without looking at their records, or one level for all"
+        )
+    if organisation in values and not task.simulated:
+        raise UserError(
+            f"sketch.organisation: the column {organisation!r} is a feature or the target of the task {task.name!r}: "
+            "how many windows are released would say how many records have each of its values. Name a column of "
+            "organisations, or leave it out"
+        )
+
+
+def declared(task: Task, column: str) -> str:
+    """Return what a task declares of a column of categories or labels, which is public, in words."""
+    target = task.target
+    found: tuple[str, ...] = ()
+    if isinstance(target, BinaryTarget) and column == target.name:
+        found = tuple(label for label in (target.negative, target.positive) if label is not None)
+    elif isinstance(target, ClassTarget) and column == target.name:
+        found = target.classes
+    for feature in task.features:
+        if isinstance(feature, CategoryFeature) and column == feature.name:
+            found = feature.categories
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return f"declared: {', '.join(map(shown, found[:_MOST_SHOWN]))}{more}"
+
+
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
-
-__all__ = ["Block", "FileSource"]
 
 
 class FileSource:

@@ -1,22 +1,33 @@
-"""The work through a file for a task: begun once, carried on after whatever happens, block by block to the end."""
+"""What became of a file's values when they were coded, told to whoever holds the file.
+
+Whether a file's labels can teach anything: a misspelt `positive` makes all of them the same.
+
+That a file is refused for it is a function of its records, and everybody who watches a log sees whether releases
+arrive: so a simulation and an explicit check refuse, and with real noise it is said to whoever holds the file.
+
+The work through a file for a task: begun once, carried on after whatever happens, block by block to the end.
+
+An explicit look at a file before its people release: it refuses what cannot be coded, and sends nothing.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
-from murk.producers.populations.coded import CodedSurvey
 from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.file_source import Block, FileSource
-from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_recognised, register
 from murk.producers.populations.overlap import OverlapError, check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
@@ -24,11 +35,155 @@ from murk.producers.populations.records.records import Records
 from murk.producers.populations.run_lock import RunConfig, begun_with, check_kind, compare, differs, hold, in_file, note
 from murk.stream.log.base import Log
 from murk.stream.task.change import check_task_change
+from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.features import BinaryTarget
 from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.errors import shown
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.learners.problem import Problem
+    from murk.learners.core.problem import Problem
+    from murk.producers.populations.file_source import Block, FileSource
+    from murk.stream.task.task import Task
+
+
+class CodedSurvey:
+    """Counts of the values of a source that are missing, outside their bounds, or cannot be coded.
+
+    With real noise they decide nothing, and go nowhere but to the one who holds the file.
+
+    Parameters
+    ----------
+    source
+        The source.
+    """
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        self._counts = np.zeros((len(Cell), len(source.task.coding.columns) + 1), dtype=np.int64)
+        self._unreadable = 0
+
+    def add(self, block: Block) -> None:
+        """Count the values of a block."""
+        for cell in Cell:
+            self._counts[cell] += (block.cells == cell).sum(axis=0)
+        self._unreadable += block.unreadable
+
+    def findings(self) -> list[str]:
+        """Sentences about values and rows that could not be coded, with real noise."""
+        source = self._source
+        if source.strict:
+            return []
+        names = (*source.task.coding.columns, source.task.coding.target)
+        found = [
+            f"{source.records}: the column {name!r} is in none of the first records, so that it is missing in them"
+            for name in source.absent
+        ]
+        parts = []
+        for cell in list(Cell)[1:]:
+            columns = [
+                f"{int(count):,} of {name!r}" for name, count in zip(names, self._counts[cell], strict=True) if count
+            ]
+            if columns:
+                parts.append(f"{_WORDS[cell]}: {', '.join(columns)}")
+        if self._unreadable:
+            rows = "rows that cannot be read, name nobody, or have no level of the task"
+            parts.append(f"{rows}: {self._unreadable:,}")
+        if parts:
+            found.append(
+                f"{source.records}: {'; '.join(parts)}. Values outside their bounds are clamped, all others are coded "
+                "as missing, since with real noise nothing that a record holds may decide what is sent. (--check reads "
+                "the file, names the first of them, and sends nothing)"
+            )
+        return found
+
+
+_WORDS = {
+    Cell.CLAMPED: "values outside their bounds",
+    Cell.MISSING: "missing values",
+    Cell.UNDECLARED: "values that are not declared",
+    Cell.NOT_A_NUMBER: "values that are no finite numbers",
+    Cell.NOT_A_DATE: "values that are no dates",
+}
+
+
+_MOST_SHOWN: Final = 10
+
+
+class LabelSurvey:
+    """Which labels occur in a file at all.
+
+    Parameters
+    ----------
+    source
+        The file.
+    """
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        self._codes: set[float] = set()
+
+    def add(self, block: Block) -> None:
+        """Look at a block of the file."""
+        if self._source.task.target.kind != "real":
+            self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
+
+    def check(self) -> None:
+        """Refuse a file in which all labels are the same, of a simulation or where that was asked for.
+
+        Raises
+        ------
+        UserError
+            Saying what occurs and what does not.
+        """
+        mistake = self.mistake()
+        if mistake:
+            raise UserError(mistake)
+
+    def mistake(self) -> str:
+        """Return what is wrong with the labels, in words; empty where nothing is.
+
+        Values and their counts are reported for simulations alone.
+        """
+        source, task = self._source, self._source.task
+        target = task.target
+        if target.kind == "real" or len(self._codes) > 1:
+            return ""
+        if not isinstance(target, BinaryTarget):
+            what = "has one class in all rows" if self._codes else "has a class in no row"
+            remedy = "Spell classes as the file does"
+        else:
+            where = "all rows with a value" if self._codes == {1.0} else "no row"
+            what = f"has the positive value {shown(target.positive)} in {where}"
+            remedy = "Spell positive as the file does"
+        there = ""
+        if task.simulated:
+            counts = source.labels().most_common(_MOST_SHOWN)
+            there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
+        return (
+            f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
+            f"{remedy}, or name another target"
+        )
+
+
+def undeclared(source: FileSource) -> dict[str, int] | None:
+    """Return how many rows have labels that the task does not declare, and how many different ones they are.
+
+    These are of a binary target without ``negative``, of which every value but `positive` counts as the other one.
+    None where labels are declared, and of real releases: it depends on values.
+    """
+    target = source.task.target
+    if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
+        return None
+    coding = source.task.coding
+    others = Counter(
+        {
+            value: count
+            for value, count in source.labels().items()
+            if coding.encode_record({target.name: value}).y == 0.0
+        }
+    )
+    return {"rows": others.total(), "values": len(others)}
 
 
 Agree = Callable[[Disclosure], None]
@@ -407,3 +562,26 @@ class FilePopulation(ABC):
             seed=self.crowd.seed,
             ledger=self.ledger.identity,
         )
+
+
+def check_records(task: Task, crowd: PopulationConfig) -> int:
+    """Read a population's file as strictly as a simulation does, whatever its noise, and return the number of rows.
+
+    Neither a log nor a ledger is opened, so whether it refuses is seen by whoever called it and by nobody else.
+
+    Raises
+    ------
+    UserError
+        For a value that is not declared, is no number or date, or is missing where the task says ``missing: error``; a
+        row that cannot be read; one that names nobody, or no level; labels that are all the same; and people who are
+        in the task's file of public covariates. Messages name file, row and column, and never a value.
+    """
+    source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
+    labels, rows = LabelSurvey(source), 0
+    for block in source.blocks():
+        labels.add(block)
+        rows += len(block)
+    labels.check()
+    if task.public_path is not None:
+        check_apart(source, task.public_path)
+    return rows

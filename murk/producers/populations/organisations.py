@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.populations.block import NOBODY
+from murk.producers.populations.file_source import NOBODY
 from murk.producers.populations.file_work import FilePopulation, Step
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.producer import ORGANISATION, SketchProducer, sketch_problem_for
 from murk.producers.sketches.window import remedy
 
 if TYPE_CHECKING:
-    from murk.learners.gaussmix.problem import WindowProblem
+    from murk.learners.sketches.problem import WindowProblem
     from murk.producers.populations.file_source import Block
     from murk.stream.task.task import Task
 

@@ -24,7 +24,7 @@ from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import truncate_time
 
 if TYPE_CHECKING:
-    from murk.learners.gaussmix.problem import WindowProblem
+    from murk.learners.sketches.problem import WindowProblem
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Spending
@@ -444,14 +444,14 @@ def sketch_problem_for(task: Task) -> WindowProblem:
     Raises
     ------
     UserError
-        As `murk.learners.problem.problem_for`; and where people release, not organisations.
+        As `murk.learners.core.problem.problem_for`; and where people release, not organisations.
     """
     if not task.of_organisations:
         raise UserError(
             f"to the task {task.name!r} people release their own records (protocol: {task.protocol}), not "
             "organisations sketches: use Producer"
         )
-    from murk.learners.problem import problem_for
+    from murk.learners.core.problem import problem_for
 
     problem: WindowProblem = problem_for(task)  # type: ignore[assignment]
     return problem

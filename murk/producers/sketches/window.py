@@ -13,7 +13,7 @@ from murk.producers.ledger.requests import Key
 from murk.producers.receipts import WindowReceipt
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix.window import WindowAccumulator
+    from murk.privacy.sketches.window import WindowAccumulator
     from murk.producers.ledger.transaction import Refusal
     from murk.stream.task.task import Task
 

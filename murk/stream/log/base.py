@@ -1,4 +1,6 @@
-"""The log contract: an ordered, partitioned, replayable stream, and the state that goes with it.
+"""Which chains are assigned to which of the processes that learn a log.
+
+The log contract: an ordered, partitioned, replayable stream, and the state that goes with it.
 
 A log carries one task. It holds
 
@@ -14,12 +16,53 @@ consecutive, and nobody may count messages by subtracting them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.membership import AllChains, Membership
+
+
+class Membership(ABC):
+    """Which chains this process is to learn, of all that the processes learning a log share among them."""
+
+    shared: bool = False
+    """Whether others may come and chains move; else losing one is an error."""
+
+    @abstractmethod
+    def chains(self) -> frozenset[int]:
+        """Return the chains that are assigned to this process now; to be asked often, since asking says it is alive.
+
+        Two processes may for a moment both be assigned the same chain: `Log.acquire` decides between them.
+
+        Raises
+        ------
+        UnreachableError
+            When the others cannot be heard of at the moment.
+        """
+
+    @abstractmethod
+    def close(self, *, for_good: bool = True) -> None:
+        """Leave, so that others take over at once.
+
+        ``for_good=False`` is for a process that ends by a fault: anyone who looks after it starts it again, and it
+        comes back to its chains. Others take them over only if that takes too long.
+        """
+
+
+class AllChains(Membership):
+    """Every chain is assigned to this process; on a log that nobody shares."""
+
+    def __init__(self, chains: Iterable[int]) -> None:
+        self._chains = frozenset(chains)
+
+    def chains(self) -> frozenset[int]:
+        """All of them."""
+        return self._chains
+
+    def close(self, *, for_good: bool = True) -> None:
+        """Nobody is waiting."""
+
 
 MAX_MESSAGE = 1_000_000
 """Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""

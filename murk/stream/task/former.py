@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
+from murk.learners.sketches.protocol import FORMER_METHOD
 from murk.privacy.mechanisms import BEST
 from murk.stream.task.checks import FORMER_OBJECTIVE
 from murk.stream.task.learner import PublicBlock
-from murk.stream.task.protocols.registry import FORMER_PROTOCOL, FORMER_RELEASES, FORMER_SET_ASIDE
-from murk.stream.task.protocols.sketch import FORMER_METHOD
+from murk.stream.task.registry import FORMER_PROTOCOL, FORMER_RELEASES, FORMER_SET_ASIDE
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLos
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.protocols.registry import PROTOCOLS, check_guarantee
+from murk.stream.task.registry import PROTOCOLS, check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16

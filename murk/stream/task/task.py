@@ -12,6 +12,10 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
+from murk.learners.examples.protocol import ExamplesBlock
+from murk.learners.moments.protocol import MomentsBlock
+from murk.learners.scores.protocol import ScoresBlock
+from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block, Integer, Text
 from murk.stream.task.canonical import canonical_json
 from murk.stream.task.checks import check_names, check_objective, check_times
@@ -24,10 +28,8 @@ from murk.stream.task.errors import shown, task_error, user_error
 from murk.stream.task.former import former_defaults
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
-from murk.stream.task.protocols.base import Scale
-from murk.stream.task.protocols.examples import ExamplesBlock
-from murk.stream.task.protocols.moments import MomentsBlock
-from murk.stream.task.protocols.registry import (
+from murk.stream.task.protocol import Scale
+from murk.stream.task.registry import (
     BLOCKS,
     PROTOCOLS,
     ProtocolName,
@@ -39,8 +41,6 @@ from murk.stream.task.protocols.registry import (
     with_delays,
     with_rules_of_scores,
 )
-from murk.stream.task.protocols.scores import ScoresBlock
-from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from murk.stream.log.base import DeadLetter, Message
 from murk.stream.messages.codec import RejectedError, WireRules
-from murk.stream.messages.receiving import Received, block_receiver, receiver
+from murk.stream.messages.wire import Received, block_receiver, receiver
 from murk.stream.worker.counters import Tally
 from murk.stream.worker.dedup import DuplicateWindow
 from murk.stream.worker.learner import StreamLearner, admits_of

@@ -8,8 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from murk.stream.log.base import FencedError, Log, UnreachableError
-from murk.stream.log.membership import Membership
+from murk.stream.log.base import FencedError, Log, Membership, UnreachableError
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
 from murk.stream.worker.pulse import Pulse
@@ -58,7 +57,7 @@ class WorkerPool(Generic[Learner]):
     Examples
     --------
     >>> import tempfile
-    >>> from murk.learners.problem import problem_for
+    >>> from murk.learners.core.problem import problem_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
 from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.receiving import Received
 from murk.stream.messages.state import StateMessage, decode_state
+from murk.stream.messages.wire import Received
 from murk.stream.task.task import Task
 from murk.stream.worker.dedup import DuplicateWindow
 

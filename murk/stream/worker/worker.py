@@ -18,10 +18,10 @@ from typing import Self
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message
 from murk.stream.messages.codec import encode_iterate
-from murk.stream.messages.receiving import Received
 from murk.stream.messages.releases import IterateMessage, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
+from murk.stream.messages.wire import Received
 from murk.stream.task.task import Task
 from murk.stream.worker.counters import DeadLetterLog, Tally
 from murk.stream.worker.intake import Intake
@@ -125,7 +125,7 @@ class Worker:
     A stranger's bytes become a dead letter, and the stream goes on:
 
     >>> import tempfile
-    >>> from murk.learners.problem import problem_for
+    >>> from murk.learners.core.problem import problem_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child

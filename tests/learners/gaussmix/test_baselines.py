@@ -9,12 +9,10 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
-from murk.learners.gaussmix.baselines import AdaSSP, Baseline, ObjectivePerturbation, Sheffet
-from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.baselines.objective import minimise
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.conversions import gdp_delta
-from murk.privacy.gaussmix import mixing_epsilon
+from murk.privacy.sketches import mixing_epsilon
+from reproductions.gaussmix.baselines import AdaSSP, Baseline, Draws, ObjectivePerturbation, Sheffet, minimise
 
 BUDGET = ApproxDP(1.0, 1e-5)
 HUGE = ApproxDP(1e6, 1e-5)

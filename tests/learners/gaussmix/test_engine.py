@@ -9,13 +9,12 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from murk.errors import MurkError, UserError
-from murk.learners.gaussmix.problem import problem_for
-from murk.learners.gaussmix.windows.gram_settings import GramSettings
-from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
-from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, check_message, default_rows, largest_rows
-from murk.learners.state import pack
+from murk.learners.core.state import pack
+from murk.learners.sketches.engine import SketchEngine
+from murk.learners.sketches.problem import problem_for
+from murk.learners.sketches.settings import GramSettings, SketchSettings, check_message, default_rows, largest_rows
 from murk.privacy import SimulatedNoise
-from murk.privacy.gaussmix import SketchAccumulator
+from murk.privacy.sketches import SketchAccumulator
 from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.messages.codec import RejectedError, longest_release

@@ -15,9 +15,9 @@ from statsmodels.regression.linear_model import OLS
 
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.gaussmix.solving.surrogate import quadratic
+from murk.learners.sketches.surrogate import quadratic
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
-from murk.privacy.gaussmix import SketchAccumulator
+from murk.privacy.sketches import SketchAccumulator
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import SketchRelease
 

@@ -11,13 +11,13 @@ from scipy.special import expit
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
 from murk.learners.estimates.unknown_distribution import allowance
-from murk.learners.gaussmix.problem import GramProblem, SketchProblem, problem_for
-from murk.learners.gaussmix.solving.gram_solver import solve_gram
-from murk.learners.gaussmix.windows.gram_engine import GramEngine
-from murk.learners.gaussmix.windows.gram_settings import GramSettings, fits_message
-from murk.learners.gaussmix.windows.gram_sums import GramSums
+from murk.learners.sketches.engine import GramEngine
+from murk.learners.sketches.problem import GramProblem, SketchProblem, problem_for
+from murk.learners.sketches.settings import GramSettings, fits_message
+from murk.learners.sketches.solver import solve_gram
+from murk.learners.sketches.sums import GramSums
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
-from murk.privacy.gaussmix import GramAccumulator, GramMechanism
+from murk.privacy.sketches import GramAccumulator, GramMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease
 from murk.stream.task.task import Task

@@ -10,9 +10,9 @@ from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.gaussmix.problem import NewtonProblem, problem_for
-from murk.learners.gaussmix.solving.newton import MOST, NewtonEstimate
-from murk.learners.gaussmix.windows.newton_engine import NewtonEngine
+from murk.learners.sketches.engine import NewtonEngine
+from murk.learners.sketches.newton import MOST, NewtonEstimate
+from murk.learners.sketches.problem import NewtonProblem, problem_for
 from murk.privacy import ApproxDP, GaussianDP, NewtonMechanism, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.task.task import Task

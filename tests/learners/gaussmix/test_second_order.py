@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from murk.learners.gaussmix.solving.second_order import Scores
-from murk.learners.gaussmix.windows.newton_sums import NewtonSums
+from murk.learners.sketches.second_order import Scores
+from murk.learners.sketches.sums import NewtonSums
 
 PEOPLE, EDGE = 4000, 1.0
 MODEL, MOVE = np.array([0.4, -1.0, 0.3]), np.array([0.3, 0.6, -0.5])

@@ -5,8 +5,8 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
-from murk.learners.gaussmix.solving.solver import FEWEST, check_rows, least_squares, solve
-from murk.learners.gaussmix.windows.sketch_sums import SketchSums, gram, precision
+from murk.learners.sketches.solver import FEWEST, check_rows, least_squares, solve
+from murk.learners.sketches.sums import SketchSums, gram, sketch_precision
 
 THETA = np.array([0.4, -0.3, 0.2])
 
@@ -99,7 +99,7 @@ def test_organisations_merge_by_sum_in_any_order():
         z = records(rng, n)
         sketch = rng.normal(size=(64, n)) @ z
         for sums in (part := SketchSums(4), all_together):
-            sums.add(sketch.T @ sketch / 64, rows=64, records=n, noise=0.0, weight=precision(
+            sums.add(sketch.T @ sketch / 64, rows=64, records=n, noise=0.0, weight=sketch_precision(
                 rows=64, records=n, noise=0.0, unit=0.1))  # fmt: skip
         parts.append(part)
     one, other = parts[0].merged(*parts[1:]), parts[2].merged(parts[1], parts[0])
@@ -125,7 +125,7 @@ def test_weights_by_precision_beat_uniform_ones_where_sizes_differ():
         for weighted in errors:
             sums = SketchSums(4)
             for n, second in seconds:
-                weight = precision(rows=64, records=n, noise=1.0, unit=0.1) if weighted else 1.0
+                weight = sketch_precision(rows=64, records=n, noise=1.0, unit=0.1) if weighted else 1.0
                 added(second, 1.0, 64, rng, sums, n, weight)
             errors[weighted].append(np.sum((solve(sums).values - THETA) ** 2))
     assert np.mean(errors[True]) < 0.8 * np.mean(errors[False])
@@ -133,8 +133,8 @@ def test_weights_by_precision_beat_uniform_ones_where_sizes_differ():
 
 def test_no_sketch_weighs_more_than_its_rows():
     for records_, noise in ((1, 0.0), (10**6, 1e5), (2**32, 1.0), (1, 1e9)):
-        assert records_ * precision(rows=64, records=records_, noise=noise, unit=0.1) <= 64
-    assert precision(rows=64, records=0, noise=1.0, unit=0.1) == 0.0
+        assert records_ * sketch_precision(rows=64, records=records_, noise=noise, unit=0.1) <= 64
+    assert sketch_precision(rows=64, records=0, noise=1.0, unit=0.1) == 0.0
 
 
 def test_what_the_noise_hides_is_shrunk_and_has_no_interval():

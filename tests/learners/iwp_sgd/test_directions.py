@@ -12,13 +12,13 @@ from murk.audit.release_distributions import Silence
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.iwp_sgd import Evaluated, UnbiasedLoss
-from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.directions import DirectionMechanism, missing_steps
-from murk.learners.iwp_sgd.estimation.inference import estimate
-from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
-from murk.learners.iwp_sgd.estimation.spectral import eigen
-from murk.learners.iwp_sgd.kernels import to_vectors
+from murk.learners.examples import Evaluated, UnbiasedLoss
+from murk.learners.examples import layout as k
+from murk.learners.examples.covariate_fit import PUBLIC_ROWS
+from murk.learners.examples.directions import DirectionMechanism, missing_steps
+from murk.learners.examples.inference import estimate
+from murk.learners.examples.kernels import to_vectors
+from murk.learners.examples.polish import eigen
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 

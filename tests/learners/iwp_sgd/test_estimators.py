@@ -8,9 +8,9 @@ from river import evaluate, linear_model, metrics, optim
 
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.iwp_sgd import Evaluated, Example, UnbiasedLoss
-from murk.learners.iwp_sgd.problem import problem_for
-from murk.learners.options import InverseScalingStep
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.examples import Evaluated, Example, UnbiasedLoss
+from murk.learners.examples.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, PureDP, RandomizedResponse, SimulatedNoise
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError

@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
+from murk.learners.core.scoring import kernels as score_kernels
+from murk.learners.core.scoring import mechanism as score_mechanism
+from murk.learners.core.scoring.kernels import outer as outer_of
+from murk.learners.core.scoring.mechanism import OuterGaussian, noise_of, outer_mechanism
+from murk.learners.core.scoring.mechanism import outer as outer_products
+from murk.learners.core.symmetric import flattened, matrix_size
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.misfit import UNLIKE, misfit
-from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd import outer_engine
-from murk.learners.iwp_sgd.estimation.inference import estimate
-from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
-from murk.learners.iwp_sgd.estimation.rows import Released, Rows, hidden, size_of_error, unlike
-from murk.learners.iwp_sgd.outer import matrix_of, to_units
-from murk.learners.scores import kernels as score_kernels
-from murk.learners.scores import mechanism as score_mechanism
-from murk.learners.scores.kernels import outer as outer_of
-from murk.learners.scores.layout import flattened, matrix_size
-from murk.learners.scores.mechanism import OuterGaussian, noise_of, outer_mechanism
-from murk.learners.scores.mechanism import outer as outer_products
+from murk.learners.examples import layout as k
+from murk.learners.examples import outer_engine
+from murk.learners.examples.covariate_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
+from murk.learners.examples.inference import estimate
+from murk.learners.examples.outer import matrix_of, to_units
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 

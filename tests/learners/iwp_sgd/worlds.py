@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.outer_engine import engine_of
-from murk.learners.iwp_sgd.settings import ExampleSettings, settle
+from murk.learners.examples import layout as k
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.settings import ExampleSettings, settle
 from murk.privacy import GaussianDP
 from murk.stream.messages.releases import ExampleRelease
 

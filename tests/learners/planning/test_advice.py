@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import murk.learners.planning.advice as module
+import murk.planning.advice as module
 from murk.learners.estimates.extent import Extent
-from murk.learners.planning.advice import advise
-from murk.learners.planning.forecast import Forecast
+from murk.planning.advice import advise
+from murk.planning.forecast import Forecast
 from murk.stream import Task
 
 TEXT = """

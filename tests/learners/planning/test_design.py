@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from murk.errors import UserError
-from murk.learners.planning.design import Effects, designs, effect_of
+from murk.learners.core.design import Effects, designs, effect_of
 from murk.stream import Task
 
 TASK = """

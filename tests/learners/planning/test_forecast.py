@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import murk.learners.planning.examples as examples
-import murk.learners.planning.forecast as module
+import murk.learners.examples.forecast as examples
+import murk.planning.forecast as module
 from murk.errors import MurkError, UserError
-from murk.learners.planning.design import Effects, designs
-from murk.learners.planning.forecast import DRAWS, forecast, forecasts
-from murk.learners.planning.line import outlook
+from murk.learners.core.design import Effects, designs
+from murk.planning.forecast import DRAWS, forecast, forecasts
+from murk.planning.line import outlook
 from murk.stream import Task
 from tests.learners.planning.people import halves, population, task
 

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from murk.errors import UserError
-from murk.learners.choice import recommend
-from murk.learners.planning.design import Effects
-from murk.learners.planning.forecast import Forecast
-from murk.learners.planning.needed import people_for
-from murk.learners.planning.plan import Cell, choose, plan, remarks
+from murk.learners.core.design import Effects
+from murk.planning.choice import recommend
+from murk.planning.forecast import Forecast
+from murk.planning.needed import people_for
+from murk.planning.plan import Cell, choose, plan, remarks
 from murk.stream import Task
 from tests.learners.planning.people import population, task
 
@@ -109,7 +109,7 @@ def test_people_for_an_error_are_as_many_as_give_it():
     wanted = 0.02
     needed = people_for(of, people, {"b": wanted})
     assert needed is not None
-    from murk.learners.planning.forecast import forecast
+    from murk.planning.forecast import forecast
 
     assert forecast(of, people, needed).effects["b"] == pytest.approx(wanted, rel=0.1)
     assert forecast(of, people, needed // 2).effects["b"] > 1.2 * wanted

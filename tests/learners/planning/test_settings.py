@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import UserError
-from murk.learners.planning.settings import task_of
+from murk.planning.settings import task_of
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
 

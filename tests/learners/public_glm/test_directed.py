@@ -11,7 +11,7 @@ from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
+from murk.learners.core.curves import LINKS, LOSSES
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease

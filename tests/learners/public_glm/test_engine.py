@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
-from murk.learners.public_glm.fitting.curves import LINKS
-from murk.learners.public_glm.fitting.fit import Response
-from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.mechanism import calibrated
-from murk.learners.public_glm.moments import MomentSums
-from murk.learners.public_glm.problem import check_size, problem_for
+from murk.learners.core.curves import LINKS
+from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merged
+from murk.learners.moments.fit import Response
+from murk.learners.moments.mechanism import calibrated
+from murk.learners.moments.problem import check_size, problem_for
+from murk.learners.moments.statistics import Statistics, balanced
+from murk.learners.moments.sums import MomentSums
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE

@@ -12,7 +12,7 @@ from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.public_glm.fitting.root import NoRootError
+from murk.learners.moments.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import MomentRelease

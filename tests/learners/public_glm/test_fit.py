@@ -13,15 +13,15 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.genmod import families
 from statsmodels.genmod.generalized_linear_model import GLM
 
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import LINKS, LOSSES
+from murk.learners.core.sums_forecast import released_sum
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.line import LineEstimate
-from murk.learners.planning.sums import released_sum
-from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
-from murk.learners.public_glm.fitting.fit import DELTA, LEAST_SQUARES, Response, fit
-from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.mechanism import Level, calibrated
-from murk.learners.public_glm.moments import MomentSums, Private, design_of, private_share
-from murk.learners.public_glm.public import Covariates
+from murk.learners.moments.fit import DELTA, LEAST_SQUARES, Response, fit
+from murk.learners.moments.mechanism import Level, calibrated
+from murk.learners.moments.statistics import Statistics, balanced
+from murk.learners.moments.sums import MomentSums, Private, design_of, private_share
 from murk.privacy import ApproxDP, GaussianDP
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.mechanism import Level, MomentMechanism, calibrated
+from murk.learners.moments.mechanism import Level, MomentMechanism, calibrated
+from murk.learners.moments.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
 from tests.learners.public_glm.test_statistics import records
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import brentq
 
 from murk.errors import UserError
-from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, curve_of
-from murk.learners.public_glm.fitting.root import NoRootError, solve
+from murk.learners.core.curves import LINKS, LOSSES, curve_of
+from murk.learners.moments.root import NoRootError, solve
 
 CURVES = {**LOSSES, **LINKS}
 SCORES = np.random.default_rng(4).normal(0.1, 0.15, size=2000)

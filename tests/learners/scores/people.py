@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from murk.learners.core.scoring.engine import ScoreEngine
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.model import QUESTIONS, probability
+from murk.learners.core.scoring.problem import ScoreProblem
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.sums import Tally
+from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import QUESTIONS, probability
-from murk.learners.scores.problem import ScoreProblem
-from murk.learners.scores.settings import Settings
-from murk.learners.scores.sums import Tally
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 

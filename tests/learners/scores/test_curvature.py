@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from murk.learners.scores.model import Model, Response
-from murk.learners.scores.solving import curvature
-from murk.learners.scores.solving.curvature import Curvature
-from murk.learners.scores.solving.expected import mean_matrix
-from murk.learners.scores.solving.moments import Moments, facing, pooled, stretched, unstretched
-from murk.learners.scores.solving.rows import Rows
-from murk.learners.scores.sums import Answer, Summary
+from murk.learners.core.scoring import curvature
+from murk.learners.core.scoring.curvature import Curvature
+from murk.learners.core.scoring.expected import mean_matrix
+from murk.learners.core.scoring.model import Model, Response
+from murk.learners.core.scoring.moments import Moments, facing, pooled, stretched, unstretched
+from murk.learners.core.scoring.rows import Rows
+from murk.learners.core.scoring.sums import Answer, Summary
 from tests.learners.scores.people import learn_sums, outcomes, problem_of
 
 P = 21
@@ -145,7 +145,7 @@ def test_noise_of_many_features_does_not_count_because_the_constant_stands_out(m
     assert values[-2] < 2.0
     # The twin: without a number of its own it counts as noise, and features seem to be as large as it is; or, of other
     # noise, it makes all of the matrix count, and they seem uneven by 4 and 9.
-    monkeypatch.setattr("murk.learners.scores.solving.moments._CONSTANT", 1e-9)
+    monkeypatch.setattr("murk.learners.core.scoring.moments._CONSTANT", 1e-9)
     values = np.linalg.eigvalsh(Moments.of(found, BINARY).moment * 9.0)
     assert values[-2] > 4.0
 
@@ -161,6 +161,6 @@ def test_twenty_features_are_learned_without_public_rows(monkeypatch):
     # the constant follows one number.)
     assert np.linalg.cond(unstretched(engine.model)[:-1, :-1]) < 1.01
     # The twin: whatever matrices say is taken for true.
-    monkeypatch.setattr("murk.learners.scores.solving.moments._SIGNIFICANT", -3.0)
+    monkeypatch.setattr("murk.learners.core.scoring.moments._SIGNIFICANT", -3.0)
     bent = learn_sums(problem_of(P - 1, 1.0), X[:24_000], outcomes(rng, X[:24_000], theta), 11)
     assert np.linalg.cond(unstretched(bent.model)[:-1, :-1]) > 1.01

@@ -13,8 +13,8 @@ from river import evaluate, metrics
 import murk
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.scores import local
-from murk.learners.scores.layout import FIRST, shown_next
+from murk.learners.core.scoring import local
+from murk.learners.core.symmetric import FIRST, shown_next
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError

@@ -8,10 +8,10 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
+from murk.learners.core.scoring.drift import drift_of
+from murk.learners.core.scoring.engine import merged
+from murk.learners.core.symmetric import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.scores.drift import drift_of
-from murk.learners.scores.engine import merged
-from murk.learners.scores.layout import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
 from murk.privacy import GaussianDP
 from murk.stream.messages.codec import RejectedError
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk.learners.links import logistic
-from murk.learners.planning import scores as planned
-from murk.learners.planning.design import Records
-from murk.learners.problem import problem_for
+from murk.learners.core.design import Records
+from murk.learners.core.problem import problem_for
+from murk.learners.core.scoring.line import ProbabilityLine
+from murk.learners.core.scoring.model import Model, Response, directions
+from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.estimates.links import logistic
 from murk.learners.results.coefficients import coefficient
 from murk.learners.results.report import report_estimate
 from murk.learners.results.text import average_table, describe_learned
-from murk.learners.scores.model import Model, Response, directions
-from murk.learners.scores.solving.line import ProbabilityLine
-from murk.learners.scores.sums import Answer, Summary
+from murk.learners.scores import forecast as planned
 from murk.stream import Task
 
 TEXT = """

@@ -8,10 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murk.learners.problem import HostileModelError
-from murk.learners.scores.model import LARGEST_REACH, Model, Response, check_model, model_size, probability, vectors
-from murk.learners.scores.solving.expected import Expected, mean_matrix
-from murk.learners.scores.solving.rows import Rows
+from murk.learners.core.problem import HostileModelError
+from murk.learners.core.scoring.expected import Expected, mean_matrix
+from murk.learners.core.scoring.model import (
+    LARGEST_REACH,
+    Model,
+    Response,
+    check_model,
+    model_size,
+    probability,
+    vectors,
+)
+from murk.learners.core.scoring.rows import Rows
 from tests.learners.scores.people import problem_of
 
 P = 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murk.learners.scores.solving.needed import Need
+from murk.learners.core.scoring.needed import Need
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 

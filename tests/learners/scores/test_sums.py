@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.sums import Epoch, Tally, summaries
+from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.privacy import GaussianDP, PureDP
 from tests.learners.scores.people import problem_of
 

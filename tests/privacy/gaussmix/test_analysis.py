@@ -9,8 +9,10 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP
-from murk.privacy.gaussmix import (
+from murk.privacy.rounding import decimal, precise
+from murk.privacy.sketches import (
     GaussMixMechanism,
+    bounds,
     eigenvalue_epsilon,
     joint_epsilon,
     joint_settings,
@@ -21,9 +23,7 @@ from murk.privacy.gaussmix import (
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.gaussmix.analysis import bounds
-from murk.privacy.gaussmix.analysis.bounds import eigenvalue, joint, steps
-from murk.privacy.rounding import decimal, precise
+from murk.privacy.sketches.bounds import eigenvalue, joint, steps
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import chisquare
 
-from murk.privacy.gaussmix.rounding import WIDTH, randomly_rounded
+from murk.privacy.sketches.rounding import WIDTH, randomly_rounded
 
 
 def words(size, seed):

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
-from murk.privacy.mechanisms.lattice.quantise import _shrink_l1, _shrink_l2
+from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT, _shrink_l1, _shrink_l2
 from murk.privacy.noise import SimulatedNoise
 
 ALL = 2**64 - 1

@@ -8,7 +8,7 @@ import pytest
 
 from murk._jit import jit
 from murk.errors import UserError
-from murk.privacy.mechanisms import kernel_codes as codes
+from murk.privacy.mechanisms import lattice as codes
 from murk.privacy.noise import (
     LATTICE_WIDTH,
     NoiseSource,

@@ -9,8 +9,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers.ledger import migration
+from murk.producers.ledger.key import key_path
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.naming.key import key_path
 from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, ask, booked, spend
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.privacy.gaussmix.explain import CENTRAL
+from murk.privacy.sketches.explain import CENTRAL
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.requests import ReleaseRequests

@@ -6,7 +6,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.populations.labels import LabelSurvey, undeclared
+from murk.producers.populations.file_work import LabelSurvey, undeclared
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from tests.producers.world import TEXT, make_task

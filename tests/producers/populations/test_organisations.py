@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.privacy.gaussmix import SketchAccumulator
+from murk.privacy.sketches import SketchAccumulator
 from murk.producers import Ledger, Policy, SketchProducer
 from murk.producers.ledger.transaction import Spending
 from murk.producers.populations import organisations

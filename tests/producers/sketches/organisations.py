@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.gaussmix.problem import SketchProblem
+from murk.learners.sketches.problem import SketchProblem
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, SketchProducer
 from murk.producers.sketches.producer import sketch_problem_for

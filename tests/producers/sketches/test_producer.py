@@ -19,8 +19,8 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
-from murk.privacy.gaussmix import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
+from murk.privacy.sketches import SketchAccumulator
 from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
 from murk.producers.ledger.transaction import Spending
 from murk.producers.sketches.window import index_of

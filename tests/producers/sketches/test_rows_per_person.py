@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.privacy.gaussmix import gram_accumulator
+from murk.privacy.sketches import accumulators as gram_accumulator
 from murk.producers import Ledger, SketchProducer
 from murk.producers.populations.file_work import PopulationConfig
 from murk.producers.populations.organisations import OrganisationPopulation

@@ -9,8 +9,8 @@ from kafka.errors import KafkaError
 
 from murk.stream import open_log
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
+from murk.stream.log.kafka.connection.network import Address
 from murk.stream.log.kafka.connection.settings import Settings
 from tests.services.faults.world import names
 from tests.services.services import eventually

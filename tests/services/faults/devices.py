@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from murk.privacy.gaussmix.window import WindowAccumulator
+from murk.privacy.sketches.window import WindowAccumulator
 from murk.producers import Ledger, Producer, SketchProducer
 from murk.producers.ledger import schema
 from murk.stream import Task, open_log

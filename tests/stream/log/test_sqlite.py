@@ -19,7 +19,7 @@ from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.stream.log.base import DeadLetter
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite import batches
+from murk.stream.log.sqlite import log as batches
 from murk.stream.log.sqlite import log as sqlite
 from murk.stream.log.sqlite.log import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil

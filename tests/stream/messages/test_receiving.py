@@ -8,11 +8,10 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from murk.stream.messages import receiving
+from murk.stream.messages import wire as receiving
 from murk.stream.messages.codec import RejectedError, WireRules, encode, json_schema
-from murk.stream.messages.receiving import block_receiver, receiver
 from murk.stream.messages.releases import KINDS, PackedRelease, Release
-from murk.stream.messages.structs import struct_of
+from murk.stream.messages.wire import block_receiver, receiver, struct_of
 from tests.fuzz.mutate import TOKENS, written
 from tests.fuzz.wire import received
 

@@ -6,8 +6,8 @@ import pytest
 
 from murk.stream.messages import codec
 from murk.stream.messages.codec import RejectedError, WireRules, decode, decode_iterate
-from murk.stream.messages.receiving import block_receiver, receiver
 from murk.stream.messages.releases import KINDS, PackedRelease
+from murk.stream.messages.wire import block_receiver, receiver
 
 SIZE = 2000
 ITEMS = ['""', "null", "{}", "[]", "[[[]]]", "1.5", "true", "-", "9" * 30, '"x"', '{"a":1}']

@@ -9,6 +9,10 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
+from murk.learners.examples.protocol import ExamplesBlock
+from murk.learners.moments.protocol import MomentsBlock
+from murk.learners.scores.protocol import ScoresBlock
+from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block
 from murk.stream.task.canonical import canonical_json, differences
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
@@ -30,10 +34,6 @@ from murk.stream.task.learner import (
     StepSchedule,
 )
 from murk.stream.task.privacy import PrivacyBlock
-from murk.stream.task.protocols.examples import ExamplesBlock
-from murk.stream.task.protocols.moments import MomentsBlock
-from murk.stream.task.protocols.scores import ScoresBlock
-from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 

@@ -1,4 +1,7 @@
-"""What tables of records have in common: how they are read, and those whose rows are tuples."""
+"""What is looked at in raw values before they are coded.
+
+What tables of records have in common: how they are read, and those whose rows are tuples.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from murk.errors import UserError
+
+
+def is_blank(value: Any) -> bool:
+    """Whether nothing stands in a cell."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def is_unicode(text: str) -> bool:
+    """Whether all bytes of a text were characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Return values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        joined = "".join(column)
+        words = joined.lower()
+        if "true" not in words and "false" not in words and (joined.isascii() or is_unicode(joined)):
+            return
+    elif kinds <= {int, float, type(None)}:
+        return
+    yield from enumerate(column)
+
 
 SLICE: Final = 4096
 """Rows that are read at a time."""

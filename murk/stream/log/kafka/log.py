@@ -16,6 +16,7 @@ from murk.stream.log.base import (
     DeadLetter,
     FencedError,
     Log,
+    Membership,
     Message,
     Ownership,
     UnreachableError,
@@ -23,19 +24,16 @@ from murk.stream.log.base import (
     check_sizes,
 )
 from murk.stream.log.kafka import topics
-from murk.stream.log.kafka.connection.address import Address
-from murk.stream.log.kafka.connection.clients import Clients
-from murk.stream.log.kafka.connection.closing import close_in_time
+from murk.stream.log.kafka.connection.clients import Clients, close_in_time
+from murk.stream.log.kafka.connection.network import Address
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table
-from murk.stream.log.kafka.dead_letters import letters
-from murk.stream.log.kafka.group.membership import KafkaMembership
+from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table, letters
+from murk.stream.log.kafka.membership import KafkaMembership
 from murk.stream.log.kafka.model_cache import ModelCache
 from murk.stream.log.kafka.ownership import OFFSET, OWNER, KafkaOwnership
 from murk.stream.log.kafka.sender import Sending
 from murk.stream.log.kafka.task_record import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.log.kafka.topics import Names
-from murk.stream.log.membership import Membership
 from murk.stream.messages.releases import truncate_time
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task

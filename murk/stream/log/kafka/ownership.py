@@ -14,7 +14,7 @@ from murk.errors import MurkError
 from murk.stream.log.base import Checkpoint, DeadLetter, FencedError, Ownership, UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate, translate_errors
-from murk.stream.log.kafka.dead_letters import record
+from murk.stream.log.kafka.consumers import record
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.estimates import KEY
 

@@ -10,9 +10,9 @@ from typing import Any
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.kafka.connection.batches import send_at_once, takes_batches
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
+from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 
 _SHORTEST, _LONGEST = 1.0, 30.0
 """Seconds without an attempt to send after one that failed; each failure doubles them."""

@@ -1,32 +1,210 @@
-"""The embedded log; `murk.stream.open_log` opens it by URL."""
+"""Tables of the embedded log's file, and what becomes of one of an earlier format.
+
+Batches of the embedded log: messages of one append, side by side in one row.
+
+SQLite takes as long for a row as for all that a worker does with a message of ten numbers. A row therefore holds as
+many messages as fit in `BATCH_BYTES`, up to `BATCH_MESSAGES`: whoever reads one of them takes all of them out.
+
+Who owns a chain of the embedded log, and what they commit.
+
+The embedded log; `murk.stream.open_log` opens it by URL.
+"""
 
 from __future__ import annotations
 
+import secrets
+import sqlite3
+import struct
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from murk._sqlite import Database, Kinds
+from murk._sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     DeadLetter,
+    FencedError,
     Log,
     Message,
     Ownership,
     check_range,
     check_sizes,
 )
-from murk.stream.log.sqlite.batches import pack, unpack
-from murk.stream.log.sqlite.ownership import Epoch, checkpoints
-from murk.stream.log.sqlite.schema import LOG_FILE, VERSION, upgrade
 from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
+
+VERSION = 2
+"""Of the file's format."""
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
+    # begin and end stand apart from the messages: they must outlive them.
+    connection.execute(
+        'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
+    )
+    # With rowids: where there are none, SQLite reads the whole of a row for each comparison of its key.
+    connection.execute(
+        'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
+        'value BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 1, PRIMARY KEY ("partition", "offset"))'
+    )
+    connection.execute(
+        'CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
+        "reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, "
+        'PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
+    )
+    connection.execute("CREATE TABLE models (chain INTEGER PRIMARY KEY, message BLOB NOT NULL)")
+    connection.execute(
+        'CREATE TABLE states (chain INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB)'
+    )
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Make a log of format 1, where each message has a row, one of format 2, within a transaction.
+
+    It takes no time: nothing is copied. A process of an earlier version that still has the file open finds no table.
+    """
+    connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
+    connection.execute("ALTER TABLE messages RENAME TO batches")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
+
+
+LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, _create, earlier=(1,))
+
+
+BATCH_BYTES = 64 * 2**10
+"""What a row takes at most, unless it holds a single message."""
+
+BATCH_MESSAGES = 256
+"""How many messages a row holds at most."""
+
+_SIZE = 4
+
+
+def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lay messages into rows: of each row the number of messages, and what it holds.
+
+    That is the message, where it is one; else the sizes of all, unsigned little-endian numbers of four bytes, and then
+    the messages.
+
+    >>> [*pack([b"one", b"three"])]
+    [(2, b'\\x03\\x00\\x00\\x00\\x05\\x00\\x00\\x00onethree')]
+    """
+    sizes = [*map(len, values)]
+    ends = [*accumulate(size + _SIZE for size in sizes)]
+    first, used = 0, 0
+    while first < len(values):
+        fitting = bisect_right(ends, used + BATCH_BYTES)
+        last = max(first + 1, min(fitting, first + BATCH_MESSAGES))
+        number = last - first
+        if number == 1:
+            yield 1, values[first]
+        else:
+            yield number, b"".join((struct.pack(f"<{number}I", *sizes[first:last]), *values[first:last]))
+        first, used = last, ends[last - 1]
+
+
+def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
+    """Take messages out of rows: of each the offset of its first message, their time, their number, and what it holds.
+
+    Raises
+    ------
+    ValueError
+        When a row does not hold so many messages, or begins before the one before it ends.
+    """
+    # As `Message._make` does it, which is a function of Python's.
+    new = tuple.__new__
+    found: list[Message] = []
+    end = -1
+    for offset, time, number, value in rows:
+        if offset < end:
+            raise ValueError("a batch begins amid another")
+        if number == 1:
+            found.append(new(Message, (offset, time, value)))
+        else:
+            found += map(new, repeat(Message), zip(count(offset), repeat(time), _split(number, value), strict=False))
+        end = offset + number
+    return found
+
+
+def _split(number: int, value: bytes) -> list[bytes]:
+    if not (1 < number <= BATCH_MESSAGES and _SIZE * number <= len(value)):
+        raise ValueError("a batch does not hold as many messages as it says")
+    ends = [*accumulate(struct.unpack_from(f"<{number}I", value), initial=_SIZE * number)]
+    if ends[-1] != len(value):
+        raise ValueError("a batch is not as long as its messages")
+    return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
+
+
+def checkpoints(database: Database, where: str, *values: int) -> list[Checkpoint]:
+    """States and offsets as they were last committed."""
+    kinds = ((bytes, type(None)), int)
+    rows = database.query(f'SELECT state, "offset" FROM states WHERE {where}', values, kinds)
+    return [Checkpoint(*row) for row in rows]
+
+
+class Epoch(Ownership):
+    """Ownership of a chain of the embedded log: the number that its row of states held when it was taken."""
+
+    def __init__(self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float]) -> None:
+        self.chain = chain
+        self._url = url
+        self._database = database
+        self._epoch = epoch
+        self._clock = clock
+
+    def load(self) -> Checkpoint:
+        """Read the state and the offset that were last committed."""
+        found = checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
+        if not found:
+            raise self._fenced()
+        return found[0]
+
+    def commit(
+        self,
+        state: bytes,
+        offset: int,
+        dead: Sequence[DeadLetter] = (),
+        model: bytes | None = None,
+        estimate: bytes | None = None,
+    ) -> None:
+        """Write state, offset and what goes with them in one transaction, as the chain's owner."""
+        with self._database.write() as connection:
+            written = connection.execute(
+                'UPDATE states SET state = ?, "offset" = ? WHERE chain = ? AND epoch = ?',
+                (state, offset, self.chain, self._epoch),
+            ).rowcount
+            if written != 1:
+                raise self._fenced()
+            if dead:
+                now = int(self._clock())
+                connection.executemany(
+                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?)",
+                    [(d.partition, d.offset, now, d.reason, d.detail, d.value) for d in dead],
+                )
+            if model is not None:
+                connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
+            if estimate is not None:
+                # Not in `_create`: logs of before get it as well, and earlier versions take no notice of it.
+                connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
+                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (KEY.decode(), estimate))
+
+    def close(self) -> None:
+        """Keep the row: the epoch stays with the last owner until another takes the chain over."""
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
+            "of what it had not yet committed was applied. Run one worker for each chain"
+        )
+
 
 READ_BYTES = 16 * 2**20
 """One read stops after this many bytes of messages, so that a hostile log cannot fill the memory."""

@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.stream import open_log
-from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.network import Address
 
 SECRET = "hunter2-S3CR3T"
 

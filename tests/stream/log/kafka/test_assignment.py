@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kafka.errors import LeaderNotAvailableError, RetriableError
 
 from murk.errors import UserError
-from murk.stream.log.kafka.group.assignment import Assignor, share
-from murk.stream.log.kafka.group.names import Slot, check_name
+from murk.stream.log.kafka.connection.members import Assignor, share
+from murk.stream.log.kafka.membership import Slot, check_name
 
 PARTITIONS = range(7)
 

@@ -13,7 +13,7 @@ from kafka.producer.sender import Sender
 from kafka.record import MemoryRecords
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from murk.stream.log.kafka.connection.batches import batch_of, send_at_once, takes_batches
+from murk.stream.log.kafka.connection.records import batch_of, send_at_once, takes_batches
 from murk.stream.log.kafka.sender import Sending
 
 PLACE = TopicPartition("t", 2)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from murk.stream.log.kafka.connection import closing as module
+from murk.stream.log.kafka.connection import clients as module
 from murk.stream.log.kafka.log import KafkaLog
 
 

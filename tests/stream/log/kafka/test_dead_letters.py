@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from murk.stream.log.base import DeadLetter
-from murk.stream.log.kafka.dead_letters import letters, record
+from murk.stream.log.kafka.consumers import letters, record
 
 LETTER = DeadLetter(0, 5, "schema", "id: missing", b"{}")
 

@@ -7,9 +7,8 @@ from kafka import errors
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
-from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.errors import CONTACTS, UNRESOLVED, contacts_of, translate, translate_errors
-from murk.stream.log.kafka.connection.network import explain
+from murk.stream.log.kafka.connection.network import Address, explain
 from murk.stream.log.kafka.connection.settings import Settings
 
 URL = "kafka://host:9092/x"

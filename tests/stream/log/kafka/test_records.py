@@ -17,8 +17,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from murk.stream.log.kafka.connection import records
-from murk.stream.log.kafka.connection.record_index import index
-from murk.stream.log.kafka.connection.records import IndexedRecords, plain, unpack_at_once
+from murk.stream.log.kafka.connection.records import IndexedRecords, index, plain, unpack_at_once
 
 PLACE = TopicPartition("t", 3)
 HEADER = DefaultRecordBatch.HEADER_STRUCT

@@ -10,7 +10,7 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.inet import KafkaNetSocket
 
 from deploy.broker.ports import number, reserve
-from murk.stream.log.kafka.connection.sockets import LeakFreeClient
+from murk.stream.log.kafka.connection.network import LeakFreeClient
 
 
 class Loop:

@@ -1,24 +1,117 @@
-"""Clients of a cluster, all made alike: same servers, same credentials, same patience."""
+"""Closing a client of the library, whose own waits may have no end.
+
+Producers, with two waits of the library's own cut short.
+
+Clients of a cluster, all made alike: same servers, same credentials, same patience.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
-from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.errors import contacts_of, translate_errors
-from murk.stream.log.kafka.connection.network import Network, explain
-from murk.stream.log.kafka.connection.producers import InterruptibleProducer, TransactionalProducer
+from murk.stream.log.kafka.connection.members import Member
+from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.group.member import Member
+
+CLOSING = 10.0
+"""Seconds that one client may take to close: nothing that matters depends on it."""
+
+_log = logging.getLogger(__name__)
+
+
+def close_in_time(client: Any, url: str) -> None:
+    """Close a client, or abandon it after `CLOSING` seconds."""
+    met: list[Exception] = []
+
+    def close() -> None:
+        try:
+            client.close()
+        except Exception as error:  # noqa: BLE001 - raised below, where it is waited for
+            met.append(error)
+
+    thread = threading.Thread(target=close, name="murk-closing", daemon=True)
+    thread.start()
+    thread.join(CLOSING)
+    if thread.is_alive():
+        _log.warning("%s: a client (%s) did not close in time and was abandoned", url, type(client).__name__)
+    if met:
+        raise met[0]
+
+
+_LEAVE = 2.0
+_SEND_LOOK_MS = 200
+
+
+class InterruptibleProducer(KafkaProducer):  # type: ignore[misc]
+    """A producer that can be left.
+
+    The library's close waits for all records to be sent, and where they cannot be, because a topic is gone or a
+    broker does not answer, it raises with its thread still running.
+    """
+
+    def leave(self, patience: float = 0.0) -> None:
+        """Close, in any case; what is not sent within so many seconds is given up, and open transactions with it."""
+        with suppress(KafkaTimeoutError):
+            self.flush(patience)
+        self._sender.force_close()
+        self._sender.join(_LEAVE)
+        with suppress(KafkaTimeoutError):
+            self.close(timeout=0)
+
+
+class TransactionalProducer(InterruptibleProducer):
+    """A transactional producer that does not wait for ever for a commit.
+
+    The library's has no limit: where a topic is gone, or a broker died at the wrong moment, the answer never
+    comes.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Where a broker refuses a batch for its sequence number or its epoch, the library would take a new epoch
+        # (KIP-360), in which the broker aborts the transaction, and then take the empty one that is left for
+        # committed; one that was fenced would even take the id back from its successor. Here that is an error.
+        self._transaction_manager._supports_epoch_bump = lambda: False
+
+    def commit_transaction(self) -> None:
+        """Commit.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            When no answer came within ``max_block_ms``; what became of the transaction is not known.
+        KafkaError
+            When the broker refused something of it.
+        """
+        transactions = self._transaction_manager
+        deadline = monotonic() + self.config["max_block_ms"] / 1000
+        self._refused()
+        result = transactions.begin_commit()
+        self._sender.wakeup()
+        while not result.wait(timeout_ms=_SEND_LOOK_MS):
+            # A record that was refused ends the transaction, and nobody tells those who wait for the commit.
+            self._refused()
+            if monotonic() > deadline:
+                raise KafkaTimeoutError("no answer to a commit")
+
+    def _refused(self) -> None:
+        """Raise the error itself for which the library refuses everything after it."""
+        error = self._transaction_manager.last_error
+        if error is not None:
+            raise error
+
 
 # Without it, anyone who has not set logging up would see every hiccup of a connection on standard error. What
 # matters reaches the caller as an error.

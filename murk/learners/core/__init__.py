@@ -1,0 +1,1 @@
+"""What every protocol uses: estimators, problems, covariates, curves, symmetric matrices."""

@@ -1,0 +1,261 @@
+"""Public covariates without targets, read once from wherever they are."""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._lines import LongRowError, csv_rows
+from murk.errors import UserError
+from murk.learners.core.symmetric import flattened, matrix_size
+from murk.learners.core.values import numbers, target
+from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.moments import kernels
+from murk.stream.task.data.text_files import explain_row, open_text
+
+Floats = NDArray[np.float64]
+
+KEPT = 20_000
+"""Rows that are kept, drawn evenly from all: the root needs their scores. Of the others only the moments stay."""
+
+_CHUNK = 4096
+# Numbers that are made at once.
+_AT_ONCE = 2**20
+# Which rows are kept is no secret and shall repeat.
+_SEED = 20_210_316
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Public covariates as fitting needs them.
+
+    Parameters
+    ----------
+    points, shares
+        Coded points (u, p) and the shares of people at them.
+    people
+        Number of people whose points are kept.
+    second_moment
+        Of all that were read, (p, p).
+    total
+        How many were read; None if as many as are kept.
+    """
+
+    points: Floats
+    shares: Floats
+    people: float
+    second_moment: Floats
+    total: float | None = None
+
+    @classmethod
+    def of(cls, public: PublicCovariates) -> Covariates:
+        """From a task's points and counts."""
+        people = float(public.counts.sum())
+        return cls(public.points, public.counts / people, people, public.second_moment)
+
+    @cached_property
+    def scatter(self) -> Floats:
+        """Covariance of one row's ``x x'``, as the numbers that :func:`flattened` makes of it, (q, q)."""
+        q = matrix_size(self.points.shape[1])
+        mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
+        for start in range(0, len(self.points), block):
+            points, share = self.points[start : start + block], self.shares[start : start + block]
+            numbers = flattened(points[:, :, None] * points[:, None, :])
+            mean += share @ numbers
+            square += (numbers * share[:, None]).T @ numbers
+        return np.asarray(square - np.outer(mean, mean))
+
+    @property
+    def spread(self) -> float:
+        """Mean variance of an entry of ``x x'``."""
+        square = self.points**2
+        fourth = (square * self.shares[:, None]).T @ square
+        second = (self.points * self.shares[:, None]).T @ self.points
+        return float(np.mean(np.maximum(fourth - second**2, 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSample:
+    """A stream of public rows in O(k^2) memory and at most 20,000 rows.
+
+    Parameters
+    ----------
+    names
+        Columns, k of them.
+    rows
+        Rows kept: all, or an even draw, (u, k).
+    total
+        Number of rows read.
+    moment
+        Second moment of all rows read, with the constant as last column, (k + 1, k + 1).
+    """
+
+    names: tuple[Any, ...]
+    rows: Floats
+    total: int
+    moment: Floats
+
+    @classmethod
+    def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
+        """Read public covariates once.
+
+        Parameters
+        ----------
+        public
+            An array (n, k), a data frame, an iterable of mappings (a generator is used up), the path of a CSV file
+            (``.gz`` or not), or a sample already read.
+        names
+            Columns wanted, in order; by default all, sorted (of an array 0, 1, ...).
+
+        Raises
+        ------
+        UserError
+            If a column is not there, a value is no finite number, or there are no rows.
+
+        Examples
+        --------
+        >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
+        >>> sample.names, sample.total, float(sample.moment[0, 0])
+        (('a', 'b'), 10, 0.5)
+        """
+        if isinstance(public, PublicSample):
+            return public if names is None else public.select(names)
+        found, blocks = _blocks(public, names)
+        random = np.random.default_rng(_SEED)
+        kept = np.empty((0, len(found)))
+        moment = np.zeros((len(found) + 1, len(found) + 1))
+        total = 0
+        for block in blocks:
+            bad = np.argwhere(~np.isfinite(block))
+            if len(bad):
+                row, column = bad[0]
+                raise UserError(
+                    f"public covariates: row {total + int(row) + 1:,}, column {found[column]!r} is no finite number; "
+                    "leave such rows out, or name the columns that are features by features="
+                )
+            whole = np.column_stack([block, np.ones(len(block))])
+            moment += whole.T @ whole
+            room = max(KEPT - len(kept), 0)
+            kept = np.concatenate([kept, block[:room]])
+            # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
+            for offset, row_values in enumerate(block[room:], start=total + room + 1):
+                place = int(random.integers(offset))
+                if place < KEPT:
+                    kept[place] = row_values
+            total += len(block)
+        if not total:
+            raise UserError("public covariates: there are no rows; give at least as many as there are features")
+        return cls(found, kept, total, moment / total)
+
+    def select(self, names: Sequence[Any]) -> PublicSample:
+        """The sample with these columns, in this order.
+
+        Raises
+        ------
+        UserError
+            If one of them is not there.
+        """
+        places = _places(self.names, names)
+        both = [*places, len(self.names)]
+        return PublicSample(tuple(names), self.rows[:, places], self.total, self.moment[np.ix_(both, both)])
+
+    def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
+        """As fitting needs it: rows brought within ``reach`` as people's are, times ``gain``, and the constant."""
+        rows, inside = self.rows.copy(), True
+        with np.errstate(over="ignore", invalid="ignore"):
+            well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
+        # Of the others, what is not a number among them, the kernel decides: a call takes as long as a whole row.
+        for place in np.flatnonzero(~well_within):
+            inside &= not kernels.confine(rows[place], reach, False, False)
+        scale = np.append(np.full(len(self.names), gain), 1.0)
+        points = np.column_stack([rows * gain, np.ones(len(rows))])
+        # Where rows had to be scaled down, only of the kept ones is known what their moments then are.
+        moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
+        size = len(scale) if constant else len(scale) - 1
+        shares = np.full(len(points), 1.0 / len(points))
+        total = float(self.total if inside else len(points))
+        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
+
+
+def _places(there: Sequence[Any], names: Sequence[Any]) -> list[int]:
+    absent = [name for name in names if name not in there]
+    if absent:
+        raise UserError(
+            f"public covariates have no column {absent[0]!r}; there are: {', '.join(map(str, there))}. They need all "
+            "of the learner's features, under the same names"
+        )
+    return [list(there).index(name) for name in names]
+
+
+def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], Iterator[Floats]]:
+    """Columns, and blocks of rows."""
+    if isinstance(public, str | Path):
+        public = _file(Path(public))
+    elif isinstance(public, np.ndarray):
+        if public.ndim != 2 or public.dtype.kind not in "biuf":
+            raise UserError(f"public covariates as an array are (n, k) numbers, got {public.dtype} {public.shape}")
+        found = tuple(range(public.shape[1])) if names is None else tuple(names)
+        if len(found) != public.shape[1]:
+            raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(found)} features")
+        return found, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
+    elif hasattr(public, "columns"):
+        from murk.learners.core.frames import frame_of
+
+        frame = frame_of(public)
+        columns = list(frame.columns)
+        found = tuple(sorted(columns, key=str) if names is None else names)
+        table = np.column_stack(
+            [numbers(frame[:, place].to_native(), target) for place in _places(columns, found)] or [np.empty(0)]
+        )
+        return found, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
+    if not isinstance(public, Iterable):
+        raise UserError(
+            f"public covariates of type {type(public).__name__}; give an array, a data frame, an iterable of mappings "
+            "or the path of a CSV file"
+        )
+    rows = iter(public)
+    first = next(rows, None)
+    if first is None:
+        return tuple(names or ()), iter(())
+    if not isinstance(first, Mapping):
+        raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
+    found = tuple(sorted(first, key=str) if names is None else names)
+    _places(list(first), found)
+    return found, _mapped(chain([first], rows), found)
+
+
+def _mapped(rows: Iterator[Mapping[Any, Any]], names: tuple[Any, ...]) -> Iterator[Floats]:
+    while chunk := list(islice(rows, _CHUNK)):
+        yield np.array([[target(row.get(name)) for name in names] for row in chunk], dtype=np.float64)
+
+
+def _file(path: Path) -> Iterator[dict[str, str]]:
+    number = 0
+    try:
+        with open_text(path) as text:
+            rows = csv_rows(text)
+            header = next(rows, [])
+            for cells in filter(None, rows):
+                number += 1
+                if len(cells) != len(header):
+                    raise UserError(
+                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix it"
+                    )
+                yield dict(zip(header, cells, strict=True))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a CSV file of numbers") from None
+    except (csv.Error, LongRowError) as error:
+        raise UserError(f"{path}, row {number + 1}: {explain_row(error)}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+    except (EOFError, zlib.error):
+        raise UserError(f"{path} is a damaged gzip file: fetch or compress it again") from None

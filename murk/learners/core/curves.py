@@ -1,0 +1,173 @@
+"""Mean functions: of a loss, ``f = Phi'``, or a link of a non-linear regression, ``y = f(x'w) + e``.
+
+A loss ``Phi(x'w) - y x'w`` and a link ``f = Phi'`` are estimated alike (Wang et al., Lemma 5 and Theorem 21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimates.links import logistic
+from murk.privacy.guarantees import nearest
+
+Floats = NDArray[np.float64]
+Function = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A mean function with what finding and judging its root takes.
+
+    Parameters
+    ----------
+    name
+        As losses and links are named in a task.
+    mean, slope, bend
+        ``f``, ``f'`` and ``f''``.
+    inverse
+        The inverse of ``f``.
+    low, high
+        The range of ``f``.
+    """
+
+    name: str
+    mean: Function
+    slope: Function
+    bend: Function
+    inverse: Function
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class CodedCurve:
+    """A mean function in terms of a coded target: ``(f - middle) / half``.
+
+    Parameters
+    ----------
+    curve
+        f.
+    middle, half
+        What the coded target's 0 is, and 1 less that; of a binary target's probability 0 and 1.
+    """
+
+    curve: Curve
+    middle: float = 0.0
+    half: float = 1.0
+
+    def mean(self, z: Floats) -> Floats:
+        """The coded target's mean."""
+        return np.asarray((self.curve.mean(z) - self.middle) / self.half)
+
+    def slope(self, z: Floats) -> Floats:
+        """Its slope."""
+        return np.asarray(self.curve.slope(z) / self.half)
+
+
+def _exp(z: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(z, -700.0, 700.0)))
+
+
+def _hump(z: Floats) -> Floats:
+    e = np.exp(-np.abs(z))
+    return np.asarray(e / (1.0 + e) ** 2)
+
+
+def _softplus_inverse(y: Floats) -> Floats:
+    return np.asarray(y + np.log(-np.expm1(-y)))
+
+
+def _hump_slope(z: Floats) -> Floats:
+    return np.asarray(_hump(z) * (1.0 - 2.0 * logistic(z)))
+
+
+def _logit(y: Floats) -> Floats:
+    return np.asarray(np.log(y / (1.0 - y)))
+
+
+def _log(y: Floats) -> Floats:
+    return np.asarray(np.log(y))
+
+
+def _boosting(z: Floats) -> Floats:
+    return np.asarray(0.5 + 0.5 * z / np.sqrt(4.0 + z * z))
+
+
+def _boosting_slope(z: Floats) -> Floats:
+    return np.asarray(0.25 * (1.0 + z * z / 4.0) ** -1.5)
+
+
+def _boosting_bend(z: Floats) -> Floats:
+    return np.asarray(-0.1875 * z * (1.0 + z * z / 4.0) ** -2.5)
+
+
+def _boosting_inverse(y: Floats) -> Floats:
+    return np.asarray((2.0 * y - 1.0) / np.sqrt(y * (1.0 - y)))
+
+
+def _identity(z: Floats) -> Floats:
+    return z
+
+
+def _one(z: Floats) -> Floats:
+    return np.ones_like(z)
+
+
+def _zero(z: Floats) -> Floats:
+    return np.zeros_like(z)
+
+
+def _cube(z: Floats) -> Floats:
+    return np.asarray(z**3 / 3.0)
+
+
+def _square(z: Floats) -> Floats:
+    return np.asarray(z * z)
+
+
+def _twice(z: Floats) -> Floats:
+    return np.asarray(2.0 * z)
+
+
+def _cubic_inverse(y: Floats) -> Floats:
+    return np.asarray(np.cbrt(3.0 * y))
+
+
+def _softplus(z: Floats) -> Floats:
+    return np.asarray(np.logaddexp(0.0, z))
+
+
+_LOGISTIC = Curve("logistic", logistic, _hump, _hump_slope, _logit, 0.0, 1.0)
+_POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
+_BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
+
+LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
+"""Of a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
+
+LINKS = {
+    "identity": Curve("identity", _identity, _one, _zero, _identity, -np.inf, np.inf),
+    "sigmoid": replace(_LOGISTIC, name="sigmoid"),
+    "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
+    "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
+    "exp": replace(_POISSON, name="exp"),
+}
+"""Of a real target. ``softplus`` is log(1 + e^z); with the paper's log(1 + e^-z) all coefficients change sign."""
+
+
+def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:
+    """The curve of that name.
+
+    Raises
+    ------
+    UserError
+        Naming the nearest known one.
+    """
+    found = among.get(name)
+    if found is None:
+        raise UserError(f"unknown {what} {name!r}{nearest(name, among)}; one of {', '.join(among)}")
+    return found

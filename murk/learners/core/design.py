@@ -1,0 +1,417 @@
+r"""The population that a plan takes for granted: rows of covariates, and what they do to the target.
+
+Half widths depend on both before any record is seen: on how the features vary together, on how large the effects are,
+and on how rare a positive target is. So a plan states all three. Where covariates are public these are the rows. Where
+none are, two designs within the task's public bounds stand for what they may be:
+
+*typical*: each number spread over its bounds with a standard deviation of two fifths of half their range, categories
+equally frequent, features unrelated.
+
+*hard*: numbers within a small part of their bounds (a standard deviation of .15 of half the range), each category but
+the first had by one in twenty, and features that have half of their variance in common; a real target at the two ends
+of its range. Worse can be declared: of a feature that hardly varies nothing is learned by any number of people.
+
+What a task states as publicly known replaces these: a feature's `typical` range in both designs (nine tenths of a
+normal distribution lie in it, its ends being clamped to the bounds), and the target's `rate` or `typical` range.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.units import Unit
+from murk.stream.task.data.features import (
+    INDICATOR,
+    BinaryTarget,
+    CategoryFeature,
+    ClassTarget,
+    DateFeature,
+    NumberFeature,
+    RealTarget,
+)
+from murk.stream.task.task import Task
+
+Array = NDArray[np.float64]
+
+ROWS: Final = 500
+"""Rows that stand for a design."""
+
+MOST_ROWS: Final = 2_000
+"""Distinct points that public covariates are thinned to."""
+
+# Log odds, and coded units of a real target, by which a standard deviation of a feature changes it where nothing is
+# stated; of all features together no more than the second.
+_LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
+_SHIFT, _MOST_SHIFT = 0.1, 0.3
+_WITHIN = 0.99
+_RESIDUAL = 0.4
+_WEEKDAYS, _MONTHS = 7, 12
+# People whose value is missing, of a feature with an indicator, where nobody stated a share.
+_MISSING_SHARE: Final = 0.05
+_NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What is taken for granted of the target.
+
+    Parameters
+    ----------
+    each
+        What a standard deviation of each feature does: the odds ratio of a binary target or of a class, or the change
+        of a real one in its own units; None for a moderate one (odds ratio 1.35, a twentieth of the range).
+    named
+        Feature to what a unit of it does, as reports state it: an odds ratio, or a change of a real target.
+    rate
+        Share of positive targets, or of a real target's range that is below its mean; None for what the task states
+        (`target: {rate: }`, or the middle of `typical`), and a half where it states nothing.
+    """
+
+    each: float | None = None
+    named: Mapping[str, float] = field(default_factory=dict)
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0.0 < self.rate < 1.0:
+            raise UserError(f"rate={self.rate!r}: give a share between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The share of positive targets that a forecast takes for granted, or where in its range a real target's mean is.
+
+    Parameters
+    ----------
+    value
+        The share; of several classes the share of each.
+    source
+        ``"stated"`` by who asks, ``"task"``, or ``"assumed"`` where nobody stated any.
+    """
+
+    value: float | tuple[float, ...]
+    source: str
+
+    @property
+    def assumed(self) -> bool:
+        """Whether nobody stated it."""
+        return self.source == "assumed"
+
+
+def rate_of(task: Task, effects: Effects) -> Rate:
+    """Return the rate that forecasts of a task take for granted.
+
+    Raises
+    ------
+    UserError
+        For one rate of several classes.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: readmission
+    ... features: [{name: age, low: 20, high: 90}]
+    ... target: {name: again, kind: binary, positive: yes, negative: no, rate: 0.06}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> rate_of(task, Effects()).value, rate_of(task, Effects(rate=0.1)).value
+    (0.06, 0.1)
+    """
+    target = task.target
+    if isinstance(target, ClassTarget):
+        if effects.rate is not None:
+            raise UserError("one rate says nothing of several classes: state their shares in the task, as target.rate")
+        shares = target.shares
+        return (
+            Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
+            if shares is None
+            else Rate(shares, "task")
+        )
+    if effects.rate is not None:
+        return Rate(effects.rate, "stated")
+    known = None
+    if isinstance(target, BinaryTarget):
+        known = target.rate
+    elif target.typical is not None:
+        known = (sum(target.typical) / 2.0 - target.low) / (target.high - target.low)
+    return Rate(0.5, "assumed") if known is None else Rate(known, "task")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Coded records (m, p) and (m,), each with its share of the people."""
+
+    X: Array
+    y: Array
+    shares: Array
+
+    def drawn(self, people: int, rng: np.random.Generator) -> Array:
+        """How many of so many people have each record, (m,)."""
+        return rng.multinomial(people, self.shares).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Population:
+    """People as a plan takes them to be.
+
+    Parameters
+    ----------
+    name
+        ``"typical"``, ``"hard"`` or ``"public"``.
+    points
+        Coded rows (m, p), the constant last.
+    shares
+        Of the people, (m,).
+    theta
+        Log odds of a positive target; a coded real target's line, (p,); of K classes their log odds, (K, p).
+    kind
+        Of the target: ``"binary"``, ``"real"`` or ``"classes"``.
+    residual
+        Standard deviation of a real target around its line, in coded units, as far as its bounds allow.
+    """
+
+    name: str
+    points: Array
+    shares: Array
+    theta: Array
+    kind: str
+    residual: float = _RESIDUAL
+
+    @property
+    def records(self) -> Records:
+        """Every row with every target that it may have."""
+        X, shares = self.points, self.shares
+        if self.kind == "classes":
+            odds = class_probabilities(X @ self.theta.T, np.eye(len(self.theta)))
+            labels = np.arange(len(self.theta), dtype=np.float64)
+        elif self.kind == "binary":
+            positive = logistic(X @ self.theta)
+            odds, labels = np.column_stack([positive, 1.0 - positive]), np.array([1.0, 0.0])
+        else:
+            line = np.clip(X @ self.theta, -0.999, 0.999)
+            spread = np.minimum(self.residual, np.sqrt(1.0 - line**2))
+            # Two values within the bounds with this mean and variance, as even as the bounds allow.
+            tilt = np.clip(1.0, spread / (1.0 - line), (1.0 + line) / np.maximum(spread, 1e-12))
+            above = shares * tilt**2 / (1.0 + tilt**2)
+            y = np.concatenate([line + spread / tilt, line - spread * tilt])
+            return Records(
+                np.concatenate([X, X]), np.clip(y, -1.0, 1.0), _even(np.concatenate([above, shares - above]))
+            )
+        y = np.repeat(labels, len(X))
+        return Records(np.tile(X, (len(labels), 1)), y, _even((odds * shares[:, None]).T.ravel()))
+
+    @classmethod
+    def of(
+        cls, name: str, points: Array, shares: Array, task: Task, effects: Effects, residual: float = _RESIDUAL
+    ) -> Population:
+        """That of rows, with stated effects.
+
+        Raises
+        ------
+        UserError
+            For an effect of a feature that the task does not have, or that no target has.
+        """
+        rows, weights = _thinned(points, shares)
+        return cls(name, rows, weights, coefficients(task, rows, weights, effects), task.target.kind, residual)
+
+
+def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
+    """What is known of the people of a task: its public covariates, or a typical and a hard design."""
+    if task.covariates is not None:
+        points, counts = task.covariates
+        return (Population.of("public", points, counts / counts.sum(), task, effects),)
+    even = np.full(ROWS, 1.0 / ROWS)
+    return tuple(
+        Population.of(name, _drawn(task, spread, rare, common), even, task, effects, _residual(task, residual))
+        for name, spread, rare, common, residual in (
+            ("typical", 0.4, None, 0.0, _RESIDUAL),
+            ("hard", 0.15, 0.05, 0.5, 1.0),
+        )
+    )
+
+
+def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Array:
+    """Rows of independent or related features: of normal scores the ranks, and of each feature its own quantiles."""
+    coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
+    shared = rng.normal(size=ROWS)
+    found = np.ones((ROWS, coding.size))
+    place = 0
+
+    # Even quantiles: of few rows a feature has the spread that is said, not about that.
+    levels = (np.arange(ROWS) + 0.5) / ROWS
+    normal = np.array([NormalDist().inv_cdf(level) for level in levels])
+
+    def ranks() -> NDArray[np.int64]:
+        own = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
+        return np.argsort(np.argsort(own))
+
+    for feature in task.features:
+        sizes, middle, deviation = [0], 0.0, spread
+        if isinstance(feature, CategoryFeature):
+            sizes = [len(feature.categories)]
+        else:
+            if isinstance(feature, DateFeature):
+                sizes = [{"weekday": _WEEKDAYS, "month": _MONTHS}.get(part, 0) for part in feature.parts]
+            if feature.typical is not None:
+                middle, deviation = _typical(feature)
+        for size in sizes:
+            rank = ranks()
+            if not size:
+                found[:, place] = np.clip(middle + deviation * normal[rank], -1.0, 1.0)
+                place += 1
+                continue
+            share = 1.0 / size if rare is None else min(rare, 1.0 / size)
+            # The first category is what is left.
+            category = np.floor(levels[rank] / share).astype(np.int64)
+            for each in range(size - 1):
+                found[:, place] = np.where(category == each, 1.0, -1.0)
+                place += 1
+        if feature.missing == INDICATOR:
+            share = feature.missing_share or _MISSING_SHARE
+            found[:, place] = np.where(levels[ranks()] < share, 1.0, -1.0)
+            place += 1
+    return found
+
+
+def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
+    """Mean and standard deviation, in coded units, of a normal distribution with nine tenths in a stated range."""
+    ends = (block.low, *(block.typical or ()), block.high)
+    low, first, last, high = (
+        float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
+    )
+    half = (high - low) / 2.0
+    return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
+
+
+def _residual(task: Task, residual: float) -> float:
+    """What a real target is off its line by: by its typical range, where that is stated."""
+    target = task.target
+    return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
+
+
+def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
+    """Coded coefficients of stated effects.
+
+    Raises
+    ------
+    UserError
+        For an effect of a feature that the task does not have, or that no target has.
+    """
+    coding, target, rate = task.coding, task.target, rate_of(task, effects).value
+    names, slopes = coding.names[:-1], np.zeros(coding.size)
+    mean = shares @ points
+    spreads = np.sqrt(np.maximum(shares @ points**2 - mean**2, 0.0))[:-1]
+    real = isinstance(target, RealTarget)
+    half = (target.high - target.low) / 2.0 if isinstance(target, RealTarget) else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_deviation = np.where(spreads > 1e-9, 1.0 / spreads, 0.0)
+    if effects.each is None:
+        slopes[:-1] = per_deviation * (_SHIFT if real else _LOG_ODDS)
+    else:
+        slopes[:-1] = per_deviation * (effects.each / half if real else _log(effects.each))
+    stated = np.zeros(coding.size)
+    for name, value in effects.named.items():
+        if name not in names or target.kind == "classes":
+            known = "none may be named where the target is of classes" if target.kind == "classes" else ", ".join(names)
+            raise UserError(f"no effect of {name!r} can be stated: the task's coefficients are {known}")
+        place = names.index(name)
+        stated[place] = (value if real else _log(value)) / coding.unit_factors[place]
+        slopes[place] = 0.0
+    if effects.each is None:
+        room = None
+        if isinstance(rate, float) and real:
+            room = 1.0 - abs(2.0 * rate - 1.0) - float(np.max(np.abs((points - mean) @ stated)))
+        slopes *= _share((points - mean) @ slopes, shares, room)
+    slopes += stated
+    if isinstance(rate, float) and real:
+        slopes[-1] = (2.0 * rate - 1.0) - float(mean[:-1] @ slopes[:-1])
+        line = points @ slopes
+        if float(np.max(np.abs(line))) > 1.0:
+            raise UserError(
+                "these effects take a real target beyond its public bounds: state smaller ones, or wider bounds"
+            )
+        return slopes
+    if isinstance(rate, float):
+        slopes[-1] = _constant(points, shares, slopes, rate)
+        return slopes
+    signs = np.linspace(-1.0, 1.0, len(rate))
+    slopes[-1] = -float(mean[:-1] @ slopes[:-1])
+    found = np.outer(signs, slopes)
+    return found if rate_of(task, effects).assumed else _with_shares(points, shares, found, np.array(rate))
+
+
+def _share(line: Array, shares: Array, room: float | None) -> float:
+    """How much of assumed effects is left where together they would be too much, or beyond a real target's bounds."""
+    spread = max(math.sqrt(float(shares @ line**2)), 1e-9)
+    if room is None:
+        return min(1.0, _MOST_LOG_ODDS / spread)
+    return min(1.0, _MOST_SHIFT / spread, _WITHIN * max(room, 0.0) / max(float(np.max(np.abs(line))), 1e-9))
+
+
+def _log(ratio: float) -> float:
+    if not 0.0 < ratio < math.inf:
+        raise UserError(f"an effect on this target is an odds ratio, such as 1.5, and not {ratio:g}")
+    return math.log(ratio)
+
+
+def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float:
+    """The intercept with which so many targets are positive."""
+    logit = points[:, :-1] @ slopes[:-1]
+    low, high = -50.0 - float(np.max(logit)), 50.0 - float(np.min(logit))
+    for _ in range(80):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if float(shares @ logistic(logit + middle)) < rate else (low, middle)
+    return (low + high) / 2.0
+
+
+def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> Array:
+    """Log odds (K, p) whose constants are moved until each class has its share."""
+    found = theta.copy()
+    for _ in range(200):
+        odds = shares @ class_probabilities(points @ found.T, np.eye(len(found)))
+        found[:, -1] += np.log(wanted / odds)
+        if np.max(np.abs(odds - wanted)) < 1e-9:
+            break
+    return found
+
+
+def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:
+    """At most `MOST_ROWS` rows, taken evenly by their shares where there are more."""
+    if len(points) <= MOST_ROWS:
+        return points, _even(shares)
+    order = np.lexsort(points.T)
+    ends = np.cumsum(shares[order])
+    wanted = (np.arange(MOST_ROWS) + 0.5) / MOST_ROWS * ends[-1]
+    kept = order[np.minimum(np.searchsorted(ends, wanted), len(order) - 1)]
+    return points[kept], np.full(MOST_ROWS, 1.0 / MOST_ROWS)
+
+
+def _even(shares: Array) -> Array:
+    return np.asarray(shares / shares.sum())
+
+
+def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tuple[str | None, float]:
+    """Read ``X`` or ``FEATURE=X``, which a message calls by a noun.
+
+    Raises
+    ------
+    UserError
+        When it is neither.
+    """
+    name, equals, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (equals and not name):
+        raise UserError(f"{text!r} is no {noun}: write X, or FEATURE=X, such as 1.5 or {next(iter(units), 'age')}=1.5")
+    return (name if equals else None), number

@@ -1,0 +1,434 @@
+"""What the River estimators share: features in a fixed order, levels, releases, state, intervals.
+
+What the estimators that learn step by step share: each record is randomized in place, and moves an iterate.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk._scratch import keep, lasting, wiped
+from murk.errors import MurkError, UserError
+from murk.learners.core.first_records import FIRST, FirstRecords
+from murk.learners.core.frames import frame_of
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.values import numbers
+from murk.learners.estimates.estimate import Estimate, Intervals
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import Release
+from murk.stream.task.data.coding import INTERCEPT, class_clash, is_constant
+from murk.stream.task.data.containers import column_array
+
+if TYPE_CHECKING:
+    from murk.learners.results.result import Result
+    from murk.stream.task.protocol import Scale
+
+
+Record = Mapping[Any, Any]
+
+# Of two threads with a first record, one fixes the features.
+_BEGINNING = threading.RLock()
+
+
+class StreamEstimator(base.Estimator):
+    """A River estimator around an engine: each protocol's says how its engine is made.
+
+    The features are fixed once: at construction or, in a simulation, by the first record.
+    """
+
+    budget: Guarantee
+    levels: Mapping[str, Guarantee] | None
+    features: Sequence[Any] | None
+    seed: int | None
+    noise: NoiseSource | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        self._engine: Any = None
+        self._names: tuple[Any, ...] = ()
+        self._first_records: FirstRecords | None = None
+        self._mechanisms: dict[Guarantee, Any] = {}
+        if not isinstance(self.budget, Guarantee):
+            raise UserError(
+                f"budget={self.budget!r} is not a guarantee; give one such as GaussianDP(mu=1.0) or "
+                "ApproxDP(epsilon=1.0, delta=1e-6)"
+            )
+        if self.features is not None:
+            self._begin(tuple(self.features))
+        elif self.seed is None and not getattr(self.noise, "simulated", False):
+            raise UserError(
+                "features= is required where noise is real: give the features' names, in a fixed order, as in "
+                "features=['age', 'dose']. Taken from the first record they might be what one person said, since "
+                "encoders make names of values ('diagnosis_HIV'), and coefficients and states show them. A simulation "
+                "(seed=) may go without"
+            )
+
+    @abstractmethod
+    def _begin(self, names: tuple[Any, ...]) -> Any:
+        """Make the engine for these features."""
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        """What absolute values of features, and of a real target, are expected to reach; None where nothing is."""
+        return 1.0, None
+
+    def _watch(self) -> None:
+        """Look at the first records, in a simulation."""
+        if self.seed is not None:
+            self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
+
+    def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
+        survey = self._first_records
+        if survey is not None:  # another thread may have looked at the last one
+            survey.look(rows, keys)
+            if not survey.left:
+                self._first_records = None
+
+    def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+        if isinstance(X, np.ndarray):
+            columns, keys = [values.tolist() for values in X[:FIRST].T], self._names
+        else:
+            frame = frame_of(X)
+            head, places = frame.head(FIRST), {name: place for place, name in enumerate(frame.columns)}
+            keys, absent = tuple(places), [0.0] * len(head)
+            columns = [
+                column_array(head[:, places[name]].to_native()).tolist() if name in places else absent
+                for name in self._names
+            ]
+        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False), keys)
+
+    def _begun(self, names: tuple[Any, ...]) -> Any:
+        """The engine; made for these features, where the first record is yet to fix them."""
+        # What an engine is made of stays, whatever call it is made in.
+        with _BEGINNING, lasting():
+            return self._begin(names) if self._engine is None else self._engine
+
+    @abstractmethod
+    def _mechanism_for(self, guarantee: Guarantee) -> Any:
+        """The mechanism of a guarantee."""
+
+    def _level_mechanisms(self) -> dict[str, Any]:
+        """Level name to mechanism, the learner's own budget under ``"default"``."""
+        mechanisms = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        self._default = mechanisms["default"] = self._calibrated(self.budget)
+        return mechanisms
+
+    def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
+        coded = tuple(map(str, names))
+        if len(set(coded)) != len(coded) or any(map(is_constant, coded)) or not names:
+            raise UserError(
+                f"features must be at least one, distinct as text, and none named {INTERCEPT!r} or '...:{INTERCEPT}', "
+                f"as the constant's coefficients are: got {names!r}"
+            )
+        classes = tuple(map(str, getattr(self, "classes", ())))
+        clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
+        if clash is not None:
+            label, other, name = clash
+            raise UserError(
+                f"two coefficients would be named {f'{label}:{name}'!r}, of the classes {label!r} and {other!r}: "
+                "rename a class or a feature, so that they differ as text"
+            )
+        return (*coded, INTERCEPT)
+
+    def _calibrated(self, guarantee: Guarantee) -> Any:
+        found = self._mechanisms.get(guarantee)
+        if found is None:
+            found = self._mechanism_for(guarantee)
+            # People may choose budgets from a continuum; a cache must not grow with them.
+            if len(self._mechanisms) < 256:
+                self._mechanisms[guarantee] = found
+        return found
+
+    def _columns(self, X: Any) -> tuple[Any, ...]:
+        if isinstance(X, np.ndarray):
+            if X.ndim != 2:
+                raise UserError(f"an array of features must have the shape (n, k), got {X.shape}")
+            return tuple(range(X.shape[1]))
+        return tuple(sorted(frame_of(X).columns))
+
+    def _matrix(self, X: Any, names: tuple[Any, ...]) -> NDArray[np.float64]:
+        if isinstance(X, np.ndarray):
+            if X.ndim != 2 or X.shape[1] != len(names):
+                raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
+            if X.dtype.kind not in "biuf" or isinstance(X, np.ma.MaskedArray):
+                return keep(np.column_stack([numbers(column) for column in X.T]))
+            # Not a copy, which takes a tenth of learning it: nobody writes to it.
+            return X if X.dtype == np.float64 else keep(X.astype(np.float64))
+        frame = frame_of(X)
+        # Not frame[name]: a column may be named by a number, which would be taken for a row's.
+        places = {name: place for place, name in enumerate(frame.columns)}
+        absent = np.zeros(len(frame))
+        return keep(
+            np.column_stack(
+                [numbers(frame[:, places[name]].to_native()) if name in places else absent for name in names]
+            )
+        )
+
+    def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows of a frame or an array, one for each target."""
+        rows = self._matrix(X, self._names)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target a row")
+        return rows
+
+    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
+        """The one mechanism of so many rows, or a list with each row's own."""
+        if not isinstance(budget, Sequence):
+            return self._default if budget is None else self._calibrated(budget)
+        if len(budget) != count:
+            raise UserError(f"X has {count} rows, budget has {len(budget)}")
+        return [self._calibrated(each) for each in budget]
+
+    def learn_release(self, release: Release) -> None:
+        """Learn from what was randomized elsewhere.
+
+        Parameters
+        ----------
+        release
+            A release of this learner's kind, at one of its levels.
+
+        Raises
+        ------
+        RejectedError
+            If its kind, level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
+            other way round), or it is a gradient of a version that is unknown, too old, or not there yet.
+        UserError
+            If the features are not fixed yet.
+        """
+        engine = self._require()
+        if release.kind != engine.kind:
+            raise RejectedError(
+                "schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned"
+            )
+        mechanism = engine.mechanisms.get(release.level)
+        if mechanism is None:
+            raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
+        if release.simulated is not (self.seed is not None):
+            raise RejectedError("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+        integers = release.integers
+        lengths = getattr(engine, "lengths", (engine.dimension,))
+        if len(integers) not in lengths:
+            raise RejectedError(
+                "dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}"
+            )
+        if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
+            raise RejectedError(
+                "magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach"
+            )
+        engine.admit(release, 0)
+        engine.learn_releases([release])
+
+    # Records, one by one
+
+    def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
+        """Have these features from now on, and an engine that learns one record in place."""
+        self._names = names
+        # With one name, an itemgetter gives a value and no tuple.
+        self._values_of: Callable[[Record], Sequence[Any]] = (
+            itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
+        )
+        self._watch()
+        self._engine = engine
+        return engine
+
+    def _own(self, budget: Guarantee) -> Any:
+        """What randomizes the record of a person with a budget of their own."""
+        return self._calibrated(budget)
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begun(tuple(sorted(x)))
+        own = self._default if budget is None else self._own(budget)
+        try:
+            values = self._values_of(x)
+        except KeyError:
+            values = [x.get(name) for name in self._names]
+        engine.learn_record(values, y, own)
+        if self._first_records is not None:
+            self._surveyed([(values, y)], x)
+
+    # What was learned
+
+    def _require(self) -> Any:
+        if self._engine is None:
+            raise UserError("the features are not known yet: give features=[...], or learn a record first")
+        return self._engine
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned from."""
+        return 0 if self._engine is None else int(self._engine.n_releases)
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need, and the method both come from."""
+        found: Estimate = self._require().estimate()
+        return found
+
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by feature name, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
+        found = self.estimate()
+        return dict(zip(found.names, map(float, found.values), strict=True))
+
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
+        return self.estimate().intervals(level)
+
+    def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
+        """What was learned, to hold, print, see in a notebook, plot and pass on.
+
+        Parameters
+        ----------
+        task
+            The task, or the `murk.producers.Encoder`, whose public bounds the features were coded by: with it there are
+            natural units beside the coded ones.
+        level
+            Nominal level of the intervals.
+        forecast
+            Whether to say of coefficients that were not learned what it would take, which takes several times as long
+            as the estimate.
+
+        Raises
+        ------
+        UserError
+            If nothing was learned yet, or the task is of other features.
+        """
+        from murk.learners.results.of_learner import summarize
+
+        return summarize(self, self.estimate(), self._scale(), getattr(task, "task", task), level, forecast=forecast)
+
+    def _scale(self) -> Scale:
+        """What the coefficients are of."""
+        return "own"
+
+    def _repr_html_(self) -> str:
+        from murk.learners.results.of_learner import learner_html
+
+        return learner_html(self, repr(self))
+
+    def _engines(self, others: Sequence[Self]) -> list[Any]:
+        """This learner's engine and the others', which must be of the same settings."""
+        engine = self._require()
+        engines = [engine]
+        for other in others:
+            if type(other) is not type(self):
+                raise UserError(
+                    f"a {type(self).__name__} merges with others of its kind, not with {type(other).__name__}"
+                )
+            theirs = other._require()
+            if theirs.settings.digest != engine.settings.digest or other._names != self._names:
+                raise UserError("chains merge only between learners of the same features and settings")
+            engines.append(theirs)
+        return engines
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data (JSON), exact: :meth:`load_state_dict` goes on bit for bit."""
+        names = [name if isinstance(name, str | int) else str(name) for name in self._names]
+        return {"features": names, "fold": self._require().state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        try:
+            names, fold = tuple(state["features"]), state["fold"]
+        except (KeyError, TypeError) as error:
+            raise MurkError("the state is malformed: it needs the keys 'features' and 'fold'") from error
+        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != known:
+            raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")
+        fresh = self._engine is None
+        engine = self._begin(names) if fresh else self._require()
+        try:
+            engine.load_state_dict(fold)
+        except MurkError:
+            if fresh:
+                self._prepare()
+            raise
+
+    def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
+        """Take over a state by this learner's release, or by the first ``former`` default that it is of."""
+        try:
+            StreamEstimator.load_state_dict(self, state)
+        except MurkError:
+            for release in former:
+                try:
+                    self._prepare(release)  # type: ignore[call-arg]
+                    return StreamEstimator.load_state_dict(self, state)
+                except MurkError:
+                    continue
+            if former:
+                self._prepare()
+            raise
+
+    def _unit_test_skips(self) -> set[str]:
+        return set()
+
+
+def _only(name: Any, x: Record) -> tuple[Any]:
+    return (x[name],)
+
+
+def series(values: Any, X: Any, name: str | None) -> Any:
+    """Predictions in the kind of container that the features came in."""
+    if isinstance(X, np.ndarray):
+        return values
+    return dataframe.to_native_series(values, name=name, like=frame_of(X))
+
+
+class SGDEstimator(StreamEstimator):
+    """A River estimator around an engine with an iterate and its average."""
+
+    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+        engine.use(self._default)
+        return self._fix(names, engine)
+
+    @wiped
+    def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begun(self._columns(X))
+        rows = self._rows_of(X, y)
+        own = self._of_rows(budget, len(rows))
+        engine.learn_records(rows, y, own if isinstance(own, list) else [own])
+        if self._first_records is not None:
+            self._survey_rows(X, y)
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate theta_t in working coordinates (whitened where a second moment was given)."""
+        found: NDArray[np.float64] = self._require().iterate
+        return found
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average bar_t of the iterates, in working coordinates."""
+        found: NDArray[np.float64] = self._require().average
+        return found
+
+
+def step_setting(step: Any) -> Any:
+    """``"noise-aware"``, or an inverse scaling step from Murk's own or River's description of it."""
+    if step == "noise-aware" or isinstance(step, InverseScalingStep):
+        return step
+    try:
+        return InverseScalingStep(float(step.learning_rate), float(step.power))
+    except AttributeError:
+        raise UserError(
+            f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
+        ) from None

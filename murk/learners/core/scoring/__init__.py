@@ -1,0 +1,1 @@
+"""Scores in epochs: the models, the answers and the solution that scores and moments share."""

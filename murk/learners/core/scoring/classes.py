@@ -1,0 +1,257 @@
+r"""From epochs' answers to the coefficients of several classes, over public rows.
+
+With K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
+and the probabilities of the classes at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
+
+    r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
+
+no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth, whatever the
+distribution of x, and no weight that depends on x alone is larger. It is no gradient: so it is solved for. The mean
+score of an epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, pi the share of people
+whose target is there; all epochs' equations are solved together, weighted by their noise.
+
+What people are asked for beside scores is ``1/2 c z z'``, zero where the target is missing: it tells pi, and whether
+the rows are like the people. Intervals allow for people who are as unlike the rows as that check might miss: as if the
+rows were a sample of ``1 / kappa`` of them, kappa being the largest, up to 1/4, that the matrices do not contradict by
+a standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.scoring.descent import descend
+from murk.learners.core.scoring.expected import mean_matrix
+from murk.learners.core.scoring.model import Model, Response, directions
+from murk.learners.core.scoring.moments import pooled
+from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
+from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.estimates.links import class_probabilities
+from murk.learners.estimates.misfit import UNLIKE, excess
+
+Array = NDArray[np.float64]
+
+_FITS, _STEPS = 3, 10
+# kappa at most, and how many standard deviations less than chance makes it the misfit may be by it.
+_MOST, _DOUBTED = 0.25, 1.0
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """The scores that rows would have, of each class, at an epoch's model.
+
+    Parameters
+    ----------
+    rows
+        The covariates, m of them.
+    basis
+        B, (K, K - 1).
+    directions
+        ``c(z) z`` of each row, (m, p).
+    answers
+        r of each row and class, (m, K, K - 1).
+    """
+
+    rows: Rows
+    basis: Array
+    directions: Array
+    answers: Array
+
+    @classmethod
+    def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:
+        """Those of one epoch's model."""
+        at = probabilities(rows.points, model.origin * model.exponent, basis)
+        largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
+        answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
+        return cls(rows, basis, directions(rows.points, model), answers)
+
+    def summands(self, at: Array) -> Array:
+        """The rows' own terms of G, (m, (K - 1) p), where the classes' probabilities are ``at`` (m, K)."""
+        mean = np.einsum("ik,ika->ia", at, self.answers)
+        return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
+
+    def score(self, at: Array) -> Array:
+        """G, ((K - 1) p,)."""
+        return np.asarray(self.rows.shares @ self.summands(at))
+
+    def slope(self, at: Array) -> Array:
+        """dG/dTheta, square."""
+        weighted = at[:, :, None] * self.answers
+        steep = np.einsum("ika,kb->iab", weighted, self.basis)
+        steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
+        return self._blocks(steep, self.rows.points)
+
+    def spread(self, at: Array, *, whole: bool = False) -> Array:
+        """Mean of a score's square, of what it would be at length ``c |z|`` where ``whole``."""
+        answers = self.answers
+        if whole:
+            answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
+        return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
+
+    def _blocks(self, weights: Array, others: Array) -> Array:
+        """Mean of ``weights (x) c z others'``."""
+        c, p = weights.shape[1], self.directions.shape[1]
+        out = np.empty((c, p, c, p))
+        for a in range(c):
+            for b in range(c):
+                share = (self.rows.shares * weights[:, a, b])[:, None]
+                out[a, :, b, :] = (share * self.directions).T @ others
+        return out.reshape(c * p, c * p)
+
+
+def probabilities(points: Array, theta: Array, basis: Array) -> Array:
+    """Probabilities of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
+    return class_probabilities(points @ theta.reshape(basis.shape[1], -1).T, basis)
+
+
+class ClassSolution:
+    """The solution of all epochs' equations; values and covariance are of the K classes' own coefficients, K p of them.
+
+    Parameters
+    ----------
+    found
+        The epochs' mean answers, oldest first.
+    classes
+        K.
+    rows
+        Public covariates.
+    """
+
+    public = True
+
+    def __init__(self, found: Sequence[Summary], classes: int, rows: Rows) -> None:
+        self.newest, self.rows = found[-1].model, rows
+        self.features = p = len(self.newest.transform)
+        self._basis = contrasts(classes)
+        self.ratio, self.ratio_variance, self.alike, self.doubt = _compared(found, rows)
+        asked = [(each.score, each.model) for each in found if each.score is not None]
+        if not self.alike:
+            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
+            asked = [one for one in asked if one[1].exponent == 1.0]
+        self._equations: list[tuple[Answer, ClassScores]] = [
+            (answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked
+        ]
+        pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        wide: Array = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
+        self.origin = self._solve(np.array(self.newest.origin), wide)
+        self._prior = np.eye(len(self.origin)) / PRIOR_VARIANCE
+        self._theta = self._solve(self.origin.copy(), self._prior)
+        self._reported = np.kron(self._basis, np.eye(p))
+        self.values = self._reported @ self._theta
+
+    @property
+    def missing(self) -> float:
+        """Share of the people whose target is missing."""
+        return max(0.0, 1.0 - self.ratio)
+
+    def of_fewer(self, found: Sequence[Summary]) -> ClassSolution:
+        """The solution of fewer answers, in the way in which all were solved."""
+        return ClassSolution(found, len(self._basis), self.rows)
+
+    # The equations
+
+    def _noise(self, one: ClassScores, answer: Answer, at: Array) -> Array:
+        """Covariance of an epoch's mean score."""
+        own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
+        return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
+
+    def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+        information, gradient, value = pull.copy(), -pull @ theta, float(theta @ pull @ theta)
+        at = probabilities(self.rows.points, theta, self._basis)
+        for (answer, one), precision in zip(self._equations, inverses, strict=True):
+            left, slope = answer.mean - self.ratio * one.score(at), self.ratio * one.slope(at)
+            information += slope.T @ precision @ slope
+            gradient += slope.T @ precision @ left
+            value += float(left @ precision @ left)
+        return information, gradient, value
+
+    def _solve(self, theta: Array, pull: Array) -> Array:
+        """Nonlinear least squares, with weights taken again at each of a few solutions."""
+        for _ in range(_FITS if self._equations else 0):
+            at = probabilities(self.rows.points, theta, self._basis)
+            inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]
+            theta = descend(theta, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
+        return theta
+
+    # What is known of the solution
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the values, with what people unlike the public rows and a share of missing targets add."""
+        at = probabilities(self.rows.points, self._theta, self._basis)
+        information, middle = self._prior.copy(), self._prior.copy()
+        pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
+        for answer, one in self._equations:
+            noise, slope = self._noise(one, answer, at), self.ratio * one.slope(at)
+            weigh = np.linalg.solve(noise, slope)
+            information += slope.T @ weigh
+            middle += slope.T @ weigh
+            by_ratio += weigh.T @ one.score(at)
+            pulled += self.ratio * (one.summands(at) - one.score(at)) @ weigh
+        middle += self.ratio_variance * np.outer(by_ratio, by_ratio)
+        middle += (pulled * (self.rows.shares * self.doubt)[:, None]).T @ pulled
+        back = self._reported @ inverse(information)
+        return np.asarray(back @ middle @ back.T)
+
+    def half_widths(self, quantile: float) -> Array:
+        """Half widths of the intervals, (K p,); infinite where one was not learned, and all where rows are unlike."""
+        variances = np.diag(self.covariance)
+        prior = PRIOR_VARIANCE * np.sum(self._reported**2, axis=1)
+        unknown = variances > prior / 4.0 if self.alike else np.ones(len(variances), dtype=bool)
+        return np.asarray(np.where(unknown, math.inf, quantile * np.sqrt(variances)))
+
+    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+        """The model of the next epoch: at the solution, in coordinates whose curvature is even over contrasts."""
+        p, newest = self.features, self.newest
+        at = probabilities(self.rows.points, self.origin, self._basis)
+        one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
+        c = self._basis.shape[1]
+        # Mean over contrasts of dG/dTheta, in the coordinates of z.
+        curvature = one.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
+        values = np.maximum(values, 1e-6 * float(np.mean(values)))
+        transform = (vectors / np.sqrt(values)) @ vectors.T @ newest.transform
+        Z = self.rows.points @ transform.T
+        transform = transform * math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
+        return Model(self.origin, transform, reach, exponent, *shares).rounded()
+
+
+def _predicted(model: Model, rows: Rows) -> Array:
+    return mean_matrix(model, rows, Response(False), flat=True)
+
+
+def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
+    """Share of the people whose target is there, its variance, whether the rows are like the people, and kappa.
+
+    By released matrices against those of the rows, in the newest epoch's coordinates.
+    """
+    asked = [(each.model, each.curvature, partial(_predicted, each.model, rows)) for each in found]
+    together = pooled(asked, found[-1].model.transform)
+    if together is None:
+        return 1.0, 0.0, True, _MOST
+    measured, expected, variances = together.measured, together.expected, together.variances
+    size = len(measured) * (len(measured) + 1) / 2
+    variance = 1.0 / float(np.sum(expected**2 / variances))
+    ratio = variance * float(np.sum(measured * expected / variances))
+    missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
+    ratio = max(ratio, 0.02) if missing else 1.0
+    left = (measured - ratio * expected) ** 2
+    alike = excess(float(np.sum(left / variances)), size) <= UNLIKE
+    # What one row's matrix varies by, as that of people would if they were a sample of so few of them.
+    newest = found[-1].model
+    Z = rows.points @ newest.transform.T
+    reached = directions(rows.points, newest, newest.matrix_reach)
+    square = (reached**2 * rows.shares[:, None]).T @ Z**2 / 4.0
+    spread = ratio**2 * np.maximum(square - _predicted(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
+    kappa = 1.0 / rows.sample
+    while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
+        kappa *= 2.0
+    return ratio, variance if missing else 0.0, alike, min(kappa, _MOST)

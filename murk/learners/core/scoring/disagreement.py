@@ -1,0 +1,47 @@
+"""Whether the epochs' equations agree with each other, as honest answers do."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.solve import Solution
+
+NATS: Final = 20.0
+"""Honest equations are taken for such as disagree with a probability of e^-20, or 2e-9, at most."""
+
+
+def largest_square(freedom: float, nats: float = NATS) -> float:
+    """What a chi-square variable exceeds with a probability of at most e^-nats.
+
+    References
+    ----------
+    Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
+
+    Examples
+    --------
+    >>> round(largest_square(10.0), 1)
+    78.3
+    """
+    return freedom + 2.0 * math.sqrt(freedom * nats) + 2.0 * nats
+
+
+def disagreement(solution: AnySolution) -> float:
+    """By which factor intervals are wider since the epochs' mean scores disagree; 1 where chance alone explains it.
+
+    The squared residuals of the equations at their solution, in units of their own variances, are together chi-square.
+    Beyond what chance leaves, all variances are taken to be as much larger as the residuals are (Birge's ratio). Public
+    rows are held against the answers in another way, and not used where these contradict them.
+    """
+    if not isinstance(solution, Solution):
+        return 1.0
+    squares = solution.misfits
+    if len(squares) < 2:
+        return 1.0
+    freedom = solution.features * (len(squares) - 1)
+    together = float(np.sum(squares)) / largest_square(freedom)
+    alone = float(np.max(squares)) / largest_square(solution.features)
+    return math.sqrt(max(together, alone, 1.0))

@@ -1,0 +1,73 @@
+"""Whether the coefficients have changed: what came after each epoch's end against what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from murk.errors import MurkError
+from murk.learners.core.scoring.any_solution import solution_of
+from murk.learners.core.scoring.engine import Learned, equations
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.sums import Summary, summaries
+from murk.learners.core.symmetric import REMEMBERED
+from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
+
+
+def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
+    """Whether what came after an epoch's end contradicts what came before it (see `murk.learners.estimates.drift`).
+
+    The equations of the epochs before each such end are solved, all in the way in which all are solved together: where
+    public rows turned out not to be like the people, without them, and with centred scores alone, whose mean is zero
+    at the truth whatever people's features are. So a change of the features alone is none of the coefficients.
+
+    The oldest epochs are forgotten in the course of time: each end is looked at with as many as 7 different sets of
+    epochs before it, and pays for it.
+    """
+    chains = equations(settings, chains)
+    releases = sum(chain.count for chain, _ in chains)
+    starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
+    everything = _until(starts[-1], settings, chains)
+    if len(starts) < 2 or settings.once or not everything:
+        return Drift(releases=releases)
+    whole = solution_of(everything, settings.response, settings.rows)
+    known = _learned(starts[-1], chains)
+    found: list[Comparison] = []
+    for last, start in pairwise(starts):
+        before = _learned(last, chains)
+        share = 1.0 - before / known
+        if not before or share < SMALLEST_SHARE:
+            continue
+        try:
+            older = whole.of_fewer(_until(last, settings, chains))
+        except (MurkError, np.linalg.LinAlgError):
+            # Of so few epochs there may be no solution; all together have one.
+            continue
+        one = compare(
+            whole.values - older.values, older.covariance, whole.covariance,
+            settings.epoch_number(start), releases - known + before, releases, share,
+        )  # fmt: skip
+        found += [] if one is None else [one]
+    return concluded(settings.reported, releases, found, REMEMBERED - 1)
+
+
+def _learned(last: int, chains: Sequence[Learned]) -> int:
+    """Releases in the remembered epochs that begin no later."""
+    return sum(
+        tally.count
+        for chain, _ in chains
+        for epoch in chain.epochs
+        if epoch.start <= last
+        for tally in epoch.tallies.values()
+    )
+
+
+def _until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
+    """The mean answers of all chains' epochs that begin no later."""
+    return [
+        summary
+        for chain, menus in chains
+        for summary in summaries([epoch for epoch in chain.epochs if epoch.start <= last], menus, settings.features)
+    ]

@@ -1,0 +1,197 @@
+"""All that was released as one vector, mean scores and the mean curvature; and what public rows predict of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.scoring.expected import Expected
+from murk.learners.core.scoring.model import Response, directions
+from murk.learners.core.scoring.moments import gain, own_variance
+from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.symmetric import flattened
+
+Array = NDArray[np.float64]
+
+# Most numbers of a curvature that are weighed one by one.
+_NUMBERS = 600
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One epoch's mean score and what it is expected to be, and what both are multiplied by in their group's."""
+
+    answer: Answer
+    expected: Expected
+    into: Array
+
+    def terms(self, part: int) -> Array:
+        """Rows' terms where their level is 0, or how they grow to where it is 1, (m, p)."""
+        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.into.T)
+
+    def noise(self, logit: Array, share: float) -> Array:
+        """Covariance of the mean score's noise, the people's own included."""
+        answer, mean = self.answer, self.expected.score(logit)
+        share = min(max(share, 0.0), 1.0)  # where it is fitted it may be beyond, and what people differ by may not
+        spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
+        own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
+        return np.asarray(self.into @ own @ self.into.T)
+
+
+@dataclass(frozen=True)
+class ReleasedMoments:
+    """What was released, and each row's terms of it.
+
+    Rows have terms ``base + level bend`` of scores: the level (a probability, or a line's height) is the only thing
+    that the coefficients are in. Those of the curvature do not depend on them.
+
+    Parameters
+    ----------
+    groups
+        Equations; each group is one.
+    rows, response
+        Covariates, and how the target enters.
+    released
+        r: the groups' mean scores in the newest coordinates, and the curvature.
+    base, bend
+        Rows' terms of the scores, (m, numbers of scores).
+    matrices
+        Rows' terms of the curvature, (m, its numbers); none before any was released.
+    own
+        Covariance of the released curvature's noise.
+    """
+
+    groups: list[list[Equation]]
+    rows: Rows
+    response: Response
+    released: Array
+    base: Array
+    bend: Array
+    matrices: Array
+    own: Array
+
+    @classmethod
+    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
+        """What epochs' mean answers are, over rows."""
+        newest = found[-1].model
+        groups = _grouped(found, response, rows)
+        measured, matrices, own = _pooled(found, response, rows)
+        answers = [np.asarray(sum(one.into @ one.answer.mean for one in group)) for group in groups]
+        base, bend = (_joined(groups, part, (len(rows.points), len(newest.origin))) for part in (0, 1))
+        return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
+
+    @property
+    def curvatures(self) -> bool:
+        """Whether any was released."""
+        return bool(self.matrices.shape[1])
+
+    def noise(self, theta: Array, share: float) -> Array:
+        """Covariance of r's noise."""
+        logit, scores = self.rows.points @ theta, self.base.shape[1]
+        found = np.zeros((len(self.released), len(self.released)))
+        p = len(theta)
+        for k, group in enumerate(self.groups):
+            at = slice(k * p, (k + 1) * p)
+            found[at, at] = sum(one.noise(logit, share) for one in group)
+        found[scores:, scores:] = self.own
+        return found
+
+    def level(self, theta: Array) -> Array:
+        """What theta makes of each row, (m,): its probability, or the line's height."""
+        return self.level_at(np.asarray(self.rows.points @ theta))
+
+    def level_at(self, logit: Array) -> Array:
+        """The same of rows' logits, (m,)."""
+        return self.response.level(logit)
+
+    def terms(self, theta: Array) -> Array:
+        """Rows' own terms of r, less their mean, (m, numbers of r)."""
+        terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
+        return np.asarray(terms - self.rows.shares @ terms)
+
+    def mean(self, theta: Array) -> Array:
+        """What the rows predict of r."""
+        shares = self.rows.shares
+        scores = shares @ self.base + (shares * self.level(theta)) @ self.bend
+        return np.concatenate([scores, shares @ self.matrices])
+
+    def slope(self, theta: Array) -> Array:
+        """Its slope in theta."""
+        steep = self.response.steep(np.asarray(self.rows.points @ theta))
+        scores = self.bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
+        return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
+
+
+def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
+    """Epochs' equations, those of several chains' epochs of like size and exponent together."""
+    newest = found[-1].model
+    groups: dict[tuple[float, int], list[Equation]] = {}
+    for each in found:
+        if each.score is not None:
+            into = newest.transform @ inverse(each.model.transform)
+            key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
+            one = Equation(each.score, Expected.of(each.model, rows, response), into)
+            groups.setdefault(key, []).append(one)
+    return [_weighted(group) for group in groups.values()]
+
+
+def _variance(answer: Answer) -> float:
+    """Variance of a number of a mean score, the people's own taken as largest."""
+    return answer.noise + answer.share + answer.whole
+
+
+def _weighted(group: Sequence[Equation]) -> list[Equation]:
+    """A group's equations with their weights, by precision."""
+    weights = np.array([1.0 / _variance(one.answer) for one in group])
+    weights = weights / weights.sum()
+    return [replace(one, into=float(w) * one.into) for w, one in zip(weights, group, strict=True)]
+
+
+def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, int]) -> Array:
+    """Rows' terms of all groups side by side."""
+    rows, p = shape
+    terms = np.zeros((rows, len(groups) * p))
+    for k, group in enumerate(groups):
+        for one in group:
+            terms[:, k * p : (k + 1) * p] += one.terms(part)
+    return terms
+
+
+def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Array, Array, Array]:
+    """The mean curvature of all epochs in the newest coordinates, rows' terms of it, and its noise's covariance."""
+    newest = found[-1].model
+    p = len(newest.origin)
+    measured, weight, factors = np.zeros((p, p)), 0.0, np.zeros(len(rows.points))
+    for each in found:
+        if each.curvature is None:
+            continue
+        into = newest.transform @ inverse(each.model.transform)
+        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
+        measured += share * into @ each.curvature.mean @ into.T
+        reached = directions(rows.points, each.model, each.model.matrix_reach)
+        lengths = _clip_factors(reached, rows.points @ each.model.transform.T)
+        factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths
+        weight += share
+    if weight == 0.0:
+        return np.zeros(0), np.zeros((len(factors), 0)), np.zeros((0, 0))
+    Z = rows.points @ newest.transform.T
+    factors, measured, noise = factors / weight, measured / weight, 1.0 / weight
+    if p * (p + 1) / 2 <= _NUMBERS:
+        numbers = flattened(measured)
+        return numbers, flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None], noise * np.eye(len(numbers))
+    # Of very many numbers those that matter most: along the coefficients.
+    along = inverse(newest.transform).T @ newest.origin
+    along = along / max(float(np.linalg.norm(along)), 1e-12)
+    own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
+    return measured @ along, Z * (factors * (Z @ along))[:, None], own
+
+
+def _clip_factors(reached: Array, Z: Array) -> Array:
+    """c(z) of rows, from ``c(z) z`` and z."""
+    square = np.einsum("ij,ij->i", Z, Z)
+    return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))

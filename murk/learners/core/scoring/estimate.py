@@ -1,0 +1,205 @@
+"""An estimate from epochs' sums, with intervals that a normal distribution does not give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import NormalDist
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.classes import ClassSolution
+from murk.learners.core.scoring.curvature import UNEVEN
+from murk.learners.core.scoring.disagreement import disagreement
+from murk.learners.core.scoring.forgers import Forgery
+from murk.learners.core.scoring.line import ProbabilityLine
+from murk.learners.core.scoring.moments import extent_of
+from murk.learners.core.scoring.needed import Need, Outlook
+from murk.learners.core.scoring.public import CurveSolution, PublicSolution
+from murk.learners.core.scoring.solve import Solution
+from murk.learners.estimates.effects import mean_slope
+from murk.learners.estimates.estimate import Estimate, People
+from murk.learners.estimates.extent import Extent
+
+METHOD = "scores"
+# Standard errors by which targets are missing before anything is said of it, where no rows are public.
+_SURELY = 2.0
+_COVERED = (
+    "95% intervals held the truth in 95-100% on most kinds of generated tasks, 73% on the worst (docs/scores.md)",
+    "for several classes not yet calibrated",
+)
+_BY_LINE = (
+    "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
+    "need does not stand out from the noise, and the line needs none"
+)
+# Level at which log odds need intervals with an end for average effects to be by them.
+_CHOSEN = 0.95
+_ONCE = (
+    "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
+    "hold the truth is in docs/public-glm.md"
+)
+
+
+@dataclass(frozen=True)
+class ScoreEstimate(Estimate):
+    """Coefficients with intervals that contain the error of the estimated curvature.
+
+    Attributes
+    ----------
+    solution
+        What it comes from, in coded units; None before there is anything.
+    unit
+        What the target's coded unit is in its own.
+    outlook
+        What it would take to learn the rest is forecast from.
+    forgery
+        What forged answers could have done, and signs that there are some.
+    """
+
+    forecasts: ClassVar[bool] = True
+
+    solution: AnySolution | None = None
+    unit: float = 1.0
+    outlook: Outlook | None = None
+    forgery: Forgery | None = None
+    _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
+        if not 0 < level < 1:
+            raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
+        if self.solution is None:
+            return np.full(len(self.names), np.inf)
+        # Asked for by several parts of a report, and as much work as the solution.
+        if level not in self._halves:
+            quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+            self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
+        return self.unit * self._halves[level]
+
+    def _wider(self, quantile: float) -> float:
+        """What half widths are multiplied by: 1 where nothing points to forged answers."""
+        forged = 0.0 if self.forgery is None else self.forgery.widened
+        return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
+
+    def doubts(self) -> list[str]:
+        """Signs of forged releases, in words; none where everything is as honest releases make it."""
+        found = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        apart = 1.0 if self.solution is None else disagreement(self.solution)
+        if apart > 1.0:
+            found.append(
+                "the epochs' answers disagree by more than chance: some of them are forged, or what they are of has "
+                f"changed. Intervals are {apart:.1f} times as wide for it"
+            )
+        return found
+
+    def not_learned(self, level: float = 0.95) -> list[str]:
+        """Names of the coefficients that noise hides."""
+        return self._without_end(level)
+
+    def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
+        """What it would take to learn each coefficient whose interval at ``level`` has no end, by name.
+
+        With ``within``, to learn each that it names with a half width that is at most so large. It takes several times
+        as long as the estimate.
+        """
+        if self.outlook is None:
+            return {name: Need(seen=False) for name in self.names}
+        limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
+        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
+
+    @cached_property
+    def line(self) -> ProbabilityLine | None:
+        """The least-squares line through the labels, where people were asked for what tells it."""
+        if self.outlook is None or not self.outlook.settings.line or not isinstance(self.solution, Solution):
+            return None
+        return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response)
+
+    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Slopes of the line through the labels, where these are known better than average effects by log odds."""
+        if not self.by_line or self.line is None:
+            return None
+        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        return self.line.values, self._wider(quantile) * self.line.half_widths(quantile)
+
+    @cached_property
+    def by_line(self) -> bool:
+        """Whether average effects are of the line: by standard errors alone, and the same for all features."""
+        if self.line is None or self.covariance is None or self.people is None:
+            return False
+        line = np.sqrt(np.diag(self.line.covariance))[:-1]
+        slope = mean_slope(self.values, self.people)[0]
+        curve = slope * np.sqrt(np.diag(self.covariance))[:-1]
+        if not len(line):
+            return False
+        return float(np.mean(np.log(line / curve))) < 0.0 or not np.isfinite(self.half_widths(_CHOSEN))[:-1].all()
+
+    @property
+    def effects_note(self) -> str:
+        """What average effects are of, where they do not follow from the coefficients; else empty."""
+        return _BY_LINE if self.by_line else ""
+
+    def extent(self) -> Extent | None:
+        """Where people lie within public bounds: by public rows that are used, or by released second moments."""
+        if self.outlook is None or self.solution is None:
+            return None
+        if self.solution.public:
+            return super().extent()
+        return extent_of(self.outlook.found, self.outlook.settings.response)
+
+    def missing(self) -> float:
+        """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
+        if not isinstance(self.solution, Solution):
+            return 0.0 if self.solution is None else self.solution.missing
+        curvature = self.solution.curvature
+        most = curvature.ratio + _SURELY * float(curvature.root[0, 0]) + UNEVEN
+        return max(1.0 - most, 0.0)
+
+
+def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
+    """What a solution says, in coded units."""
+    if outlook is None:
+        nothing = np.full(len(names), np.inf)
+        return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
+    solution = outlook.solution
+    rows, covariance = solution.rows, solution.covariance
+    people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
+    note = _note(solution, outlook.settings.once)
+    return ScoreEstimate(
+        names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
+        people, _checked(solution), solution=solution, outlook=outlook,
+    )  # fmt: skip
+
+
+def _checked(solution: AnySolution) -> bool | None:
+    """Whether public rows are like the people; None where there are none, or nobody was asked."""
+    if isinstance(solution, PublicSolution) and not solution.checked:
+        return None
+    return solution.alike if solution.public or not solution.alike else None
+
+
+def _note(solution: AnySolution, once: bool) -> str:
+    if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
+        note = "none: the public covariates are not like the people's, and of such a model nothing else would do"
+    elif not solution.alike:
+        note = "the public covariates are not like the people's and are not used: by released second moments instead"
+    elif not solution.public:
+        note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
+    elif isinstance(solution, ClassSolution):
+        note = "needs the public covariates to be like the people's, which released matrices do not contradict"
+    elif isinstance(solution, PublicSolution) and not solution.checked:
+        note = (
+            "needs the public covariates to be like the people's and all targets to be there: of so many features "
+            "nobody was asked for what would tell"
+        )
+    else:
+        note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
+    if solution.missing:
+        note += f"; {solution.missing:.0%} of the targets are missing, and it is of the people who have one"
+    if once:
+        return f"{note}; {_ONCE}"
+    return f"{note}; {_COVERED[isinstance(solution, ClassSolution)]}"

@@ -1,0 +1,328 @@
+r"""The linear probability model from scores that were centred at one probability for everybody.
+
+Where a model's origin is the constant alone, every person's score is centred at the same probability q and weighs them
+by ``c(z)`` alone: with ``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, whatever the features' distribution,
+
+.. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
+
+with b the least-squares line through the labels, weighted by c, e the constant and pi the share of people whose label
+is there. Released scatters tell ``A = E c z z'`` whatever the outcome is; so the slopes b, average effects on the
+probability, are learned as exactly for rare outcomes as for others, while the curvature of the log odds is in
+proportion to the outcome's rate. As q is near the rate, errors of A count for the effects alone.
+
+The interval of a slope holds the values at which ``(b_j - v)^2 <= z^2 V_j(v)``, V_j(v) the variance if v were the
+truth, as in `solve`.
+
+Source: Horrace and Oaxaca, "Results on the bias and inconsistency of ordinary least squares for the linear probability
+model", Economics Letters 90(3), 2006, for the model; Fieller, "Some problems in interval estimation", 1954.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn
+from murk.learners.core.scoring.expected import mean_matrix
+from murk.learners.core.scoring.model import Model, Response, directions, probability
+from murk.learners.core.scoring.moments import Moments, pooled
+from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.solve import Solution, first_rejected
+from murk.learners.core.scoring.sums import Answer, Summary
+
+Array = NDArray[np.float64]
+
+# Of what normal rows say of the way from one epoch's coordinates to another's, so much may be wrong.
+_DOUBTED = 0.5
+# The least share of labels that are there, and the least eigenvalue of A in terms of the mean one.
+_LEAST, _FLAT = 0.02, 0.02
+# By how much curvatures and scatters of the same people may differ where all labels are there.
+_SAME = 0.01
+# Half widths that are no smaller than what a probability can change by say nothing: not learned.
+_WIDEST = 1.0
+_FITS = 3
+# Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
+# where outcomes are balanced: the rarer they are, the better is the line beside log odds.
+_CLEAR, _RARER = 2.2, 2.0
+# Bounds of the probability that scores are centred at, and of the share of people who are asked for a matrix.
+_RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """One epoch's mean score times m, in the newest coordinates: ``mean = pi into A (b - q e)`` there.
+
+    Parameters
+    ----------
+    mean
+        (p,).
+    middle
+        q.
+    into
+        What turns ``A h`` of the newest coordinates into this epoch's, (p, p).
+    shift
+        What normal rows add to A of the way between the coordinates, (p, p), in this epoch's on the left.
+    noise
+        Covariance of the mean, (p, p).
+    """
+
+    mean: Array
+    middle: float
+    into: Array
+    shift: Array
+    noise: Array
+
+
+class ProbabilityLine:
+    """The least-squares line through labels, by the epochs that tell it.
+
+    Parameters
+    ----------
+    found
+        The epochs' mean answers, oldest first.
+    moments
+        The people's second moments by released matrices.
+
+    Attributes
+    ----------
+    model
+        In whose coordinates people count by ``c(z)``, (at origin zero).
+    values
+        b, in coded units, (p,).
+    rate
+        Share of positive labels.
+    """
+
+    def __init__(self, found: Sequence[Summary], moments: Moments) -> None:
+        newest = next(each for each in reversed(found) if _told(each)).model
+        self.model = _plain(newest)
+        self._transform = newest.transform
+        self._back = inverse(newest.transform)
+        rows = Rows.normal(moments.moment)
+        self._predicted = 2.0 * mean_matrix(_plain(newest), rows, _LINE)
+        self._share, self._share_variance = self._share_there(found, rows)
+        self._matrix, self._error = self._second_moments(found, rows)
+        self._constant = self._back.T[:, -1]
+        self.rate = _middle(newest)
+        self._equations = [self._equation(each, rows) for each in found if _told(each)]
+        self._solve()
+        self.rate = float(np.clip(moments.moment[-1] @ self.values, 0.0, 1.0))
+
+    @classmethod
+    def of(cls, found: Sequence[Summary], response: Response) -> ProbabilityLine | None:
+        """That of epochs; None where they do not tell it."""
+        if not response.binary or not any(map(_told, found)) or not any(each.scatter for each in found):
+            return None
+        return cls(found, Moments.of(found, response))
+
+    # What is known of the features
+
+    def _answers(
+        self, found: Sequence[Summary], rows: Rows, question: str, factor: float = 1.0
+    ) -> list[tuple[Model, Answer | None, Callable[[], Array], Array]]:
+        """Matrices of one question, as estimates of ``E c z z'`` at each model, what is predicted, and its doubts."""
+        asked: list[tuple[Model, Answer | None, Callable[[], Array], Array]] = []
+        for each in found:
+            answer: Answer | None = getattr(each, question)
+            scale = 2.0
+            if question == "curvature":
+                if np.any(each.model.origin[:-1]):
+                    continue
+                scale = 1.0 / float(_LOGISTIC.weights(each.model.origin[-1:], each.model.exponent)[0])
+            if answer is None:
+                continue
+            answer = answer.times(scale * factor)
+            plain = _plain(each.model)
+            own = 2.0 * mean_matrix(plain, rows, _LINE)
+            into = self._transform @ inverse(plain.transform)
+            moved = own - inverse(into) @ self._predicted @ inverse(into).T
+            asked.append((plain, answer, partial(np.asarray, own), _DOUBTED * moved))
+        return asked
+
+    def _pool(self, asked: Sequence[tuple[Model, Answer | None, Callable[[], Array], Array]]) -> tuple[Array, Array]:
+        """Their mean in the newest coordinates, corrected for the ways there, and its numbers' variances."""
+        together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
+        assert together is not None
+        return together.measured - together.expected + self._predicted, together.variances
+
+    def _share_there(self, found: Sequence[Summary], rows: Rows) -> tuple[float, float]:
+        """Mean and variance of the share of labels that are there: curvatures are 0 where one is missing."""
+        curvatures = self._answers(found, rows, "curvature")
+        if not curvatures:
+            return drawn(1.0, 1.0, _SAME)
+        own, errors = self._pool(curvatures)
+        scatters, others = self._pool(self._answers(found, rows, "scatter"))
+        # By the trace, where there is most of both.
+        trace = max(float(np.trace(scatters)), _FLAT * float(np.trace(self._predicted)))
+        ratio = float(np.trace(own)) / trace
+        variance = (float(np.trace(errors)) + ratio**2 * float(np.trace(others))) / trace**2
+        mean, spread = drawn(ratio, variance, _SAME)
+        return max(mean, _LEAST), spread
+
+    def _second_moments(self, found: Sequence[Summary], rows: Rows) -> tuple[Array, float]:
+        """A in the newest coordinates, (p, p), and the variance of a number's error.
+
+        It is drawn towards what even features would give, from which the people's differ by `UNEVEN` or by as much as
+        released matrices say, and as far as noise rules.
+        """
+        asked = self._answers(found, rows, "scatter") + self._answers(found, rows, "curvature", 1.0 / self._share)
+        measured, variances = self._pool(asked)
+        p, size = len(measured), len(measured) * (len(measured) + 1) / 2
+        ratio = max(float(np.sum(measured * self._predicted) / np.sum(self._predicted**2)), _FLAT)
+        rest = measured - ratio * self._predicted
+        noise = float(np.mean(variances))
+        excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / size - 1.0)
+        spread = max(excess, (UNEVEN * float(np.trace(self._predicted)) / p) ** 2)
+        kept = spread / (spread + noise)
+        careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
+        matrix = ratio * self._predicted + kept * rest
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+        least = _FLAT * max(float(np.trace(matrix)), 1e-12) / p
+        matrix = (vectors * np.maximum(values, least)) @ vectors.T
+        return matrix, kept**2 * noise + (1.0 - kept) ** 2 * careful + noise / size
+
+    # The equations
+
+    def _equation(self, each: Summary, rows: Rows) -> _Equation:
+        assert each.score is not None
+        q, score = _middle(each.model), each.score
+        largest, plain = max(q, 1.0 - q), _plain(each.model)
+        into = plain.transform @ self._back
+        D = directions(rows.points, plain)
+        own = (D * rows.shares[:, None]).T @ (rows.points @ plain.transform.T)
+        square = (D * rows.shares[:, None]).T @ D
+        spread = self.rate * (1.0 - q) ** 2 + (1.0 - self.rate) * q**2
+        p = len(into)
+        noise = largest**2 * (score.noise * np.eye(p) + score.whole * square) + score.share * spread * square
+        # A h of these coordinates is `(into A into' + shift) into^-T h`.
+        shift = (own - into @ self._predicted @ into.T) @ inverse(into).T
+        return _Equation(largest * score.mean, q, into, shift, noise)
+
+    def _solve(self) -> None:
+        p = len(self._matrix)
+        self._whitened = self.rate * self._constant
+        for _ in range(_FITS):
+            information, right = np.zeros((p, p)), np.zeros(p)
+            self._designs = []
+            for one in self._equations:
+                design = self._share * (one.into @ self._matrix + one.shift)
+                own, shared = self._noise(one, design, self._whitened)
+                weighed = np.linalg.solve(own + shared, design)
+                information += design.T @ weighed
+                right += weighed.T @ (one.mean + one.middle * design @ self._constant)
+                self._designs.append((design, weighed))
+            self._inverse = inverse(information + 1e-9 * np.trace(information) / p * np.eye(p))
+            self._whitened = self._inverse @ right
+        self.values = self._transform.T @ self._whitened
+
+    def _noise(self, one: _Equation, design: Array, whitened: Array) -> tuple[Array, Array]:
+        """Covariances of an equation's noise if these were the truth: its own, and that of errors all share."""
+        h = whitened - one.middle * self._constant
+        doubt = _DOUBTED * self._share * one.shift @ h
+        p = len(h)
+        own = one.noise + (np.outer(doubt, doubt) + float(doubt @ doubt) * np.eye(p)) / 2.0
+        spread = one.into @ (float(h @ h) * np.eye(p) + np.outer(h, h)) @ one.into.T
+        scaled = design @ h / self._share
+        shared = self._share**2 * self._error / 2.0 * spread + self._share_variance * np.outer(scaled, scaled)
+        return own, shared
+
+    def _covariance(self, values: Array) -> Array:
+        """Covariance of the line if ``values`` were the truth, (p, p)."""
+        p = len(values)
+        whitened = self._back.T @ values
+        middle, ratio, turned = np.zeros((p, p)), np.zeros(p), np.zeros((p, p, p))
+        for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
+            middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
+            h = whitened - one.middle * self._constant
+            # What a symmetric error E of A does to this equation: pi into E h.
+            turned += np.einsum("ia,b->iab", self._share * weighed.T @ one.into, h)
+            ratio += weighed.T @ design @ h / self._share
+        flat, other = turned.reshape(p, -1), turned.transpose(0, 2, 1).reshape(p, -1)
+        middle += self._error / 2.0 * (flat @ flat.T + flat @ other.T)
+        middle += self._share_variance * np.outer(ratio, ratio)
+        found = self._inverse @ middle @ self._inverse
+        return np.asarray(self._transform.T @ found @ self._transform)
+
+    @property
+    def signal(self) -> float:
+        """Square of the slopes' length in even coordinates, as far as it is no noise."""
+        h = self._whitened - self.rate * self._constant
+        own = float(np.trace(self._back.T @ self.covariance @ self._back))
+        return max(float(h @ h) - own, 0.0)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the line, (p, p)."""
+        return self._covariance(self.values)
+
+    def half_widths(self, quantile: float) -> Array:
+        """Half widths of the slopes' intervals, (p,); infinite where one was not learned."""
+
+        def test(j: int) -> Callable[[Array], bool]:
+            def rejected(values: Array) -> bool:
+                variance = max(float(self._covariance(values)[j, j]), 0.0)
+                return abs(float(values[j] - self.values[j])) > quantile * math.sqrt(variance)
+
+            return rejected
+
+        found = first_rejected(self.values, self.covariance, quantile, test)
+        return np.where(found < _WIDEST, found, math.inf)
+
+
+def next_model(
+    solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
+) -> Model:
+    """The next model: the fitted one, or one that tells the line where noise would hide the curvature of the other.
+
+    Parameters
+    ----------
+    solution, found
+        The solution so far, and the mean answers that it is of.
+    fitted
+        The model at the solution.
+    people
+        Who will answer it.
+    noise
+        Variances of a number of a score and of a matrix, in units of their bounds.
+    """
+    if not np.any(fitted.origin[:-1]):
+        return fitted
+    p, asked = len(fitted.origin), max(fitted.curvature * people, 1.0)
+    level = float(np.trace(mean_matrix(fitted, solution.rows, _LOGISTIC))) / p
+    rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
+    line = ProbabilityLine.of(found, _LOGISTIC)
+    rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
+    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), _RAREST)) ** _RARER
+    if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
+        return fitted
+    rate = min(max(rate, _RAREST), 1.0 - _RAREST)
+    largest = max(rate, 1.0 - rate)
+    # The errors of matrices count for the effects, those of scores for themselves: as many are asked as makes the sum
+    # of both variances the least.
+    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * fitted.matrix_reach / largest
+    share = min(max(part / (1.0 + part), _FEWEST), _MOST)
+    origin = np.append(np.zeros(p - 1), math.log(rate / (1.0 - rate)))
+    base = solution.even_coordinates(fitted.reach)
+    return Model(origin, base, fitted.reach, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
+
+
+_LINE, _LOGISTIC = Response(False), Response(True)
+
+
+def _told(each: Summary) -> bool:
+    """Whether an epoch's scores were centred at one probability for everybody."""
+    return each.score is not None and not np.any(each.model.origin[:-1])
+
+
+def _middle(model: Model) -> float:
+    return float(probability(model.origin[-1:])[0])
+
+
+def _plain(model: Model) -> Model:
+    """The model at origin zero: coordinates and reach alone."""
+    return replace(model, origin=np.zeros_like(model.origin))

@@ -1,0 +1,315 @@
+"""The learner of scores where records are at hand: it asks, randomizes and learns in one process. River-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import due
+from murk._scratch import copied, keep, wiped
+from murk._turns import in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.core.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
+from murk.learners.core.scoring import record as k
+from murk.learners.core.scoring.answers import Answers, in_place
+from murk.learners.core.scoring.engine import BLOCK, Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.scoring.mechanism import ScoreMechanisms
+from murk.learners.core.scoring.model import QUESTIONS, Question, asked, vectors, with_constant
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.sums import Epoch
+from murk.learners.core.symmetric import shown_next
+from murk.learners.core.values import number
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+
+TURN: Final = 65_536
+"""Records learned before it is another thread's turn; the sum of so many integers of our own is within 64 bits."""
+
+MOST_BUDGETS: Final = 64
+"""People's own budgets that a learner tells apart: it keeps sums for each."""
+
+
+class LocalScores(RecordEngine, ScoreEngine):
+    """A chain whose people answer here: their question is drawn, their answer randomized, and learned, once.
+
+    Sums are kept by level. A person's own budget is a level of its own, named by what it promises; so all that follows
+    from a level (the mechanism, the weight of an answer) is right for it, and sums stay exact.
+
+    Predictions are by the solution of a moment ago, at `shown_next`: of what was learned alone, however often they are
+    asked for.
+
+    Parameters
+    ----------
+    settings
+        What is public.
+    guarantees
+        Level name to guarantee, ``"default"`` among them.
+    make
+        What makes the mechanisms of a guarantee.
+    noise
+        Where noise comes from.
+    """
+
+    _kernels = k
+
+    def __init__(
+        self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], ScoreMechanisms],
+        noise: NoiseSource,
+    ) -> None:  # fmt: skip
+        self._make, self._noise = make, noise
+        self._seed = noise.seed if type(noise) is SimulatedNoise else None
+        self._direct = self._seed is not None or type(noise) is SecureNoise
+        self._trials = 0 if self._seed is not None else trials_for(settings.dimension)
+        self._declared = dict(guarantees)
+        self._own: dict[str, Guarantee] = {}
+        super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
+        # The learner's own budget is "default", even where another level promises the same.
+        self._names = {guarantee: level for level, guarantee in guarantees.items()}
+        self._names[guarantees["default"]] = "default"
+        self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
+
+    # Levels
+
+    def level(self, guarantee: Guarantee) -> str:
+        """The level of a guarantee; a new one, where nobody had it before.
+
+        Raises
+        ------
+        UserError
+            If it is none, no mechanism gives it, or there are too many.
+        """
+        try:
+            return self._names[guarantee]
+        except (KeyError, TypeError):
+            return self._new_level(guarantee)
+
+    @in_turn
+    def _new_level(self, guarantee: Guarantee) -> str:
+        return self._own_level(guarantee)
+
+    def _own_level(self, guarantee: Guarantee) -> str:
+        if not isinstance(guarantee, Guarantee):
+            raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
+        name = repr(guarantee)
+        if name in self._declared:
+            raise UserError(f"a level is named {name!r} and promises something else: name it otherwise")
+        if name not in self._own:
+            if len(self._own) >= MOST_BUDGETS:
+                raise UserError(
+                    f"budget={guarantee!r}: people have {MOST_BUDGETS} different budgets of their own already, and "
+                    "sums are kept for each. Let them choose from a few, as in levels={'strict': ..., 'open': ...}"
+                )
+            pair = self._make(guarantee)
+            # In the order of their names, so that sums over levels do not depend on who came first.
+            own = dict(sorted({**self._own, name: guarantee}.items()))
+            known = {**self.mechanisms, name: pair}
+            mechanisms = {level: known[level] for level in (*self._declared, *own)}
+            self._reach, self.mechanisms, self._own = reaches(mechanisms), mechanisms, own
+        self._names[guarantee] = name
+        return name
+
+    # Records: randomized here, once
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned."""
+        held = self.memory
+        return int(held.learned.count + held.count)
+
+    @property
+    def _now(self) -> Chain:
+        held = self.memory
+        chain: Chain = held.joined(self._advanced) if held.count else held.learned
+        return chain
+
+    @_now.setter
+    def _now(self, chain: Chain) -> None:
+        self._hold(Held(chain), None)
+
+    def use(self, level: str) -> None:
+        """Have the next records answer at a level: in place, where the kernel of one record can do it."""
+        now, pair = self._now, self.mechanisms[level]
+        held = Held(now)
+        if self._direct and in_place(pair) and due(k.learn_record, self.settings.dimension):
+            held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
+        self._hold(held, level)
+
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        memory = self.memory
+        if missing == TOO_FEW:
+            words, trials, noise = memory.asked()
+            finish_draw(words, trials, noise)
+            k.learn_record(memory.address, y, 0)
+            return
+        values = [number(value) for value in memory.features.tolist()]
+        memory.wipe()
+        self._learn_row(values, y)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, (self.current or "default",))
+
+    def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        """Randomize the answers of coded records, and learn from the results, one after another.
+
+        Parameters
+        ----------
+        X, y
+            Coded features, (m, p) with the constant last or (m, p - 1) without, and targets, (m,); NaN where one is
+            missing.
+        levels
+            Each record's, or one for all.
+        """
+        for start in range(0, len(X), TURN):
+            part = slice(start, start + TURN)
+            self._learn_in_turn(X[part], y[part], levels if len(levels) == 1 else levels[part])
+
+    @in_turn
+    def _learn_in_turn(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        self._learn_records(X, y, levels)
+
+    @wiped
+    def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        alike = len(levels) == 1 and self._seed is not None and in_place(self.mechanisms[levels[0]])
+        together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
+        done = 0
+        while done < len(X):
+            left = self._left() if together else self._until_next_model()
+            part = slice(done, min(len(X), done + left))
+            if together:
+                self._learn_rows(X[part], y[part], levels[0])
+            else:
+                self._answer_rows(X[part], y[part], levels if len(levels) == 1 else levels[part])
+            done = part.stop
+
+    def _learn_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], level: str) -> None:
+        """Learn from rows of one level, no more than are left of the epoch, in one call of a kernel."""
+        now = self._now
+        # Of its own, so that nobody reads half of a row while the kernel runs without the interpreter's lock.
+        held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
+        try:
+            k.learn_rows(held.address, copied(X), copied(y))
+        except BaseException:
+            held.wipe()
+            raise
+        self._now = held.joined(self._advanced)
+
+    def _answer_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        coded = X if X.shape[1] == self.settings.features else with_constant(X)
+        self._add(self._answers(coded, y, levels))
+
+    def _answers(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]
+    ) -> dict[Answered, NDArray[np.int64]]:
+        count, epoch = self._now.count, self._now.epochs[-1]
+        people = np.arange(count, count + len(X), dtype=np.int64)
+        questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
+        answers: dict[Answered, NDArray[np.int64]] = {}
+        for own, level, question in _groups(levels, questions):
+            rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
+            given = vectors(rows, targets, epoch.model, self.settings.response, question)
+            mechanism = self.mechanisms[level].mechanism(question)
+            answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
+        return answers
+
+    # What predictions are by
+
+    def _until_next_model(self) -> int:
+        return min(BLOCK, self._left())
+
+    def _left(self) -> int:
+        """How many records there are to the end of the epoch, or to what is to be predicted by."""
+        count = self._now.count
+        return min(self.settings.epoch_end(count), shown_next(count, self.settings.longest)) - count
+
+    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        now = super()._advanced(before, count, epochs)
+        if count == shown_next(before.count, self.settings.longest):
+            return now
+        return Chain(now.count, now.epochs, before.shown or before)
+
+    def estimate(self) -> ScoreEstimate:
+        """Coefficients in coded units, with what their intervals need; solved once until the next release."""
+        return self._estimate(self._now)
+
+    def shown(self) -> NDArray[np.float64]:
+        """Coefficients in coded units that predictions are by, (p,); of K classes their contrasts, ((K - 1) p,).
+
+        As in a published model they are held nearer to zero, where noise rules, than in an estimate, of which intervals
+        are asked: predictions are better by them.
+        """
+        now = self._now
+        solution = self._estimate(now.shown or now).solution
+        return np.zeros(self.settings.dimension) if solution is None else solution.origin
+
+    def _estimate(self, chain: Chain) -> ScoreEstimate:
+        solution_of = self._solved
+        for known, estimate in solution_of:
+            if known is chain:
+                return estimate
+        found = merged_of(self.settings, [(chain, self.mechanisms)])
+        now = self._now
+        # Two at the most: the newest, and what is shown.
+        kept = [one for one in solution_of if one[0] is now or one[0] is now.shown]
+        self._solved = (*kept, (chain, found))[-2:]
+        return found
+
+    # State
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the rest is computed again, and a kernel's memory made.
+        return {**self.__dict__, "_solved": (), "memory": Held(self._now), "current": None, "_in_place": False}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        now = self._now
+        levels = {
+            level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
+            for level, guarantee in {**self._declared, **self._own}.items()
+        }
+        shown = None if now.shown is None else chain_state(now.shown)
+        return {**super().state_dict(), "levels": levels, **chain_state(now), "shown": shown}
+
+    def _read(self, state: Mapping[str, Any]) -> Chain:
+        try:
+            levels = {
+                level: (guarantee_from_dict(one["guarantee"]), one["mechanism"])
+                for level, one in state["levels"].items()
+            }
+            shown = state["shown"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise MurkError(f"the state is malformed: it needs levels and shown ({type(error).__name__})") from error
+        for level, (guarantee, kind) in levels.items():
+            known = self._declared.get(level)
+            if known is None and level == repr(guarantee):
+                self._own_level(guarantee)
+                known = guarantee
+            if known != guarantee or self.mechanisms[level].kind != kind:
+                raise MurkError(
+                    f"the state's level {level!r} is {guarantee!r} by the {kind} mechanism, this learner's is not: "
+                    "sums are kept by level, so make it with the same budget, levels and mechanism"
+                )
+        now = super()._read(state)
+        earlier = None if shown is None else super()._read(shown)
+        if earlier is not None and earlier.count >= now.count:
+            raise MurkError("the state's predictions are by more than was learned")
+        return Chain(now.count, now.epochs, earlier)
+
+
+def _groups(
+    levels: Sequence[str], questions: NDArray[np.int64]
+) -> Iterator[tuple[slice | NDArray[np.int64], str, Question]]:
+    """The records of each level and question that there are."""
+    if len(questions) == 1:
+        yield slice(None), levels[0], QUESTIONS[int(questions[0])]
+        return
+    names = sorted(set(levels))
+    places = np.array([names.index(level) for level in levels], dtype=np.int64)
+    for place, level in enumerate(names):
+        for at, question in enumerate(QUESTIONS):
+            own = np.flatnonzero((questions == at) & (places == place))
+            if len(own):
+                yield own, level, question

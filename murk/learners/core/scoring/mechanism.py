@@ -1,0 +1,323 @@
+"""How releases are randomized: a score as any bounded vector, a matrix ``v v'`` by its own distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._scratch import copied, empty, wiped
+from murk.errors import UserError
+from murk.learners.core.scoring import kernels
+from murk.learners.core.symmetric import matrix_size
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms import (
+    BEST,
+    GaussianMechanism,
+    L2BallMechanism,
+    Mechanism,
+    PrivUnitMechanism,
+    calibrate,
+    former_kind,
+)
+from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.wrapped import Wrapped
+from murk.privacy.noise import NoiseSource
+
+Vectors = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
+_TAIL = 13
+_SENSITIVITY = math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
+class OuterGaussian(Wrapped):
+    r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
+
+    Two such matrices are at most sqrt 2 apart in Frobenius norm, for ``|v v' - u u'|^2 <= |v|^4 + |u|^4``: less than
+    the 2 that a `GaussianMechanism` of radius 1 is for. It is the vector that this mechanism is given and bounds, so
+    that whatever it is given, it never adds noise to matrices further apart. Rounded to lattice steps of width g they
+    are within ``sqrt 2 / g + sqrt d``; one step more is left for the rounding of floats:
+
+    .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
+
+    Parameters
+    ----------
+    features
+        p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt 2.
+    noise
+        The Gaussian mechanism of dimension d whose noise and guarantee this is.
+
+    Raises
+    ------
+    UserError
+        If the budget is too small for the lattice.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=3)
+    >>> mechanism.dimension, round(mechanism.variance, 3)  # sqrt 2 / mu, squared
+    (6, 2.0)
+    """
+
+    features: int
+    noise: GaussianMechanism
+
+    def __post_init__(self) -> None:
+        if self.noise.dimension != matrix_size(self.features):
+            raise UserError(f"matrices of {self.features} features, and noise for {self.noise.dimension} numbers")
+        if self._sensitivity_steps < self.noise.steps:
+            raise UserError(
+                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
+                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
+            )
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, features: int) -> OuterGaussian:
+        """The least noise with which every release has ``guarantee``."""
+        noise = GaussianMechanism.calibrate(guarantee, dimension=matrix_size(features), radius=_SENSITIVITY / 2.0)
+        return cls(features, noise)
+
+    @property
+    def _sensitivity_steps(self) -> float:
+        """Lattice steps that the sensitivity may take."""
+        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
+
+    @property
+    def unit(self) -> float:
+        """Width of a lattice step, which decoding multiplies by."""
+        return _SENSITIVITY / self._sensitivity_steps
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on a number."""
+        return (WIDTH * self.unit) ** 2
+
+    @property
+    def _steps(self) -> int:
+        return math.ceil(1.0 / self.unit + math.sqrt(self.dimension))
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        return self._steps + _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
+        indices = np.asarray(records, dtype=np.int64)
+        rows = _rows(vectors, self.features)
+        if indices.shape != (len(rows),):
+            raise UserError(f"{len(rows)} vectors need as many record indices, got shape {indices.shape}")
+        released = np.empty((len(rows), self.dimension), dtype=np.int64)
+        kernels.noisy_outer(rows, self.unit, noise.gaussian(indices, self.dimension), released)
+        return released
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d)."""
+        return np.multiply(payload, self.unit, dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "sensitivity": _SENSITIVITY,
+            "steps": self.noise.steps,
+            "variance": self.variance,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class OuterMechanism(Wrapped):
+    """Any mechanism for vectors of norm 1, given ``v v'`` as a vector.
+
+    Parameters
+    ----------
+    features
+        p, the length of v.
+    noise
+        The mechanism of dimension p (p + 1) / 2.
+    """
+
+    features: int
+    noise: Mechanism
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
+        return self.noise.randomize(outer(vectors, self.features), noise, records)
+
+
+# As in `calibrate`: the last digits must not decide what a release is.
+_BETTER = 0.99
+
+
+def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
+    """The mechanism that releases ``v v'`` of a vector v of so many features, no longer than 1.
+
+    Parameters
+    ----------
+    kind
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one of least noise in
+        the worst direction of a unit vector's ``v v'``: Gaussian noise has half of what it has for any vectors of
+        norm 1.
+    guarantee
+        What one release promises.
+    features
+        Length of v.
+
+    Raises
+    ------
+    UserError
+        If the kind is unknown or cannot give the guarantee.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> outer_mechanism(None, GaussianDP(1.0), 4).kind
+    'gaussian'
+    >>> best = outer_mechanism(None, ApproxDP(1.0, 1e-6), 4)
+    >>> best.kind, best.guarantee
+    ('privunit', PureDP(epsilon=1.0))
+    """
+    if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
+        found = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]
+        best = found[0]
+        for one in found[1:]:
+            best = one if _worst(one) < _BETTER * _worst(best) else best
+        return best
+    kind = former_kind(guarantee) if kind in (None, BEST) else kind
+    if kind == "gaussian":
+        return OuterGaussian.calibrate(guarantee, features=features)
+    return OuterMechanism(features, calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0))
+
+
+def _able(guarantee: Guarantee) -> tuple[str, ...]:
+    """Kinds of mechanism that can be the best for a guarantee."""
+    pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
+    return (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
+
+
+def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
+    """Variance of the noise on ``v v'`` of a unit vector in the worst direction."""
+    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
+        across, along = mechanism.noise.second_moment
+        return max(across, along - 1.0)
+    return mechanism.variance
+
+
+def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
+    """The least and the largest variance that the noise on ``v v'`` has in any direction, whatever v is."""
+    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
+        # A shorter vector's direction has the same mean square along it, of which less is its own.
+        across, along = mechanism.noise.second_moment
+        return min(across, along - 1.0), max(across, along)
+    return mechanism.variance, mechanism.variance
+
+
+@dataclass(frozen=True)
+class ScoreMechanisms:
+    """The two mechanisms of a level. An account is charged for the dearer one, whichever question is answered.
+
+    Parameters
+    ----------
+    score
+        For scores, (p,).
+    matrix
+        For scatters and curvatures, given v, (p,); None where nobody is asked for any.
+    """
+
+    score: Randomizer
+    matrix: Randomizer | None
+
+    def mechanism(self, question: str) -> Randomizer:
+        """That of a question."""
+        return self.score if question == "score" or self.matrix is None else self.matrix
+
+    @property
+    def _dearer(self) -> Costed:
+        if self.matrix is None:
+            return self.score
+        amounts = [mechanism.cost("gdp") for mechanism in (self.score, self.matrix)]
+        return self.score if amounts[1] <= amounts[0] else self.matrix
+
+    @property
+    def kind(self) -> str:
+        """Kind of both."""
+        return self.score.kind
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises, whichever question it answers."""
+        return self._dearer.guarantee
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Everything that is known of one release."""
+        return self._dearer.guarantees
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it."""
+        return max(self.score.magnitude, self.mechanism("curvature").magnitude)
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """What one release costs an account, rounded up."""
+        return self._dearer.cost(currency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters of both."""
+        known = {"score": self.score, "matrix": self.matrix}
+        return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
+
+
+def score_mechanisms(
+    kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
+) -> ScoreMechanisms:
+    """The mechanisms of a level with ``guarantee``, for scores of (contrasts x features) numbers.
+
+    ``matrices`` says whether anybody is asked for one.
+
+    Raises
+    ------
+    UserError
+        If the kind is unknown or cannot give the guarantee.
+    """
+    score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
+    if not matrices:
+        return ScoreMechanisms(score, None)
+    if isinstance(score, GaussianMechanism):
+        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features))
+    # Of one kind, so that both cost the same in every currency, and promise the same.
+    inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
+    return ScoreMechanisms(score, OuterMechanism(features, inner))
+
+
+def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
+    """``v v'`` of rows v (m, p), as vectors; rows longer than 1 are shortened, what is not finite counts as 0."""
+    rows = _rows(vectors, features)
+    found = empty((len(rows), matrix_size(features)))
+    kernels.outer(rows, found)
+    return found
+
+
+def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
+    rows = copied(vectors)
+    if rows.ndim != 2 or rows.shape[1] != features:
+        raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
+    return rows

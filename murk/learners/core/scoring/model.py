@@ -1,0 +1,231 @@
+"""What a learner publishes at the beginning of an epoch, and what a device computes at it.
+
+With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
+
+- *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `solving.classes`. No longer than 1.
+- *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
+  score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
+  in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
+
+Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import copied, empty, keep
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.curves import CodedCurve
+from murk.learners.core.problem import HostileModelError
+from murk.learners.core.scoring import kernels
+from murk.learners.core.scoring.kernels import LARGEST_LOGIT
+from murk.learners.estimates.links import logistic
+
+Array = NDArray[np.float64]
+Question = Literal["score", "scatter", "curvature"]
+QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
+
+# What honest models stay far below: coefficients in coded units, and what whitening multiplies by.
+_LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
+LARGEST_REACH: Final = 1e4
+"""The largest R: every score is a whole direction."""
+# M in units of the typical length sqrt p: the noise of a released matrix grows with it.
+_MATRIX_REACH = 2.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """One epoch's published model.
+
+    Parameters
+    ----------
+    origin
+        a, coefficients in coded units, (p,); of K classes their contrasts, one after another, ((K - 1) p,).
+    transform
+        W, (p, p).
+    reach
+        R: longer transformed features count for less in scores.
+    exponent
+        g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign.
+    scatter, curvature
+        Shares of the people who are asked for a matrix; the others release their score.
+    """
+
+    origin: Array
+    transform: Array
+    reach: float
+    exponent: float
+    scatter: float
+    curvature: float
+
+    @property
+    def flat(self) -> Array:
+        """As it is published: the origin, the transform by rows, and the four numbers."""
+        last = [self.reach, self.exponent, self.scatter, self.curvature]
+        return np.concatenate([self.origin, self.transform.ravel(), last])
+
+    @classmethod
+    def of(cls, flat: Array, features: int) -> Model:
+        """Read what `flat` wrote."""
+        p = features
+        origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
+        reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
+        return cls(origin.copy(), transform.reshape(p, p).copy(), reach, exponent, scatter, curvature)
+
+    @property
+    def matrix_reach(self) -> float:
+        """M: longer transformed features count for less in matrices."""
+        return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
+
+    @cached_property
+    def thresholds(self) -> tuple[int, int]:
+        """Words of 64 bits below which a person is asked for a scatter, and for a matrix of either kind."""
+        shares = (self.scatter, self.scatter + self.curvature)
+        first, second = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
+        return first, second
+
+    def rounded(self) -> Model:
+        """To 9 significant digits: what linear algebra leaves in the last ones differs between libraries."""
+        flat = np.array([float(f"{value:.9g}") for value in self.flat])
+        return Model.of(flat, len(self.transform))
+
+
+def model_size(features: int, contrasts: int = 1) -> int:
+    """Numbers of a published model."""
+    return contrasts * features + features * features + 4
+
+
+def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
+    """The question that each person answers, as its place in `QUESTIONS`, by one uniform word each and the shares."""
+    scatter, matrix = model.thresholds
+    return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
+
+
+def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
+    """Refuse a model that no honest learner publishes.
+
+    Raises
+    ------
+    HostileModelError
+        Naming what is wrong with it.
+    """
+    flat = np.asarray(flat, dtype=np.float64)
+    size = model_size(features, contrasts)
+    if flat.shape != (size,):
+        raise HostileModelError(f"the model has {flat.size} numbers, the task's has {size}: refused")
+    if not np.all(np.isfinite(flat)):
+        raise HostileModelError("the model holds numbers that are not finite: refused")
+    model = Model.of(flat, features)
+    for name, values, most in (
+        ("origin", model.origin, _LARGEST_ORIGIN),
+        ("transform", model.transform, _LARGEST_TRANSFORM),
+    ):
+        if np.max(np.abs(values)) > most:
+            raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
+    if not 0 < model.reach <= LARGEST_REACH:
+        raise HostileModelError(f"the model's reach {model.reach:g} is not within 0 and {LARGEST_REACH:g}: refused")
+    if not 0 <= model.exponent <= 1:
+        raise HostileModelError(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
+    if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
+        raise HostileModelError("the model's shares of questions are no shares: refused")
+    return model
+
+
+def probability(logit: Array) -> Array:
+    """``1 / (1 + e^-t)``, for logits as far out as kernels take them."""
+    return logistic(np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))
+
+
+@dataclass(frozen=True)
+class Response:
+    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1].
+
+    Parameters
+    ----------
+    binary
+        Whether it is binary.
+    classes
+        K, where it is one of K classes; 0 for others.
+    curve
+        Mean function of a target whose mean is not the logistic one, or of a real one the line's; for answers at a
+        model of zeros only.
+    """
+
+    binary: bool
+    classes: int = 0
+    curve: CodedCurve | None = None
+
+    def level(self, logit: Array) -> Array:
+        """The probability, or the coded real target's mean, at ``x'theta``."""
+        if self.curve is None:
+            return probability(logit) if self.binary else logit
+        return self.curve.mean(logit)
+
+    def steep(self, logit: Array) -> Array:
+        """Derivative of `level` with respect to the logit."""
+        if self.curve is None:
+            level = self.level(logit)
+            return level * (1.0 - level) if self.binary else np.ones_like(level)
+        return self.curve.slope(logit)
+
+    def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
+        """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""
+        if not self.binary:
+            return np.ones_like(logit), -np.ones_like(logit)
+        bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
+        return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
+
+    def weights(self, logit: Array, exponent: float) -> Array:
+        """w(t), at most 1/2."""
+        if not self.binary:
+            return np.full_like(logit, 0.5)
+        high, low = self.answers(logit, exponent)
+        p = probability(logit)
+        return np.asarray(p * (1.0 - p) * (high - low))
+
+
+def directions(X: Array, model: Model, reach: float | None = None) -> Array:
+    """``c(z) z`` of coded rows, (m, p): no longer than 1. With R, or another reach."""
+    Z = X @ model.transform.T
+    length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(length > 0, np.minimum(1.0, (reach or model.reach) / length) / length, 0.0)
+    return np.asarray(Z * factor[:, None])
+
+
+def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
+    """What a mechanism is given of coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
+
+    A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
+    where the target is there, as a score does, and their ratio is that of the people whose targets are.
+    """
+    X, y = copied(X), copied(y)
+    p = len(model.transform)
+    if response.classes and question == "score":
+        found = empty((len(X), len(model.origin)))
+        basis = contrasts(response.classes)
+        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, found)
+        return found
+    found = empty((len(X), p))
+    reach = model.reach if question == "score" else model.matrix_reach
+    kernels.vectors(
+        X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary,
+        QUESTIONS.index(question), found,
+    )  # fmt: skip
+    return found
+
+
+def with_constant(rows: Array) -> Array:
+    """Coded features with the constant; what is not finite counts as 0."""
+    coded = empty((len(rows), rows.shape[1] + 1))
+    coded[:, -1] = 1.0
+    coded[:, :-1] = keep(np.where(np.isfinite(rows), rows, 0.0))
+    return coded

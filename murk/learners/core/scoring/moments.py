@@ -1,0 +1,239 @@
+"""Second moments of the covariates from released matrices, where no rows are public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.scoring.expected import mean_matrix
+from murk.learners.core.scoring.model import Model, Response
+from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.estimates.extent import Extent
+
+Array = NDArray[np.float64]
+
+# An excess of a mean square over its noise counts from so many of its standard errors.
+_SIGNIFICANT = 2.0
+# Eigenvalues of the features' moments, which are even where their spread is below this part of their mean.
+_EVEN = 0.5
+# How much more or less the constant may have than the features, in terms of these.
+_CONSTANT = 3.0
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the matrices say of the covariates.
+
+    In the coordinates ``B x`` that the newest epoch's were stretched from: there features are even, as far as was known
+    then, and are held to be so until released matrices say otherwise. (In the stretched ones they are not; nor may
+    what is noise in one epoch's matrices stretch the next one's.)
+
+    Parameters
+    ----------
+    moment
+        Second moment of x, up to the constant's being 1.
+    shape
+        The same of ``B x``, of mean eigenvalue 1.
+    scale
+        What ``B x`` is multiplied by for a typical length of sqrt p.
+    settled
+        Whether ``B x`` is spread evenly enough over all directions.
+    base
+        B, (p, p).
+    """
+
+    moment: Array
+    shape: Array
+    scale: float
+    settled: bool
+    base: Array
+
+    @classmethod
+    def of(cls, found: Sequence[Summary], response: Response) -> Moments:
+        """Those of all epochs' released scatters, drawn towards even ones where noise rules.
+
+        At origin zero a curvature is a scatter.
+        """
+        newest = found[-1].model
+        p, base = len(newest.transform), unstretched(newest)
+        back, turn = inverse(base), _turn(newest)
+        size = p * (p + 1) / 2
+        rows = _even_rows(newest)
+        together = _scatters(found, response, rows)
+        if together is None:
+            return cls(np.eye(p), np.eye(p), 1.0, False, base)
+        measured, expected, variances = together.measured, together.expected, together.variances
+        mean = float(np.trace(expected)) / p
+        noise = float(np.mean(variances))
+        # As long as it is mostly noise, even its trace may not be positive.
+        ratio, more, ones = _levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
+        rest = measured - ratio * expected - more * ones
+        square = float(np.sum(rest**2 / variances)) / size
+        kept = 0.0 if square < 1.0 + _SIGNIFICANT * math.sqrt(2.0 / size) else 1.0 - 1.0 / square
+        values, vectors = np.linalg.eigh(np.eye(p) + (kept * rest + more * ones) / (ratio * mean))
+        values = np.maximum(values, max(0.5 * math.sqrt(noise) / (ratio * mean), 1e-3))
+        shape = turn.T @ (vectors * values) @ vectors.T @ turn
+        shape *= p / float(np.trace(shape))
+        moment = back @ shape @ back.T
+        rough = math.hypot(math.sqrt(max(square - 1.0, 0.0) * noise), more / p) / (ratio * mean)
+        settled = len(found) > 1 and (rough < _EVEN or kept == 0.0)
+        plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
+        length = 2.0 * (ratio + more / (p * mean)) * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
+        return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
+
+
+def _turn(newest: Model) -> Array:
+    """What turns the coordinates ``B x`` so that the first lies along the coefficients."""
+    return facing(inverse(unstretched(newest)).T @ newest.origin)
+
+
+def _even_rows(newest: Model) -> Rows:
+    """What even features would give, in the coordinates ``B x`` and with the same lengths."""
+    back = inverse(unstretched(newest))
+    moment = back @ back.T
+    return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+
+
+def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
+    """Put all released scatters together, in the coordinates ``B x`` turned along the coefficients; None without any.
+
+    At origin zero a curvature is a scatter.
+    """
+    newest = found[-1].model
+    answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
+    for each in found:
+        predicted = partial(mean_matrix, each.model, rows, response, flat=True)
+        answers.append((each.model, each.scatter, predicted))
+        if not np.any(each.model.origin):
+            answers.append((each.model, each.curvature, predicted))
+    return pooled(answers, _turn(newest) @ unstretched(newest))
+
+
+def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
+    """Where people lie within the box, by released scatters as they are: not drawn towards even ones."""
+    newest = found[-1].model
+    together = _scatters(found, response, _even_rows(newest))
+    if together is None:
+        return None
+    onto = _turn(newest) @ unstretched(newest)
+    back = inverse(onto)
+    return Extent(back @ together.measured @ back.T, back.T, together.variances)
+
+
+def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
+    """How much there is of what even features would give, how much more the constant has, and the matrix of that.
+
+    The constant is no feature: it is 1, and these are within 1 of zero. Were it left to what is drawn towards even, as
+    soon as it stands out from the noise the noise of all features would count.
+    """
+    ones = np.outer(constant, constant) / float(constant @ constant)
+    basis = np.array([together.expected.ravel(), ones.ravel()])
+    weighed = basis / together.variances.ravel()
+    gram = weighed @ basis.T
+    gram[1, 1] += 1.0 / (_CONSTANT * float(np.trace(together.expected)) / len(constant)) ** 2
+    ratio, more = np.linalg.solve(gram, weighed @ together.measured.ravel()).tolist()
+    if ratio < least:
+        ratio, more = least, float(weighed[1] @ (together.measured - least * together.expected).ravel()) / gram[1, 1]
+    return ratio, more, ones
+
+
+def stretched(base: Array, origin: Array) -> Array:
+    """Whitening coordinates ``base`` stretched along the coefficients, for |z| as long as before.
+
+    The curvature of a score is lower along them: with b the coefficients in whitened coordinates by about
+    ``1 + |b|^2``.
+    """
+    p = len(base)
+    if not np.any(origin[:-1]):
+        # Everybody's probability is the same, and so is what every direction's curvature is lower by.
+        return base
+    along = inverse(base).T @ origin
+    square = float(along @ along)
+    out = base + (math.sqrt(1.0 + square) - 1.0) / square * np.outer(along, along @ base)
+    return np.asarray(math.sqrt(p / (p + square)) * out)
+
+
+def unstretched(model: Model) -> Array:
+    """The ``base`` that `stretched` made a model's transform of."""
+    p = len(model.transform)
+    if not np.any(model.origin[:-1]):
+        return model.transform
+    along = inverse(model.transform).T @ model.origin
+    square = float(along @ along)
+    half = p * (1.0 - square) / 2.0
+    before = math.sqrt(half**2 + square * p) - half
+    root = math.sqrt(1.0 + before)
+    out = model.transform + (1.0 / root - 1.0) / square * np.outer(along, along @ model.transform)
+    return np.asarray(math.sqrt((p + before) / p) * out)
+
+
+def gain(into: Array) -> float:
+    """What a change of coordinates multiplies a matrix's noise by, on average over directions."""
+    return float(np.sum(into * into)) / len(into)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Released matrices in some coordinates, by precision, and what was predicted of them.
+
+    Parameters
+    ----------
+    measured, expected
+        (p, p).
+    variances
+        Of the numbers of the first, (p, p), off the diagonal of sqrt 2 times them.
+    """
+
+    measured: Array
+    expected: Array
+    variances: Array
+
+
+def pooled(
+    answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array, doubts: Sequence[Array] = ()
+) -> Pooled | None:
+    """Released matrices in the coordinates ``onto``, (p, p), each number by its precision; None if there are none.
+
+    Parameters
+    ----------
+    answers
+        Models, what was released at them, and what is predicted of it.
+    onto
+        A transform, of whose coordinates the first may be one that other epochs hardly know.
+    doubts
+        By how much each answer's matrix may stand for another one than is asked for, (p, p).
+    """
+    p = len(onto)
+    measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+    for place, (model, answer, predicted) in enumerate(answers):
+        if answer is None:
+            continue
+        into = onto @ inverse(model.transform)
+        grown = np.sum(into * into, axis=1)
+        variance = own_variance(answer, p) * np.outer(grown, grown)
+        if doubts:
+            variance = variance + (into @ doubts[place] @ into.T) ** 2
+        share = 1.0 / variance
+        measured += share * (into @ answer.mean @ into.T)
+        expected += share * (into @ predicted() @ into.T)
+        weights += share
+    return Pooled(measured / weights, expected / weights, 1.0 / weights) if weights.any() else None
+
+
+def facing(along: Array) -> Array:
+    """An orthogonal matrix, (p, p), whose first row lies along a direction."""
+    p, length = len(along), float(np.linalg.norm(along))
+    mirror = along / length - np.eye(p)[0] if length > 0.0 else np.zeros(p)
+    square = float(mirror @ mirror)
+    return np.eye(p) - 2.0 / square * np.outer(mirror, mirror) if square > 1e-12 else np.eye(p)
+
+
+def own_variance(answer: Answer, features: int) -> float:
+    """Variance of a number of a mean matrix: the mechanism's noise, and what people differ by at most."""
+    return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)

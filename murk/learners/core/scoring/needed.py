@@ -1,0 +1,370 @@
+r"""What it would take to learn a coefficient that was not learned: people, larger budgets, or public covariates.
+
+It is forecast: more people answer at the model that would be published next, exactly as is expected of them at the
+solution, with the noise that they really would have, and all equations are solved again. How many it takes until the
+interval ends is found by quadrupling, and doubled: of the threshold itself one in two would fall short. (In the end a
+half width shrinks as ``s / sqrt n``; before that comes Fieller's condition, that the curvature be distinguished from
+its own noise, and both are in the interval.)
+
+Budgets follow from the number: a release at variance s'^2 beside a person's own spread 1/p is worth
+
+    (s^2 + 1/p) / (s'^2 + 1/p)
+
+of those at s^2. Public rows are tried as a sample of rows with the people's released second moments. docs/scores.md has
+how often a forecast was right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError, UserError
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.scoring import classes
+from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.expected import Expected, mean_matrix
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
+from murk.learners.core.scoring.moments import pooled
+from murk.learners.core.scoring.public import PublicSolution
+from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.solve import Solution
+from murk.learners.core.scoring.sums import Epoch, Summary, Tally, step_of, summaries
+from murk.learners.core.symmetric import flattened
+from murk.learners.results.numbers import rounded
+from murk.privacy.guarantees import Guarantee
+
+Array = NDArray[np.float64]
+
+MOST: Final = 256
+"""More than so many times the people are not forecast."""
+
+# What is reported is so many times what is forecast, which is a threshold: one in two would fall short of it.
+_MARGIN = 2
+# Every half width that is one is within it.
+_LARGEST_HALF: Final = 1e300
+_ROWS = (10_000, 3_000, 1_000)
+# Budgets that nobody would call private are not advised.
+_LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}
+# Standard deviations by which curvatures are distinguished from noise before anything is said.
+_SEEN = 2.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """What would do, each by itself; what is None would not, as far as can be told.
+
+    Parameters
+    ----------
+    people
+        Of so many in all, at these budgets.
+    budgets
+        Level to guarantee, with as many people as so far.
+    public_rows
+        So many public covariates like the people's, with as many people at these budgets as so far.
+    least
+        Whether it may be far more: of this coefficient's own direction the curvature is not distinguished from noise
+        yet, and is taken to be like that of the others.
+    seen
+        Whether enough was distinguished from noise to say anything.
+    """
+
+    people: int | None = None
+    budgets: Mapping[str, Guarantee] = field(default_factory=dict)
+    public_rows: int | None = None
+    least: bool = False
+    seen: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with the words."""
+        return {
+            "people": self.people,
+            "budgets": {level: each.to_dict() for level, each in self.budgets.items()} or None,
+            "public_rows": self.public_rows,
+            "at_least": self.least,
+            "words": self.words,
+        }
+
+    @property
+    def words(self) -> str:
+        """As the end of "it would take ...".
+
+        Examples
+        --------
+        >>> from murk.privacy import GaussianDP
+        >>> Need(400_000, {"default": GaussianDP(2.5)}).words
+        'about 400,000 people in all, or mu of about 2.5 with as many as now'
+        >>> Need(seen=False).words
+        'more than can be told yet: hardly anything stands out from the noise so far'
+        """
+        if not self.seen:
+            return "more than can be told yet: hardly anything stands out from the noise so far"
+        ways = []
+        if self.people is not None:
+            ways.append(f"about {self.people:,} people in all")
+        if self.budgets:
+            ways.append(f"{_named(self.budgets)} with as many as now")
+        if self.public_rows is not None:
+            ways.append(f"about {self.public_rows:,} public rows like the people")
+        if not ways:
+            return f"more than {_MARGIN * MOST:,} times the people"
+        words = ", or ".join(ways)
+        return words.replace("about", "at least") if self.least else words
+
+
+def _named(budgets: Mapping[str, Guarantee]) -> str:
+    """Budgets in words."""
+    said = {level: _said(each) for level, each in budgets.items()}
+    if len(said) == 1:
+        return next(iter(said.values()))
+    return " and ".join(f"{words} ({level})" for level, words in said.items())
+
+
+def _said(budget: Guarantee) -> str:
+    (parameters,) = budget.to_dict().values()
+    name, value = next(iter(parameters.items()))
+    return f"{name} of about {value:g}"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What forecasts are made from.
+
+    Parameters
+    ----------
+    settings, solution, found
+        What is public, what was learned, and the epochs' mean answers that it was learned from.
+    mechanisms
+        Level to mechanisms.
+    counts
+        Level to the number of its releases.
+    """
+
+    settings: Settings
+    solution: AnySolution
+    found: Sequence[Summary]
+    mechanisms: Mapping[str, ScoreMechanisms]
+    counts: Mapping[str, int]
+
+    @property
+    def people(self) -> int:
+        """Releases so far."""
+        return sum(self.counts.values())
+
+    def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
+        """What each coefficient would take that was not learned, by name.
+
+        Parameters
+        ----------
+        quantile
+            Of a normal distribution, which intervals have.
+        within
+            What half widths are to be at most, (p,); by default any that are finite.
+        """
+        names = self.settings.reported
+        limits = np.full(len(names), _LARGEST_HALF) if within is None else within
+        unknown = ~(self.solution.half_widths(quantile) <= limits)
+        if not unknown.any():
+            return {}
+        told = self._told()
+        if told is None:
+            return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
+        model = self.settings.first_model(self.mechanisms)
+        if not self.settings.once:
+            model = self.settings.next_model(self.found, self.people, self.mechanisms)
+        times = _MARGIN * self._times(model, quantile, unknown, limits)
+        rows = self._rows(model, quantile, unknown, limits)
+        return {
+            name: Need(
+                None if math.isinf(factor) else rounded(factor * self.people),
+                self._budgets(factor),
+                int(most) or None,
+                least=not sure,
+            )
+            for name, each, factor, most, sure in zip(
+                names, unknown, times.tolist(), rows.tolist(), told.tolist(), strict=True
+            )
+            if each
+        }
+
+    # More people
+
+    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
+        """How many times the people it takes, (p,): a power of two, or infinite."""
+        found = np.full(len(unknown), math.inf)
+        tried: dict[int, NDArray[np.bool_]] = {}
+
+        def learned(factor: int) -> NDArray[np.bool_]:
+            if factor not in tried:
+                tried[factor] = self._learned(model, factor, quantile, limits)
+            return tried[factor]
+
+        factor = 4
+        while factor <= MOST and np.any(np.isinf(found[unknown])):
+            new = unknown & np.isinf(found) & learned(factor)
+            if new.any():
+                half = new & learned(factor // 2)
+                found[new] = factor
+                found[half] = factor // 2
+            factor *= 4
+        return found
+
+    def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
+        """Which coefficients are learned of so many times the people."""
+        found = [*self.found, *self._more(model, (factor - 1) * self.people)]
+        try:
+            halves = self._solved(found).half_widths(quantile)
+        except (MurkError, np.linalg.LinAlgError):
+            return np.zeros(len(self.settings.reported), dtype=bool)
+        return np.asarray(halves <= limits)
+
+    def _solved(self, found: Sequence[Summary]) -> AnySolution:
+        """As the solution was found."""
+        one, response = self.solution, self.settings.response
+        if isinstance(one, Solution):
+            return Solution(found, response, unlike=one.unlike)
+        if isinstance(one, PublicSolution):
+            return PublicSolution(found, response, one.rows)
+        return classes.ClassSolution(found, response.classes, one.rows)
+
+    def _more(self, model: Model, people: int) -> list[Summary]:
+        """What so many more people are expected to answer: half of them centred, as every other epoch is."""
+        if model.exponent == 1.0:
+            return self._epoch(model, people)
+        centred = Model(model.origin, model.transform, model.reach, 1.0, model.scatter, model.curvature)
+        return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
+
+    def _epoch(self, model: Model, people: int) -> list[Summary]:
+        """The mean answers of an epoch in which everybody answers as is expected, by levels as so far."""
+        shares = {
+            "score": 1.0 - model.scatter - model.curvature,
+            "scatter": model.scatter,
+            "curvature": model.curvature,
+        }
+        tallies = {}
+        for question in QUESTIONS:
+            mean = self._answer(model, question)
+            for level, known in self.counts.items():
+                count = round(people * known / self.people * shares[question])
+                if count:
+                    step = step_of(self.mechanisms[level].mechanism(question))
+                    tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
+        return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
+
+    def _answer(self, model: Model, question: Question) -> Array:
+        """What is expected of one person, in units of what is released."""
+        one, response, rows = self.solution, self.settings.response, self.solution.rows
+        if question == "score":
+            if response.classes:
+                basis = contrasts(response.classes)
+                at = classes.probabilities(rows.points, one.origin, basis)
+                return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
+            return self._target_share * Expected.of(model, rows, response).score(rows.points @ one.origin)
+        flat = question == "scatter" or bool(response.classes)
+        matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
+        there = 1.0 if question == "scatter" else self._target_share
+        return there * flattened(matrix) / (model.reach / 2.0)
+
+    @property
+    def _target_share(self) -> float:
+        """Share of the people whose target is there."""
+        one = self.solution
+        return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
+
+    def _told(self) -> NDArray[np.bool_] | None:
+        """Of which coefficients' directions released matrices are distinguished from noise, (p,); None where none are
+        at all.
+
+        Public rows say what they are.
+        """
+        one, response = self.solution, self.settings.response
+        if not isinstance(one, Solution):
+            return np.ones(len(self.settings.reported), dtype=bool) if one.alike else None
+        asked = [
+            (each.model, answer, partial(mean_matrix, each.model, one.rows, response, flat=flat))
+            for each in self.found
+            for answer, flat in ((each.scatter, True), (each.curvature, False))
+        ]
+        together = pooled(asked, one.newest.transform)
+        if together is None:
+            return None
+        weighed = together.expected / together.variances
+        if float(np.sum(weighed * together.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * together.expected))):
+            return None
+        # Where a coefficient may lie, the others as likely as can be, as a direction in the newest coordinates.
+        along = inverse(one.newest.transform).T @ one.covariance
+        along = along / np.linalg.norm(along, axis=0)
+        there = np.einsum("ij,ik,kj->j", along, together.measured, along)
+        noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, together.variances, along**2))
+        return np.asarray(there > _SEEN * noise)
+
+    # Larger budgets
+
+    def _budgets(self, factor: float) -> dict[str, Guarantee]:
+        """Guarantees of all levels at which releases are worth so many times as much; none where one is too large."""
+        found = {}
+        for level in self.counts:
+            budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)
+            if budget is None:
+                return {}
+            found[level] = budget
+        return found
+
+    def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
+        score: Any = pair.score
+        own = 1.0 / score.dimension
+        wanted = (score.variance + own) / factor - own
+        guarantee: Any = pair.guarantee
+        (parameters,) = guarantee.to_dict().values()
+        name, now = next(iter(parameters.items()))
+        low, high = now, _LARGEST[name]
+
+        def enough(value: float) -> bool:
+            return bool(self._variance(pair, replace(guarantee, **{name: value})) <= wanted)
+
+        if wanted <= 0.0 or high <= low or not enough(high):
+            return None
+        while high / low > 1.02:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        found: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
+        return found
+
+    def _variance(self, pair: ScoreMechanisms, budget: Guarantee) -> float:
+        """Of a score's noise at another budget."""
+        try:
+            score: Any = score_mechanisms(
+                pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+            ).score
+        except UserError:
+            return math.inf
+        return float(score.variance)
+
+    # Public rows
+
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
+        """The fewest public rows that would do, (p,); 0 where none would, or there are some."""
+        found = np.zeros(len(unknown), dtype=np.int64)
+        one = self.solution
+        if not isinstance(one, Solution):
+            return found
+        answers = self._epoch(model, self.people // _MARGIN)
+        for size in _ROWS:
+            rows = Rows(one.rows.points, one.rows.shares, float(size))
+            try:
+                halves = PublicSolution(answers, self.settings.response, rows).half_widths(quantile)
+            except (MurkError, np.linalg.LinAlgError):
+                break
+            learned = unknown & (halves <= limits)
+            if not learned.any():
+                break
+            found[learned] = size
+        return found

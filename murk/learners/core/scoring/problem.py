@@ -1,0 +1,277 @@
+"""What devices and learners of scores must agree on, derived from a task. River-free: devices import this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import due
+from murk.errors import UserError
+from murk.learners.core.scoring.drift import drift_of
+from murk.learners.core.scoring.engine import ScoreEngine, lengths_of, merged
+from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.shared import SharedScoreEngine
+from murk.learners.core.symmetric import REMEMBERED, matrix_size
+from murk.learners.estimates.drift import Drift
+from murk.learners.estimates.estimate import PublicCovariates
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource, Purpose
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import longest_release
+from murk.stream.messages.trail import trail_bytes
+from murk.stream.task.data.features import ClassTarget
+
+if TYPE_CHECKING:
+    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.stream.task.task import Task
+
+# A float of a model message, a float of a state in base64, and a sum of a state with its comma.
+_MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
+# Numbers of a gradient of which a learner remembers as many iterates as it does by default.
+_MANY_NUMBERS = 5_000
+
+
+@dataclass(frozen=True)
+class ScoreProblem:
+    """The scores of a task: what is asked of whom, how it is bounded and randomized.
+
+    Parameters
+    ----------
+    settings
+        What is public.
+    mechanisms
+        Level name to the two mechanisms of that level.
+    """
+
+    settings: Settings
+    mechanisms: dict[str, ScoreMechanisms]
+    kind: ClassVar[str] = "score"
+    interactive: ClassVar[bool] = True
+    _last: list[tuple[NDArray[np.float64], Model] | None] = field(
+        default_factory=lambda: [None], init=False, repr=False, compare=False
+    )
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a score."""
+        return self.settings.dimension
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+        return lengths_of(self.settings)
+
+    @property
+    def model_size(self) -> int:
+        """Numbers in a published model."""
+        return model_size(self.settings.features, self.settings.contrasts)
+
+    @property
+    def shares_models(self) -> bool:
+        """Whether people of all chains answer at the first chain's models."""
+        return self.settings.shared
+
+    @cached_property
+    def initial(self) -> NDArray[np.float64]:
+        """The model of version 0."""
+        flat = self.settings.first_model(self.mechanisms).flat
+        flat.setflags(write=False)
+        return flat
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All questions."""
+        return QUESTIONS
+
+    def is_published(self, version: int) -> bool:
+        """Tell whether an epoch begins at a version."""
+        return version == self.settings.epoch_start(version)
+
+    def next_published(self, version: int) -> int:
+        """Version at which the epoch ends that a version lies in."""
+        return self.settings.epoch_end(version)
+
+    def block(self, releases: int) -> int:
+        """Most releases to make at the newest models: what is left of the epoch, if there is but one chain of it."""
+        return self.settings.epoch_end(releases) - releases
+
+    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+        """Refuse a model that no honest learner publishes, before any record is read.
+
+        Raises
+        ------
+        HostileModelError
+            If it is one.
+        """
+        check_model(theta, self.settings.features, self.settings.contrasts)
+
+    def check_state(self) -> None:
+        """Refuse a task whose messages or whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying which protocol would do.
+        """
+        check_size(self.settings, len(self.mechanisms), self.interactive)
+
+    # What a device does
+
+    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
+        """Draw the question that each person answers, by the model's shares: never by a record."""
+        words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
+        shown = self._model(model)
+        if len(words) > 1:
+            return [QUESTIONS[place] for place in asked(words, shown).tolist()]
+        scatter, matrix = shown.thresholds
+        score, first, second = QUESTIONS
+        return [first if word < scatter else second if word < matrix else score for word in words.tolist()]
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
+        question: Question = "score",
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """What a mechanism is given of coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
+
+        A NaN (missing) target gives zeros, but in a scatter, which is of the features alone.
+        """
+        model = self._model(self.initial if theta is None else theta)
+        # A hostile model's overflow comes to zeros, whatever the record says.
+        return vectors(X, y, model, self.settings.response, question)
+
+    def _model(self, flat: NDArray[np.float64]) -> Model:
+        """The model of its numbers; the last one that cannot be written to is remembered, for devices one by one."""
+        (last,) = self._last
+        if last is not None and last[0] is flat:
+            return last[1]
+        model = Model.of(flat, self.settings.features)
+        if not flat.flags.writeable and flat.flags.owndata:
+            self._last[0] = flat, model
+        return model
+
+    def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
+        """What answers for one record after another by a compiled kernel, as `ask`, `vectors` and the mechanism do.
+
+        None where the kernel does not draw the level's noise, or compiling it does not pay yet.
+        """
+        # Loaded where it is asked for: most devices release a record or two.
+        from murk.learners.core.scoring.answers import OneAnswer, in_place
+        from murk.learners.core.scoring.record import learn_record
+
+        pair, model = self.mechanisms[level], self._model(theta)
+        if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):
+            return None
+        return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
+
+    def mechanism(self, level: str, question: Question) -> Randomizer:
+        """What randomizes the answer to a question."""
+        return self.mechanisms[level].mechanism(question)
+
+    # What a learner does
+
+    def engine(self) -> ScoreEngine:
+        """A learner for this task's releases, standing at version 0."""
+        kind = SharedScoreEngine if self.settings.shared else ScoreEngine
+        return kind(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
+        """What the learners of all chains have learned together."""
+        return merged(engines)
+
+    def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
+        """Whether the coefficients have changed from epoch to epoch."""
+        return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
+
+
+def check_size(settings: Settings, levels: int, interactive: bool) -> None:
+    """Refuse features that are too many for messages or a learner's state, of so many levels.
+
+    Raises
+    ------
+    UserError
+        Saying which protocol would do.
+    """
+    p, lengths = settings.features, lengths_of(settings)
+    size = model_size(p, settings.contrasts)
+    release = longest_release(ScoreProblem.kind, max(lengths))
+    model = 512 + _MODEL_NUMBER * size if interactive else 0
+    sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
+    trail = trail_bytes(len(settings.reported))
+    epochs = 1 if settings.once else REMEMBERED
+    state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
+    if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
+        instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
+        if instead and not settings.labels:
+            instead += ", or examples"
+        raise UserError(
+            f"{p:,} coded features (the constant is one of them, and each category but the first) have "
+            f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
+            f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients{instead}"
+        )
+
+
+def problem_for(task: Task) -> ScoreProblem:
+    """The scores of a resolved task with ``protocol: scores``.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    """
+    block, coding = task.scores, task.coding
+    assert block is not None
+    labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+    shared = block.models == "shared"
+    # Of each partition's releases so many are kept, and epochs are of all.
+    forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
+    settings = Settings(
+        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
+        shared=shared, line=block.effects == "line",
+    )  # fmt: skip
+    # Before a mechanism of so many numbers is sought, which may not exist.
+    check_size(settings, len(task.privacy.levels), interactive=True)
+    return ScoreProblem(settings, level_mechanisms(task, settings))
+
+
+def covariates_of(task: Task) -> PublicCovariates | None:
+    """Public covariates of a resolved task, if it has any.
+
+    Raises
+    ------
+    UserError
+        If they are of other features.
+    """
+    if task.covariates is None:
+        return None
+    covariates = PublicCovariates(*task.covariates)
+    if covariates.points.shape[1] != task.coding.size:
+        raise UserError(
+            f"the public covariates have {covariates.points.shape[1]} coded features and the task {task.coding.size}: "
+            "give public data with the task's columns"
+        )
+    return covariates
+
+
+def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
+    """The mechanisms of a task's levels.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit.
+    """
+    return {
+        level: score_mechanisms(
+            task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,
+            matrices=settings.matrices,
+        )
+        for level, guarantee in task.privacy.levels.items()
+    }  # fmt: skip

@@ -1,0 +1,414 @@
+"""From epochs' mean answers to coefficients without public rows: moments, curvature, weighted equations, solution.
+
+In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with
+``h_k = W_k^-T (theta - a_k)``: G_k over rows of covariates (`Expected`), pi the share of people whose target is
+there, and D what the released curvatures say beyond those rows. G_k is over normal rows with the released second
+moments, which is right for some data and not for others; D makes it right at a_k, as the empirical Bayes estimate whose
+prior variance is the excess of D's mean square over its noise. What is left of its error, of variance e^2 a number,
+counts as noise of u_k:
+
+    S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
+
+b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's. Two numbers of the curvature, pi
+and D along the coefficients, matter most and are shared by all epochs: they are solved for together with theta, from
+where released curvatures have them, as exactly as these do.
+
+The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance has the error of D once, since
+all epochs share it. The interval of a coefficient holds the values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c)
+the variance *if c were the truth*: as in Fieller's, it is without bound where a direction's curvature cannot be
+distinguished from zero. Its constants were chosen on generated tasks; docs/scores.md has what they cover.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError
+from murk.learners.core.scoring.curvature import Curvature
+from murk.learners.core.scoring.descent import descend
+from murk.learners.core.scoring.expected import Expected
+from murk.learners.core.scoring.model import Model, Response
+from murk.learners.core.scoring.moments import Moments, gain, stretched
+from murk.learners.core.scoring.rows import Rows, inverse, power
+from murk.learners.core.scoring.sums import Answer, Summary
+
+Array = NDArray[np.float64]
+
+# Coefficients in coded units are within a few of zero. So is the logit, of the published origin and, without public
+# rows, of the estimate: its intervals are around it, and as wide as without that.
+PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
+_FITS, _STEPS = 3, 12
+# A direction is stretched freely up to this part of the reach: the people of two categories are 2 apart in coded units,
+# so that those of a rare one are then as long as the reach.
+_FREE = 0.5
+# Power of what is beyond it.
+_BEYOND = 0.5
+# And by up to so many times the reach: less would hide what is nearly collinear.
+_STRETCHED = 4.0
+# Nearly as wide as the prior's own: such an interval counts as one without an end.
+_FARTHEST = 8.0
+# Of the share of targets that are there.
+_LEAST = 0.02
+# Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
+_BENT = 0.3
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """One epoch's: its mean score, and what it is expected to be."""
+
+    answer: Answer
+    expected: Expected
+    correction: Array
+    carried: Array
+    along: Array
+    into: Array
+    origin: Array
+    start: Array
+    tangent: Array
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """All epochs' equations side by side, (k, ...): the parts that noise is made of, which is asked for often.
+
+    Parameters
+    ----------
+    noise, share, whole
+        Of their answers, (k, 1, 1).
+    square
+        Mean of ``c^2 z z'`` over the rows, (k, p, p).
+    low, rise
+        G_k is ``low + rise @ level`` where rows' probabilities (or means) are ``level``: (k, p) and (k, p, m).
+    carried, into, along, origin, start, tangent
+        Each equation's own, one after the other.
+    gained
+        What the newest coordinates' noise is in each one's, (k,).
+    """
+
+    noise: Array
+    share: Array
+    whole: Array
+    square: Array
+    low: Array
+    rise: Array
+    carried: Array
+    into: Array
+    along: Array
+    origin: Array
+    start: Array
+    tangent: Array
+    gained: Array
+
+    @classmethod
+    def of(cls, equations: Sequence[_Equation], rows: Rows) -> _Stacked:
+        """That of some equations."""
+        levels = [one.expected.level for one in equations]
+        columns = [one.expected.directions.T * rows.shares for one in equations]
+        answers = [one.answer for one in equations]
+        noise, share, whole = (
+            np.array([getattr(each, name) for each in answers])[:, None, None] for name in ("noise", "share", "whole")
+        )
+        each = {
+            name: np.array([getattr(one, name) for one in equations])
+            for name in ("carried", "into", "along", "origin", "start", "tangent")
+        }
+        return cls(
+            noise,
+            share,
+            whole,
+            np.array([one.expected.square for one in equations]),
+            np.array([part @ low for part, (low, _) in zip(columns, levels, strict=True)]),
+            np.array([part * rise for part, (_, rise) in zip(columns, levels, strict=True)]),
+            gained=np.array([gain(one.carried) for one in equations]),
+            **each,
+        )
+
+    def scores(self, level: Array) -> Array:
+        """G_k of each, (k, p)."""
+        return self.low + self.rise @ level
+
+    def ways(self, theta: Array) -> tuple[Array, Array]:
+        """How far a solution is from each origin, as it is and in that epoch's coordinates, (k, p) each."""
+        way = theta - self.origin
+        return way, (self.into @ way[:, :, None])[:, :, 0]
+
+
+class Solution:
+    """The solution of all epochs' equations.
+
+    Parameters
+    ----------
+    found
+        The epochs' mean answers, oldest first.
+    response
+        How the target enters.
+    unlike
+        Whether there are public rows that the people are unlike: only centred scores are used then.
+    """
+
+    public = False
+
+    def __init__(self, found: Sequence[Summary], response: Response, *, unlike: bool = False) -> None:
+        self.response = response
+        self.newest = found[-1].model
+        self.features = p = len(self.newest.origin)
+        self.unlike = unlike
+        self._back = inverse(self.newest.transform)
+        self.moments = Moments.of(found, response)
+        self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
+        self.curvature = Curvature.of(found, self.rows, response)
+        asked = [each for each in found if each.score is not None]
+        if unlike:
+            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
+            asked = [each for each in asked if each.model.exponent == 1.0]
+        self._equations = [self._equation(each) for each in asked]
+        pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
+        if self._equations:
+            self._solution = self._solve(self._solution, _beside(pull))
+        self.values = self.origin = self._solution[:p]
+
+    @property
+    def doubt(self) -> float:
+        """The normal rows say nothing of the people but their second moments: nothing is to be doubted beside."""
+        return 0.0
+
+    @property
+    def missing(self) -> float:
+        """Not known without rows: it takes part in how much curvature there is."""
+        return 0.0
+
+    @property
+    def alike(self) -> bool:
+        """Whether there are no public rows that are unlike the people."""
+        return not self.unlike
+
+    def _equation(self, each: Summary) -> _Equation:
+        assert each.score is not None
+        into = each.model.transform @ self._back
+        factor = 1.0 if self.response.binary else 2.0
+        expected, logit = Expected.of(each.model, self.rows, self.response), self.rows.points @ each.model.origin
+        return _Equation(
+            each.score,
+            expected,
+            factor * into @ self.curvature.correction @ into.T,
+            math.sqrt(factor) * into,
+            math.sqrt(factor) * into @ self.curvature.along,
+            inverse(each.model.transform).T,
+            each.model.origin,
+            expected.score(logit),
+            expected.slope(logit),
+        )
+
+    def of_fewer(self, found: Sequence[Summary]) -> Solution:
+        """The solution of fewer answers, in the way in which all were solved."""
+        return Solution(found, self.response, unlike=self.unlike)
+
+    # The equations
+
+    @cached_property
+    def _stacked(self) -> _Stacked:
+        return _Stacked.of(self._equations, self.rows)
+
+    def _spreads_at(self, theta: Array) -> Array:
+        """What people's scores vary by at theta, (k, p, p)."""
+        logit = self.rows.points @ theta
+        return self.curvature.ratio * np.array([one.expected.spread(logit) for one in self._equations])
+
+    def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
+        """S_k at theta, (k, p, p): what is each epoch's own, and what comes of an error that they share."""
+        all_, identity = self._stacked, np.eye(self.features)
+        way, h = all_.ways(theta)
+        shared = (error * all_.gained**2 / 2.0)[:, None, None] * _lengthened(h, 1.0, identity)
+        # What G_k is beyond its tangent at the origin.
+        curved = scores - all_.start - (all_.tangent @ way[:, :, None])[:, :, 0]
+        bent = _lengthened(self.curvature.ratio * _BENT * curved, 1.0 / self.features, identity)
+        return all_.noise * identity + all_.share * spreads + all_.whole * all_.square + bent, shared
+
+    def _at(self, one: _Equation, solution: Array, logit: Array) -> tuple[Array, Array]:
+        """The mean score that is expected, (p,), and its slope, (p, p + 2)."""
+        unknown = solution[self.features :]
+        score, slope = one.expected.score(logit), one.expected.slope(logit)
+        h = one.into @ (solution[: self.features] - one.origin)
+        along = float(one.along @ h) * one.along
+        ratio, more = np.array([self.curvature.ratio, 0.0]) + self.curvature.root @ unknown
+        ratio = max(ratio, _LEAST)
+        slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
+        expected = ratio * score + one.correction @ h + more * along
+        return expected, np.column_stack([slope, np.column_stack([score, along]) @ self.curvature.root])
+
+    def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+        """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
+        information, gradient = pull.copy(), -pull @ solution
+        value = float(solution @ pull @ solution)
+        logit = self.rows.points @ solution[: self.features]
+        for one, precision in zip(self._equations, inverses, strict=True):
+            expected, slope = self._at(one, solution, logit)
+            left = one.answer.mean - expected
+            information += slope.T @ precision @ slope
+            gradient += slope.T @ precision @ left
+            value += float(left @ precision @ left)
+        return information, gradient, value
+
+    def _solve(self, solution: Array, pull: Array) -> Array:
+        """Nonlinear least squares, with the weights S_k^-1 taken again at each of a few solutions."""
+        for _ in range(_FITS):
+            theta = solution[: self.features]
+            scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
+            own, shared = self._noise(theta, scores, self._spreads_at(theta), self.curvature.error)
+            inverses = [inverse(each) for each in own + shared]
+            solution = descend(solution, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
+        if not np.all(np.isfinite(solution)):
+            raise MurkError("the epochs' equations have no finite solution")
+        return solution
+
+    # What is known of the solution
+
+    @cached_property
+    def _slopes(self) -> Array:
+        logit = self.rows.points @ self.values
+        slopes = [self._at(one, self._solution, logit)[1] for one in self._equations]
+        return np.array([slope[:, : self.features] for slope in slopes])
+
+    @cached_property
+    def _spreads(self) -> Array:
+        return self._spreads_at(self.values)
+
+    def _covariance(self, theta: Array) -> Array:
+        """Covariance of the solution if ``theta`` were the truth.
+
+        ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
+        """
+        p, curvature, all_ = self.features, self.curvature, self._stacked
+        prior, h = _beside(np.eye(p) / PRIOR_VARIANCE), all_.ways(theta)[1]
+        scores = all_.scores(self.response.level(self.rows.points @ theta))
+        own, shared = self._noise(theta, scores, self._spreads, curvature.error)
+        along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
+        slopes = np.concatenate([self._slopes, np.stack([scores, along], axis=2) @ curvature.root], axis=2)
+        weighed = np.linalg.solve(own + shared, slopes)
+        across = weighed.transpose(0, 2, 1)
+        information = prior + np.sum(slopes.transpose(0, 2, 1) @ weighed, axis=0)
+        middle = prior + np.sum(across @ own @ weighed, axis=0)
+        numbers = (h[:, None, :] @ all_.carried)[:, 0, :]
+        by_number = np.einsum("kia,kb->iab", across @ all_.carried, numbers)
+        # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
+        flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
+        middle += curvature.error / 2.0 * (flat @ flat.T + flat @ turned.T)
+        back = inverse(information)
+        return np.asarray((back @ middle @ back)[:p, :p])
+
+    @cached_property
+    def misfits(self) -> Array:
+        """Squared residual of each epoch's mean score at the solution, in units of its variance, (k,)."""
+        if not self._equations:
+            return np.zeros(0)
+        logit = self.rows.points @ self.values
+        scores = self._stacked.scores(self.response.level(logit))
+        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.error)
+        left = [one.answer.mean - self._at(one, self._solution, logit)[0] for one in self._equations]
+        return np.array([float(r @ inverse(each) @ r) for r, each in zip(left, own + shared, strict=True)])
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the solution, (p, p)."""
+        if not self._equations:
+            return np.eye(self.features) * PRIOR_VARIANCE
+        return self._covariance(self.values)
+
+    def half_widths(self, quantile: float) -> Array:
+        """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
+
+        def test(j: int) -> Callable[[Array], bool]:
+            def rejected(theta: Array) -> bool:
+                variance = max(float(self._covariance(theta)[j, j]), 0.0)
+                return abs(float(theta[j] - self.values[j])) > quantile * math.sqrt(variance)
+
+            return rejected
+
+        return first_rejected(self.values, self.covariance, quantile, test)
+
+    # What comes next
+
+    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+        """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
+        base = self.even_coordinates(reach)
+        if not self.moments.settled:
+            return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
+        origin = self.values if self.response.binary else np.zeros(self.features)
+        return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
+
+    def even_coordinates(self, reach: float) -> Array:
+        """A transform in whose coordinates people are spread evenly over all directions, (p, p)."""
+        moments = self.moments
+        return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+
+
+def _beside(pull: Array) -> Array:
+    """A prior's precision of the coefficients, with that of the two unknowns of the curvature."""
+    p = len(pull)
+    both = np.eye(p + 2)
+    both[:p, :p] = pull
+    return both
+
+
+def _lengthened(vectors: Array, share: float, identity: Array) -> Array:
+    """Products ``v v' + share |v|^2 I`` of vectors (k, p)."""
+    squares = np.sum(vectors * vectors, axis=1)[:, None, None]
+    return np.asarray(share * squares * identity + vectors[:, :, None] * vectors[:, None, :])
+
+
+def _within(transform: Array, reach: float) -> Array:
+    """A transform that stretches no direction of the coded features more than it has to.
+
+    Of a direction that few people have much of, as of a rare category, the coordinates make those people long. In
+    matrices and scores alike they count for less the longer they are, and beyond R for ``R/|z|`` of that: such a
+    direction seems weak however far it is stretched, and would be stretched again at every epoch, until these people
+    count for nothing. Released matrices do not tell it from one that all have little of. So a direction that would be
+    even when stretched by s, beyond h = R/2, is stretched by ``sqrt(h s)``. Asked about again in those coordinates, it
+    comes to rest at ``h / sqrt(v)`` if it seems to have v of what others have, where ``s^(2/3)`` would come to rest at
+    ``h / v``.
+    """
+    left, stretches, right = np.linalg.svd(transform)
+    free = _FREE * reach
+    held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * reach)
+    return np.asarray((left * np.minimum(stretches, held)) @ right)
+
+
+def _straight(covariance: Array, quantile: float) -> Array:
+    """Half widths of a normal distribution; infinite where the prior says more than a quarter of what is known."""
+    variances = np.diag(covariance)
+    return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
+
+
+def first_rejected(
+    values: Array, covariance: Array, quantile: float, test: Callable[[int], Callable[[Array], bool]]
+) -> Array:
+    """Half widths of the intervals: how far from the solution a value of each coefficient is first rejected, (p,).
+
+    ``test(j)(theta)`` tells it of coefficient j's value in theta, where the others are as likely as can be.
+    """
+    found = _straight(covariance, quantile)
+    for j in np.flatnonzero(np.isfinite(found)).tolist():
+        path, rejected = covariance[:, j] / covariance[j, j], test(j)
+        found[j] = max(_reach(rejected, values, sign * path, float(found[j])) for sign in (-1.0, 1.0))
+    return found
+
+
+def _reach(rejected: Callable[[Array], bool], values: Array, path: Array, start: float) -> float:
+    """The first distance along a path that is rejected."""
+    low, high = 0.0, start
+    while not rejected(values + high * path):
+        low, high = high, 1.3 * high
+        if high > _FARTHEST:
+            return math.inf
+    for _ in range(7):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if rejected(values + middle * path) else (middle, high)
+    return high

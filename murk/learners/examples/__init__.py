@@ -1,0 +1,25 @@
+"""IWP-SGD: learning from examples that people released once.
+
+The estimators are River estimators and are imported when first asked for: a device needs what it releases
+(:mod:`murk.learners.examples.problem`), and not River.
+"""
+
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from murk.learners.examples.classifier import IWPSGDClassifier
+    from murk.learners.examples.evaluation import Evaluated, Example, UnbiasedLoss
+    from murk.learners.examples.regressor import IWPSGDRegressor
+
+__all__ = ["Evaluated", "Example", "IWPSGDClassifier", "IWPSGDRegressor", "UnbiasedLoss"]
+
+_HOMES = {
+    "Evaluated": ".evaluation",
+    "Example": ".evaluation",
+    "IWPSGDClassifier": ".classifier",
+    "IWPSGDRegressor": ".regressor",
+    "UnbiasedLoss": ".evaluation",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -1,0 +1,230 @@
+"""What both IWP-SGD estimators share: how their engine is made, and learning from released examples."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.estimator import Record, SGDEstimator, step_setting
+from murk.learners.core.options import Averaging, Weighting
+from murk.learners.core.values import number
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.examples import layout as k
+from murk.learners.examples.directions import own_variance, parts
+from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.evaluation import Example
+from murk.learners.examples.inference import estimate
+from murk.learners.examples.outer import matrix_of
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
+from murk.stream.messages.releases import ExampleRelease
+from murk.stream.task.registry import FORMER_RELEASES
+
+
+class IWPSGD(SGDEstimator):
+    """What both estimators share: levels, releases, learning, what is known of the loss."""
+
+    levels: Mapping[str, Guarantee] | None
+    release: Literal["outer", "directions", "joint", "separate"] | None
+    mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None
+    split: float
+    calibration: Literal["analytic", "classic"]
+    bound: float | None
+    loss: Any
+    regularization: float
+    batch: int
+    step: Any
+    averaging: Averaging
+    weighting: Weighting
+    radius: float | None
+    polish: bool | None
+    intercept: bool
+    intervals: Literal["random-scaling"] | None
+    inputs: Literal["records", "released"]
+    corrected: bool
+    noise: NoiseSource | None
+
+    _target: ClassVar[Literal["binary", "real"]]
+
+    def _prepare(self, former: str | None = None) -> None:
+        """Check the arguments and begin; ``former`` is the release of a learner that was told none."""
+        if self.inputs not in ("records", "released"):
+            raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
+        if not isinstance(self.intercept, bool):
+            raise UserError(f"intercept={self.intercept!r} is neither True nor False")
+        if not isinstance(self.corrected, bool):
+            raise UserError(f"corrected={self.corrected!r} is neither True nor False")
+        if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
+            raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
+        self._former = former
+        # What can be refused without knowing the features is refused at once.
+        if isinstance(self.budget, Guarantee):
+            self._made_settings(("feature", "intercept")).mechanism(self.budget)
+        super()._prepare()
+
+    def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
+        return ExampleSettings(
+            target=self._target,
+            names=coded,
+            square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
+            boxed=self.bound is None,
+            release=self._released(len(coded) - 1),
+            split=self.split,
+            loss=self.loss,
+            truncation=getattr(self, "truncation", None),
+            radius=self.radius,
+            calibration=self.calibration,
+            regularization=self.regularization,
+            batch=self.batch,
+            step=step_setting(self.step),
+            averaging=self.averaging,
+            weighting=self.weighting,
+            polish=self._polished(len(coded)),
+            unit=float(getattr(self, "_bound", 1.0)),
+            intercept=self.intercept,
+            intervals=self.intervals,
+            kind=self.mechanism,
+            corrected=self.corrected,
+        )
+
+    def _released(self, coded: int) -> Any:
+        mechanisms = [
+            guarantee for guarantee in (self.budget, *(self.levels or {}).values()) if isinstance(guarantee, Guarantee)
+        ]
+        return released(self.release or self._former, self.loss, mechanisms, coded)
+
+    def _polished(self, coefficients: int) -> bool:
+        if self.polish is not None:
+            return self.polish
+        return coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        return self.bound or 1.0, getattr(self, "_bound", None)
+
+    def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
+        self._settings = self._made_settings(self._coded_names(names))
+        mechanisms = self._level_mechanisms()
+        engine = engine_of(settle(self._settings, mechanisms), mechanisms, seed=self.seed, noise=self.noise)
+        self._start(names, engine)
+        return engine
+
+    def _mechanism_for(self, guarantee: Guarantee) -> ExampleMechanism:
+        return self._settings.mechanism(guarantee)
+
+    # Learning
+
+    def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        """Learn from an example that was released before, decoded."""
+        engine = self._engine
+        if engine is None:
+            engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
+        mechanism = self._default if budget is None else self._calibrated(budget)
+        if engine.settings.outer:
+            numbers = getattr(x, "matrix", None)
+            if numbers is None or len(numbers) != engine.dimension:
+                raise UserError("x is not what `decoded` gives of an outer product of these features")
+            engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
+            return
+        vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
+        product, directed = self._settings.form == k.PRODUCT, self._settings.directed
+        if product or directed:
+            vector[-1] = number(x.get("intercept"))
+        if directed:
+            vector = np.append(vector, getattr(x, "missing", 0.0))
+        engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
+
+    def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
+        """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
+
+        ``x`` are the noisy features (of a product: times the label, the constant as ``"intercept"``); ``y`` is the
+        label or the noisy target (of a product always the second class, as its vector holds the label). Of a direction
+        ``x`` is the vector u, its constant as ``"intercept"``, and ``y`` the number t that theta'u is to meet. Of an
+        outer product ``x`` is the noisy product of features and target, ``y`` as of a product, and the whole matrix
+        stands beside.
+        """
+        engine: IWPEngine = self._require()
+        mechanism = engine.mechanisms[release.level]
+        values = mechanism.decode(np.array([release.payload], dtype=np.int64))
+        if engine.settings.outer:
+            p = engine.settings.features
+            x = Example(zip((*self._names, "intercept"), matrix_of(values[0], p)[:p, p].tolist(), strict=True))
+            x.noise, x.matrix, x.product = engine.settings.noise(mechanism), values[0], True
+            return x, self._shown(1.0)
+        form, directed, target = engine.settings.form, engine.settings.directed, float(values[0, -1])
+        if directed:
+            values, beside = parts(form, values)
+            target = float(beside[0])
+        x = Example(zip(self._names, values[0].tolist(), strict=False))
+        x.noise, x.product, x.directed = engine.settings.noise(mechanism), form == k.PRODUCT, directed
+        if form == k.PRODUCT:
+            x["intercept"] = float(values[0, -1])
+        if directed:
+            x.missing, p = float(values[0, -1]), engine.settings.features
+            x["intercept"] = float(values[0, -2])
+            own = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
+            x.noise = replace(x.noise, variance=own, constant_variance=own)
+            return x, target
+        return x, self._shown(1.0 if form == k.PRODUCT else target)
+
+    @abstractmethod
+    def _shown(self, target: float) -> Any:
+        """A decoded target as River's evaluation expects it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        That of a learner that was told no ``release`` goes on with the release that was the default when it was made.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        by_default = self.release is None and not self.n_releases
+        self._load_or_go_on(state, FORMER_RELEASES["examples"] if by_default else ())
+
+    # What was learned
+
+    @property
+    def unbiased_loss(self) -> float:
+        """Running mean of the unbiased loss estimates (progressive validation, from releases alone).
+
+        Each release's loss is estimated with the coefficients that ``predict_one`` used before it was learned from; NaN
+        before the first.
+        """
+        return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
+
+    @property
+    def unbiased_loss_error(self) -> float:
+        """Standard error of :attr:`unbiased_loss`."""
+        return math.nan if self._engine is None else float(self._engine.unbiased_loss[1])
+
+    @property
+    def refused_updates(self) -> int:
+        """How many releases moved nothing: no honest one is like them, or the step was not finite."""
+        return 0 if self._engine is None else int(self._engine.refused_updates)
+
+    def linear_coefficients(self) -> tuple[dict[Any, float], float]:
+        """What ``predict_one`` uses: coefficients by feature, and the constant."""
+        if self._engine is None:
+            return {}, 0.0
+        *slopes, constant = self._engine.reference.tolist()
+        return dict(zip(self._names, slopes, strict=True)), constant
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
+        return estimate([engine.snapshot() for engine in self._engines(others)])
+
+    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of rows of features without the constant."""
+        scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference
+        return scores

@@ -1,0 +1,236 @@
+r"""Directions: an example as a unit vector, which noise of a fixed size hides far less than a corner of a box.
+
+Of a record with coded features x, the constant inside, and a target y in [-1, 1] the device releases ``(w, a, r, m)``:
+
+.. math:: (w, a, r, m) = (x_{-} / |x|,\; 1 / |x|,\; y / |x|,\; 0), \qquad (0, 0, 0, \sqrt 2)
+
+the second where the target is missing. Of a label, w is ``y x_- / |x|``: ``(w, r) = y x / |x|`` is the example's
+direction, and ``a`` the length that it lost. All lie in ``K = {|(w, a)| <= 1, a >= 0, |r| <= a}``, where points are at
+most 2 apart:
+
+.. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
+
+as ``|r - r'| <= a + a'``; and from the missing one, ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and whether there
+is one cost nothing: the noise is that of a vector no longer than 1.
+
+A least-squares fit sees a release through ``u = (w, r)`` and ``t = a`` (labels), or ``u = (w, a)`` and ``t = r``:
+
+.. math:: (\theta'u - t)^2 = (\theta'x - y)^2 / |x|^2
+
+so that what is fitted is the loss weighted by ``1/|x|^2``, and its minimiser the fit weighted by ``1/|x|^2``. Of noisy
+``u~`` an unbiased estimate of ``u u'`` is ``u~ u~' - s^2 I``. But ``|u|^2`` is known: it is 1, or 0 where the target is
+missing. With the noisy share m~ of missing ones, in units of sqrt 2, ``(|u~|^2 - 1 + m~) / p`` has the mean s^2 and
+takes the noise of the trace back with it: it stands for s^2 wherever that is subtracted (:func:`own_variance`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import NDArray
+
+from murk._jit import inlined, jit
+from murk._scratch import copied, empty, wiped
+from murk.errors import UserError
+from murk.learners.examples import layout as k
+from murk.learners.examples.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
+from murk.privacy import GaussianMechanism, Guarantee
+from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.wrapped import Wrapped
+from murk.privacy.noise import NoiseSource
+
+BESIDE = 2
+"""Numbers of a release beyond the features."""
+
+
+@jit
+def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
+    """Write ``(w, a, r, m / sqrt 2)`` of coded features, the constant last.
+
+    ``bound`` is that of the other features' norm where there is no box.
+    """
+    last = x.shape[0] - 1
+    largest, square = 0.0, 0.0
+    for j in range(last):
+        xj = x[j]
+        if xj - xj != 0.0 or y != y:
+            xj = 0.0
+        elif boxed == 1:
+            xj = min(max(xj, -1.0), 1.0)
+        out[j] = xj
+        largest = max(largest, abs(xj))
+    # In two steps, so that no square overflows.
+    shrink = bound / largest if boxed == 0 and largest > bound else 1.0
+    for j in range(last):
+        out[j] *= shrink
+        square += out[j] * out[j]
+    shrink = bound / math.sqrt(square) if boxed == 0 and square > bound * bound else 1.0
+    inverse = 1.0 / math.sqrt(shrink * shrink * square + 1.0)
+    if y != y:
+        inverse = 0.0
+    elif form == DIRECTED_LABEL:
+        y = 1.0 if y > 0.5 else -1.0
+        shrink *= y
+    else:
+        y = min(max(y, -1.0), 1.0)
+    for j in range(last):
+        out[j] *= shrink * inverse
+    out[last] = inverse
+    out[last + 1] = y * inverse if y == y else 0.0
+    out[last + 2] = 0.0 if y == y else 1.0
+
+
+@jit
+def missing_steps(steps: int) -> int:
+    """m in lattice steps where the target is missing: sqrt 2 times the bound, rounded down."""
+    return steps * 1414 // 1000
+
+
+@jit
+def quantise_direction(v: Array, spacing: float, steps: int, out: Array) -> None:
+    """Quantise to integers of K, whatever the floats are: ``|(w, a)| <= steps`` and ``|r| <= a``; or a missing one."""
+    size = v.shape[0] - 2
+    lattice.quantise_l2(v[:size], spacing, steps, out[:size])
+    bound = max(out[size - 1], np.int64(0))
+    missing = v[size + 1] > 0.5
+    for j in range(size):
+        out[j] = 0 if missing else out[j]
+    bound = np.int64(0) if missing else bound
+    r = v[size] / spacing
+    if r != r:
+        r = 0.0
+    out[size - 1] = bound
+    out[size] = bound if r >= bound else -bound if r <= -bound else np.int64(r)
+    out[size + 1] = missing_steps(steps) if missing else 0
+
+
+@jit
+def _quantise_all(rows: Array, spacing: float, steps: int, out: Array) -> None:
+    for i in range(rows.shape[0]):
+        quantise_direction(rows[i], spacing, steps, out[i])
+
+
+@jit
+def read_direction(form: int, payload: Array, unit: float, steps: int, u: Array) -> float:
+    """Write the noisy ``u`` of a payload and, behind it, whether its target is missing; give the noisy ``t``."""
+    p = payload.shape[0] - 2
+    for j in range(p - 1):
+        u[j] = payload[j] * unit
+    own, beside = (p, p - 1) if form == DIRECTED_LABEL else (p - 1, p)
+    u[p - 1], u[p] = payload[own] * unit, payload[p + 1] / missing_steps(steps)
+    return float(payload[beside] * unit)
+
+
+@inlined
+def own_variance(p: int, square: float, missing: float) -> float:
+    """An unbiased estimate of the noise's variance by ``|u~|^2``, with the noise that the trace of ``u~ u~'`` has."""
+    return (square - 1.0 + missing) / p
+
+
+@inlined
+def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float:
+    """An unbiased estimate of ``lambda / |x|^2``: the penalty's share of a release, as its loss is weighted."""
+    square = constant * constant
+    if whole[FORM] == DIRECTED_LABEL:
+        # Twice the same, up to its sign.
+        square = 0.5 * (square + target * target)
+    return float(real[DIRECTED_RIDGE] * (square - real[VARIANCE]))
+
+
+def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """``u`` and, behind it, whether the target is missing, (m, p + 1), and ``t`` (m,), of decoded releases."""
+    beside = -3 if form == k.DIRECTED_LABEL else -2
+    return np.delete(values, beside, axis=1), values[:, beside]
+
+
+@dataclass(frozen=True)
+class DirectionMechanism(Wrapped):
+    r"""Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
+
+    The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` is
+    cut off at ``a``; replacing a record then moves the integers by at most ``2 steps``, as the proof above holds for
+    integers too. That is the sensitivity of a `GaussianMechanism` of radius 1, whose guarantee this has.
+
+    Parameters
+    ----------
+    features
+        p, the constant among them; a release has p + 2 numbers.
+    noise
+        The Gaussian mechanism of dimension p + 2 and radius 1 whose noise and guarantee this is.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> mechanism = DirectionMechanism.calibrate(GaussianDP(1.0), features=3)
+    >>> mechanism.dimension, round(mechanism.variance, 3)  # (2 / mu)^2
+    (5, 4.0)
+    """
+
+    features: int
+    noise: GaussianMechanism
+
+    def __post_init__(self) -> None:
+        if self.noise.dimension != self.features + BESIDE or self.noise.radius != 1.0:
+            raise UserError(
+                f"directions of {self.features} features take noise for {self.features + BESIDE} numbers and radius 1, "
+                f"got {self.noise.dimension} and {self.noise.radius:g}"
+            )
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, features: int, method: Any = "analytic") -> DirectionMechanism:
+        """The least noise with which every release has ``guarantee``."""
+        size = features + BESIDE
+        return cls(features, GaussianMechanism.calibrate(guarantee, dimension=size, radius=1.0, method=method))
+
+    @property
+    def steps(self) -> int:
+        """Integer bound of ``|(w, a)|``."""
+        return self.noise.steps
+
+    @property
+    def spacing(self) -> float:
+        """Width of a lattice step."""
+        return self.noise.spacing
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 diameter of K."""
+        return 2.0
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        return self.noise.magnitude - self.steps + missing_steps(self.steps)
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged. Without noise it reaches sqrt 2."""
+        longest = math.isqrt(2 * self.steps**2) + 1
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
+        """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is projected."""
+        rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
+            raise UserError(
+                f"directions come as (m, {self.dimension}) with m record indices, got {rows.shape} and {indices.shape}"
+            )
+        steps = empty(rows.shape, np.int64)
+        _quantise_all(rows, self.spacing, self.steps, steps)
+        return np.asarray(steps + noise.gaussian(indices, self.dimension))
+
+    def decode(self, payload: npt.ArrayLike) -> NDArray[np.float64]:
+        """Turn payloads (m, p + 2) into unbiased estimates of ``(w, a, r, m / sqrt 2)``."""
+        values = self.noise.decode(payload)
+        values[:, -1] = np.asarray(payload)[:, -1] / missing_steps(self.steps)
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {**self.noise.to_dict(), "features": self.features, "release": "directions"}

@@ -1,0 +1,369 @@
+"""One chain's learner of released examples, with everything around its kernel: levels, noise, admission, state."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import copied, empty, wiped
+from murk._turns import Turns, in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.core.in_place import NO_WORDS, RecordEngine, trials_for
+from murk.learners.core.levels import levels_of
+from murk.learners.core.state import count_of, pack, unpack
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
+from murk.learners.examples import kernels as f
+from murk.learners.examples import layout as k
+from murk.learners.examples import record
+from murk.learners.examples.inference import estimate
+from murk.learners.examples.record import Memory
+from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.stream.messages.block import block_of
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import ExampleRelease
+
+_BLOCK = 4096
+_ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
+_COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
+
+
+class IWPEngine(RecordEngine):
+    """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
+
+    Threads take turns.
+
+    Parameters
+    ----------
+    settings
+        What is public, settled (see :func:`murk.learners.examples.settings.settle`).
+    mechanisms
+        Level name to mechanism.
+    seed
+        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
+    noise
+        A source of noise other than the default secure one.
+    """
+
+    kind = "example"
+    covariates: PublicCovariates | None = None
+    _kernels = record
+    memory: Memory
+
+    def __init__(
+        self,
+        settings: ExampleSettings,
+        mechanisms: Mapping[str, ExampleMechanism],
+        *,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, an example has {settings.dimension}"
+                )
+        if seed is not None and noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        self.settings = settings
+        self.mechanisms = dict(mechanisms)
+        self._turns = Turns()
+        self.memory = Memory(settings)
+        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None:
+            self._noise = SimulatedNoise(seed)
+            self.whole[k.SIMULATED] = 1
+            self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
+        self._seeded = seed is not None
+        self._direct = type(self._noise) is SecureNoise
+        self._in_place = self._seeded or self._direct
+        self._trials = 0 if self._seeded else trials_for(len(self.memory.noise))
+        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        self._level_table = level_rows(settings, list(self.mechanisms.values()))
+        self._labelled = settings.form == k.LABEL
+        self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
+        self._bounds = {
+            level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
+            for level, mechanism in self.mechanisms.items()
+        }
+        self.current: ExampleMechanism | None = None
+
+    @property
+    def real(self) -> NDArray[np.float64]:
+        """The memory's float64 numbers."""
+        return self.memory.real
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """The memory's int64 numbers."""
+        return self.memory.whole
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """The memory's state vectors."""
+        return self.memory.rows
+
+    @property
+    def triangles(self) -> NDArray[np.float64]:
+        """The memory's sums of the polish."""
+        return self.memory.triangles
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        # What is copied later, array by array, another thread could be writing to.
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned, refused updates among them."""
+        return int(self.whole[k.COUNT])
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.dimension
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate, a copy."""
+        return self._row(k.ITERATE)
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average, a copy."""
+        return self._row(k.AVERAGE)
+
+    @in_turn
+    def _row(self, place: int) -> NDArray[np.float64]:
+        return np.array(self.rows[place])
+
+    def snapshot(self) -> IWPEngine:
+        """A copy whose arrays stay as they are now."""
+        return copy.copy(self)
+
+    @property
+    def reference(self) -> NDArray[np.float64]:
+        """What predictions use, and where losses are estimated: the polished estimate of late, or the average."""
+        return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
+
+    @property
+    def refused_updates(self) -> int:
+        """How many releases moved nothing, because no honest one is like them or a step was not finite."""
+        return int(self.whole[k.REFUSED])
+
+    @property
+    def unbiased_loss(self) -> tuple[float, float]:
+        """Mean of the unbiased loss estimates, and its error: each at `reference` before its release was learned.
+
+        NaN before anything was learned, and where nothing is corrected.
+        """
+        return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
+
+    @in_turn
+    def _mean_loss(self) -> tuple[float, float]:
+        real = self.real
+        total = real[k.LOSS_WEIGHT]
+        if not total > 0.0:
+            return math.nan, math.nan
+        mean = real[k.LOSS_SUM] / total
+        left = real[k.LOSS_SQUARES] - 2.0 * mean * real[k.LOSS_CROSS] + mean * mean * real[k.LOSS_WEIGHT_SQUARES]
+        return float(mean), math.sqrt(max(float(left), 0.0)) / float(total)
+
+    def figures(self) -> dict[str, float]:
+        """Figures for the monitor: functions of releases and public settings alone."""
+        still = self.snapshot()
+        loss, error = still.unbiased_loss
+        found = {
+            "iterate_gap": float(np.linalg.norm(still.rows[k.ITERATE] - still.rows[k.AVERAGE])),
+            "step_size": float(still.real[k.LAST_STEP]),
+            "refused_updates": float(still.refused_updates),
+        }
+        if math.isfinite(loss):
+            found |= {"unbiased_loss": loss, "unbiased_loss_error": error}
+        return found
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(self.settings.names)
+
+    def estimate(self) -> Estimate:
+        """Coefficients in coded units, with what their intervals need."""
+        return estimate([self.snapshot()])
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: ExampleMechanism) -> None:
+        """Randomize the next records by ``mechanism``; refused where its noise is beyond the loss's valid region."""
+        if mechanism is not self.current:
+            f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
+            self.current = mechanism
+
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        if missing == NO_WORDS:
+            self.whole[k.COIN] = np.frombuffer(os.urandom(8), dtype=np.int64)[0]
+        super()._learn_slowly(y, missing)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, None)
+
+    @in_turn
+    def learn_records(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        mechanisms: Sequence[ExampleMechanism] | None = None,
+    ) -> None:
+        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` gives each row's own,
+        or one for all; otherwise they are randomized by the one in use.
+        """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    @wiped
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
+    ) -> None:
+        X, y = copied(X), copied(y)
+        if len(X) == 0:
+            return
+        levels = np.zeros(0, dtype=np.int64)
+        reals, wholes = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+        elif mechanisms is not None:
+            distinct, levels = levels_of(mechanisms)
+            reals, wholes = level_rows(self.settings, distinct)
+            self.current = None
+        if self._seeded:
+            nothing = np.zeros((1, 0), dtype=np.int64)
+            words = np.zeros(0, dtype=np.uint64)
+            f.learn_records(self.real, self.whole, X, y, levels, reals, wholes, nothing, words)
+            return
+        for start in range(0, len(X), _BLOCK):
+            block = slice(start, min(start + _BLOCK, len(X)))
+            records = np.arange(self.n_releases, self.n_releases + block.stop - start, dtype=np.int64)
+            noise = self._noise.gaussian(records, len(self.memory.noise))
+            words = empty(len(records), np.uint64)
+            words.fill(0)
+            if self._labelled:
+                words[:] = self._noise.words(records, 1, Purpose.COIN)[:, 0]
+            f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
+
+    # Releases: randomized elsewhere
+    def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
+        """Refuse a release with a number that its own coordinate's mechanism does not reach.
+
+        Raises
+        ------
+        RejectedError
+            With reason ``"magnitude"``.
+        """
+        bounds = self._bounds[release.level]
+        if bounds is not None:
+            for value, bound in zip(release.payload, bounds, strict=True):
+                if abs(value) > bound:
+                    raise RejectedError("magnitude", f"a number beyond {bound}, which its coordinate does not reach")
+        if self._labelled and release.payload[-1] not in (-1, 1):
+            raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
+
+    def admits(self, releases: Sequence[ExampleRelease]) -> bool:
+        """Whether `admit` lets all of these be learned."""
+        for level, rows in block_of(releases).split("level").items():
+            bounds = self._bounds[level]
+            if bounds is not None and (np.abs(rows) > bounds).any():
+                return False
+            if self._labelled and (np.abs(rows[:, -1]) != 1).any():
+                return False
+        return True
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        block = block_of(releases)
+        payloads = block.rows(self.dimension)
+        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
+        self.current = None
+        f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
+
+    @in_turn
+    def learn_decoded(
+        self, vectors: NDArray[np.float64], targets: NDArray[np.float64], mechanism: ExampleMechanism | None = None
+    ) -> None:
+        """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
+        if mechanism is not None:
+            self.use(mechanism)
+        rows, beside = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
+        f.learn_decoded(self.real, self.whole, rows, beside)
+
+    publish_every = 2**31
+    """No device waits for an iterate, so none need be published while releases are learned."""
+
+    def published(self) -> None:
+        """No iterate is published: devices release examples, not gradients."""
+
+    # State
+
+    @in_turn
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        whole = self.whole
+        return {
+            "schema": 1,
+            "settings": self.settings.digest,
+            "dimension": self.settings.features,
+            **{name: int(whole[place]) for name, place in zip(_COUNTS, _PLACES, strict=True)},
+            "sums": pack(self.real[k.FIRST_SUM : k.LAST_SUM + 1]),
+            "rows": {name: pack(self.rows[i]) for i, name in enumerate(self._row_names)},
+            "triangles": pack(self.triangles.ravel()),
+        }
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or of other settings.
+        """
+        p = self.settings.features
+        try:
+            if state["schema"] != 1 or state["dimension"] != p:
+                raise MurkError(
+                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
+                    f"does not fit a learner of schema 1 and dimension {p}"
+                )
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is of a learner with other settings: make one with the same")
+            rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
+            sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
+            triangles = unpack(state["triangles"], self.triangles.size).reshape(2, -1)
+            counts = [count_of(state[name], name) for name in _COUNTS]
+        except (KeyError, TypeError, ValueError) as error:
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        if counts[2] >= self.settings.batch:
+            raise MurkError("the state's counts are not those of a learner with these settings")
+        self.rows[: len(rows)] = rows
+        self.triangles[:] = triangles
+        self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums
+        for place, count in zip(_PLACES, counts, strict=True):
+            self.whole[place] = count
+
+
+_PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)

@@ -1,0 +1,229 @@
+"""Progressive validation on released examples: River's way of evaluating, with an unbiased loss.
+
+A loss computed on noisy examples is biased, and a metric of River sees predictions only, which say nothing of the
+noise in them. So a linear model is wrapped, to predict a score together with its noise, and the metric takes the
+noise's effect back:
+
+>>> from river import evaluate, linear_model
+>>> from murk.learners import IWPSGDClassifier
+>>> from murk.learners.examples import Evaluated, UnbiasedLoss
+>>> from murk.privacy import GaussianDP
+>>> budget = GaussianDP(2.0)
+>>> reader = IWPSGDClassifier(budget=budget, features=["x"], release="separate", seed=1)
+>>> released = [reader.decoded(release) for release in []]  # what people released
+>>> evaluate.progressive_val_score(released, Evaluated(linear_model.LogisticRegression()), UnbiasedLoss("quadratic"))
+UnbiasedLoss: 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base, metrics
+
+from murk.errors import UserError
+from murk.learners.examples.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
+from murk.learners.examples.outer import matrix_of
+from murk.learners.examples.transforms import value
+from murk.privacy.guarantees import nearest
+
+__all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
+
+
+class Example(dict[Any, float]):
+    """The features of a released example, as numbers by name, with what is public of their noise.
+
+    Attributes
+    ----------
+    noise
+        The noise of its level.
+    product
+        Whether the features are multiplied by the label.
+    directed
+        Whether they are a direction, beside a number that the score is to meet: losses are then weighted by 1/|x|^2.
+    missing
+        Of a direction: an unbiased estimate of whether its target is missing.
+    matrix
+        Of an outer product: all its numbers. Losses are then weighted by 1/(1 + |x|^2).
+    """
+
+    noise: Noise = Noise(0.0)
+    product: bool = False
+    directed: bool = False
+    missing: float = 0.0
+    matrix: NDArray[np.float64] | None = None
+
+
+class Score(NamedTuple):
+    """A linear model's score of a released example, and the noise in it.
+
+    Parameters
+    ----------
+    value
+        ``theta'u~``.
+    variance
+        ``theta'D theta``.
+    noise
+        Of the example.
+    product
+        Whether the example is multiplied by its label.
+    directed
+        Whether it is a direction.
+    outer
+        Whether it is an outer product: ``value`` is then twice the loss.
+    """
+
+    value: float
+    variance: float
+    noise: Noise
+    product: bool
+    directed: bool = False
+    outer: bool = False
+
+
+def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
+    """A linear model's coefficients by feature, and its constant: Murk's learners and River's linear models.
+
+    Raises
+    ------
+    UserError
+        If the model is neither.
+    """
+    reference = getattr(model, "linear_coefficients", None)
+    if reference is not None:
+        found: tuple[Mapping[Any, float], float] = reference()
+        return found
+    if hasattr(model, "weights") and hasattr(model, "intercept"):
+        weights = dict(model.weights)
+        return weights, float(model.intercept) + float(weights.pop("intercept", 0.0))
+    raise UserError(
+        f"{type(model).__name__} is not a linear model that can be evaluated: it needs `weights` and `intercept`, as "
+        "River's linear models have, or to be one of Murk's"
+    )
+
+
+class Evaluated(base.Estimator):
+    """A linear model that predicts the :class:`Score` of a released example; it learns what it is given.
+
+    Parameters
+    ----------
+    model
+        A linear model of River, or an IWP-SGD learner with ``inputs="released"``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def _supervised(self) -> bool:
+        return True
+
+    def predict_one(self, x: Example) -> Score:
+        """The score of a released example, with its noise."""
+        weights, constant = coefficients(self.model)
+        noise: Noise = x.noise
+        if x.matrix is not None:
+            theta = np.array([*(float(weights.get(name, 0.0)) for name in x if name != "intercept"), constant, -1.0])
+            twice = float(theta @ matrix_of(x.matrix, len(theta) - 1) @ theta)
+            return Score(twice, 0.0, noise, x.product, outer=True)
+        score = constant * (x.get("intercept", 0.0) if x.product or x.directed else 1.0)
+        variance = noise.constant_variance * constant * constant
+        for name, number in x.items():
+            if name != "intercept":
+                weight = weights.get(name, 0.0)
+                score += weight * number
+                variance += noise.variance * weight * weight
+        return Score(score, variance, noise, x.product, x.directed)
+
+    def learn_one(self, x: Example, y: Any) -> None:
+        """Let the model learn."""
+        self.model.learn_one(x, y)
+
+
+class UnbiasedLoss(metrics.base.Metric):
+    """Mean loss on the true examples, estimated without bias from released ones, weighted as it is learned from them.
+
+    Parameters
+    ----------
+    loss
+        ``"quadratic"``, ``"exponential"``, ``"log"``, ``"probit"`` for labels, or ``"squared"``.
+    truncation
+        K of the log loss.
+    positive
+        The positive label.
+
+    References
+    ----------
+    Dufraiche et al., equation 6 (the IWP loss estimator).
+    """
+
+    _fmt = ".6f"
+
+    def __init__(self, loss: str = "quadratic", truncation: int = 3, positive: Any = True) -> None:
+        if loss not in CODES:
+            raise UserError(f"loss={loss!r} is unknown{nearest(loss, CODES)}; one of {', '.join(CODES)}")
+        self.loss = loss
+        self.truncation = truncation
+        self.positive = positive
+        self.count = 0
+        self._total = self._squares = 0.0
+
+    def _estimate(self, y_true: Any, y_pred: Score) -> float:
+        z, v, noise, product, directed, outer = y_pred
+        if (directed or outer) and self.loss not in DIRECTED_LOSSES:
+            raise UserError(
+                f"the {self.loss} loss has no unbiased estimate from {'directions' if directed else 'outer products'}, "
+                f"which tell the {' and '.join(DIRECTED_LOSSES)} losses alone; use one of them, or release='joint'"
+            )
+        if outer:
+            return 0.5 * z
+        if directed or self.loss == "squared":
+            return 0.5 * ((z - float(y_true)) ** 2 - v - noise.target_variance)
+
+        def smooth(score: float) -> float:
+            return float(value(CODES[self.loss], self.truncation, LOGIT_WIDTH, score, v))
+
+        if product:
+            return smooth(z)
+        z = z if y_true == self.positive else -z
+        return noise.keep * smooth(z) + (1.0 - noise.keep) * smooth(-z)
+
+    def update(self, y_true: Any, y_pred: Score) -> None:
+        """Add an example; one whose estimate is not finite is left out."""
+        self._add(y_true, y_pred, 1)
+
+    def revert(self, y_true: Any, y_pred: Score) -> None:
+        """Take an example back."""
+        self._add(y_true, y_pred, -1)
+
+    def _add(self, y_true: Any, y_pred: Score, sign: int) -> None:
+        found = self._estimate(y_true, y_pred)
+        if math.isfinite(found):
+            self.count += sign
+            self._total += sign * found
+            self._squares += sign * found * found
+
+    def get(self) -> float:
+        """The mean; 0 before the first."""
+        return self._total / self.count if self.count else 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; infinite below two examples."""
+        if self.count < 2:
+            return math.inf
+        mean = self._total / self.count
+        return math.sqrt(max(self._squares / self.count - mean * mean, 0.0) / (self.count - 1))
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """No: it is a loss."""
+        return False
+
+    def works_with(self, model: base.Estimator) -> bool:
+        """With models that are wrapped in :class:`Evaluated`."""
+        return isinstance(model, Evaluated)

@@ -1,0 +1,140 @@
+r"""What is learned of so many people's released examples, from the sums that their estimate is computed from.
+
+A few thousand people really release, by the engine, at the fit itself. Of sums whose mean is known (Hessians and
+gradients are unbiased estimates of those that records have) n people have n times the mean, and ``sqrt(n / m)`` times
+what m people were off by, which has the right covariance; of sums of squares they have ``n / m`` times as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.design import Records
+from murk.learners.core.sums_forecast import split
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.examples import layout as k
+from murk.learners.examples.directions import parts
+from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.inference import estimate as estimate_of
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.polish import factors
+from murk.learners.examples.problem import ExampleProblem
+from murk.learners.examples.settings import POLISHED
+
+Array = NDArray[np.float64]
+
+_PEOPLE: Final = 8_192
+_NEVER: Final = 2**62
+_STEPS: Final = 20
+_NEAR: Final = 1e-4
+_UNPOLISHED: Final = (
+    f"none: of more than {POLISHED} coefficients only SGD's average is kept, of which no interval is known; examples: "
+    "{release: outer}, for the quadratic and squared losses, and protocol: moments have one"
+)
+# Sums of what is released, and sums of squares.
+_SCALARS = (
+    k.SUM_WEIGHT, k.SUM_SPREAD, k.LOSS_WEIGHT, k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES, k.BEND_SQUARES,
+)  # fmt: skip
+
+
+def estimate(
+    problem: ExampleProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate of so many people; chains only add up."""
+    settings = problem.settings
+    if not settings.polish:
+        return replace(problem.engine().estimate(), note=_UNPOLISHED)
+    bend, aimed, first, theta = _means(problem, records)
+    whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)
+    for level, size in split(people, levels).items():
+        m = min(_PEOPLE, size)
+        engine = _answered(problem, records, m, level, theta, rng)
+        weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
+
+        def linear(found: Array, mean: Array, m: int = m, weight: float = weight, root: float = root,
+                   size: int = size) -> Array:  # fmt: skip
+            return np.asarray(size * weight * mean + root * (found - m * weight * mean))
+
+        whole.real[list(_SCALARS)] += square * engine.real[list(_SCALARS)]
+        whole.triangles[0] += linear(engine.triangles[0], bend[lower])
+        whole.triangles[1] += square * engine.triangles[1]
+        whole.rows[k.AIMED] += linear(engine.rows[k.AIMED], aimed)
+        if not settings.weighted:
+            pass
+        elif settings.outer:
+            whole.rows[k.FIRST] += square * engine.rows[k.FIRST]
+        else:
+            whole.rows[k.FIRST] += linear(engine.rows[k.FIRST], first)
+            whole.rows[k.SECOND] += square * engine.rows[k.SECOND]
+        whole.whole[k.COUNT] += size
+    whole.rows[k.REFERENCE] = theta
+    whole.covariates = problem.covariates
+    return estimate_of([whole])
+
+
+def _answered(
+    problem: ExampleProblem, records: Records, people: int, level: str, theta: Array, rng: np.random.Generator
+) -> IWPEngine:
+    """An engine after so many people, whose residuals are all at the fit."""
+    mechanism: Any = problem.mechanisms[level]
+    engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
+    engine.whole[k.NEXT_REFRESH] = _NEVER
+    engine.rows[k.REFERENCE] = theta
+    drawn = rng.choice(len(records.shares), size=people, p=records.shares)
+    engine.learn_records(records.X[drawn], records.y[drawn], [mechanism])
+    return engine
+
+
+def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Array, Array]:
+    """Of what is released without noise: the mean Hessian (p, p), what it is solved with, the mean u; and the fit."""
+    settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
+    p, first = settings.features, np.zeros(settings.features)
+    if not settings.weighted:
+        bend, aimed, theta = _fit(problem, V, records)
+        return bend, aimed, first, theta
+    if settings.outer:
+        whole = (V * shares[:, None]).T @ V
+        bend, aimed = whole[:p, :p], whole[:p, p]
+    else:
+        u, t = parts(settings.form, V)
+        u = u[:, :p]
+        bend, aimed, first = (u * shares[:, None]).T @ u, (shares * t) @ u, shares @ u
+    return bend, aimed, first, _solved(problem, bend, aimed)
+
+
+def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Array, Array]:
+    """Newton's steps on the loss of records without noise: the Hessian at its minimum in the ball, and what of it."""
+    settings, shares = problem.settings, records.shares
+    engine = problem.engine()
+    whole, real = engine.whole.copy(), engine.real.copy()
+    real[k.KEEP] = 1.0
+    u, targets = (V, records.y) if settings.form == k.PRODUCT else (records.X, 2.0 * records.y - 1.0)
+    targets = records.y if settings.form == k.REAL else targets
+    theta = np.zeros(settings.features)
+    for _ in range(1 if settings.loss in ("quadratic", "squared") else _STEPS):
+        found = [factors(whole, real, z, 0.0, t)[:3:2] for z, t in zip(u @ theta, targets, strict=True)]
+        pull, outer = np.array(found).T
+        bend = (u * (shares * outer)[:, None]).T @ u
+        aimed = bend @ theta - (shares * pull) @ u
+        before, theta = theta, _solved(problem, bend, aimed)
+        if np.max(np.abs(theta - before)) < _NEAR:
+            break
+    return bend, aimed, theta
+
+
+def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
+    """The minimum in the ball, the smallest where there are several."""
+    settings = problem.settings
+    assert settings.radius is not None
+    free = settings.features - (not settings.intercept)
+    ridge = 1e-9 * np.trace(bend) + settings.regularization * (1.0 if not settings.weighted else 0.0)
+    theta = np.zeros(settings.features)
+    theta[:free] = np.linalg.lstsq(bend[:free, :free] + ridge * np.eye(free), aimed[:free], rcond=None)[0]
+    return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))

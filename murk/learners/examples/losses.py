@@ -1,0 +1,285 @@
+"""Losses of released examples: where their unbiased estimates are valid, and how large those estimates get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimates.links import logistic
+from murk.learners.examples.protocol import DIRECTED
+from murk.learners.examples.protocol import LOSSES as BY_TARGET
+from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
+from murk.privacy.guarantees import nearest
+
+DIRECTED_LOSSES: Final = DIRECTED
+"""Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
+mean that is a quotient."""
+
+LOGIT_WIDTH: Final = 1.702**2
+"""t of the probit-type loss: with it its slope is that of the logistic loss to within 0.0095, so that coefficients are
+logits. Another t would only rescale them: f_t(z) = sqrt(t) f_1(z / sqrt(t))."""
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise of a level's releases, as the learner knows it.
+
+    Attributes
+    ----------
+    variance
+        Of every feature.
+    constant_variance
+        Of the constant: the features' in a product, else 0.
+    target_variance
+        Of a real target.
+    keep
+        Weight S~ of a released label; 1 where none was in randomized response.
+    """
+
+    variance: float
+    constant_variance: float = 0.0
+    target_variance: float = 0.0
+    keep: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What the size of a gradient's estimate is made of, at the edge of the ball.
+
+    Attributes
+    ----------
+    length
+        Mean square of a released record's length.
+    label
+        Square of what is left of a label's mean, 1 without randomized response.
+    v, noise
+        Variance of a score; and the noise of a release.
+    """
+
+    length: float
+    label: float
+    v: float
+    noise: Noise
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleLoss:
+    """One loss of released examples: all that is known of it beside its compiled transforms.
+
+    Attributes
+    ----------
+    name, code
+        In tasks and arguments; and in `murk.learners.examples.transforms`.
+    radius
+        Of the ball of coefficients by default: a logit of 3 is odds of 20; a fit of a target in [-1, 1] by features in
+        [-1, 1] seldom needs more than a norm of 2 (with a real target, of 1.5).
+    probabilities
+        Of the positive label at scores, by the model whose minimiser the loss finds; None of a real target.
+    spread
+        About how large ``E||gradient estimate||^2`` gets.
+    moderate
+        Largest variance of a score for which it is used by default.
+    valid
+        Variance of a score below which its estimate exists.
+    """
+
+    name: str
+    code: int
+    radius: float
+    probabilities: Callable[[Scores], Scores] | None
+    spread: Callable[[Size], float]
+    moderate: float = math.inf
+    valid: float = math.inf
+
+
+def _normal(scores: Scores) -> Scores:
+    root = math.sqrt(2.0 * LOGIT_WIDTH)
+    return np.array([0.5 * math.erfc(-z / root) for z in scores])
+
+
+def _bounded_slopes(size: Size) -> float:
+    # Slopes between -1 and 0, and what the label adds.
+    return size.length * (0.25 * size.label + 1.0 / 12.0)
+
+
+def _probit_spread(size: Size) -> float:
+    left = LOGIT_WIDTH - size.v
+    steep = 2.0 * math.sqrt(math.pi * left) * math.sqrt(2 * math.pi * (size.v + left / 2))
+    return _bounded_slopes(size) + size.label * size.noise.variance * size.v / steep
+
+
+LOSSES: Final[dict[str, ExampleLoss]] = {
+    loss.name: loss
+    for loss in (
+        ExampleLoss(
+            "quadratic",
+            QUADRATIC,
+            2.0,
+            lambda z: np.clip(0.5 + 0.5 * z, 0.0, 1.0),
+            lambda at: at.length * (at.label + at.v),
+        ),
+        ExampleLoss(
+            # Its estimate has a variance of e^v.
+            "exponential",
+            EXPONENTIAL,
+            3.0,
+            lambda z: logistic(2.0 * z),
+            lambda at: (at.length + at.noise.variance * at.v) * at.label * math.exp(min(at.v, 300.0)),
+            moderate=2.0,
+        ),
+        ExampleLoss(
+            # Cut off, it has a bias that grows with v (0.007 in the loss at v = 3, with K = 3).
+            "log",
+            LOG,
+            3.0,
+            logistic,
+            lambda at: _bounded_slopes(at) + at.noise.variance * at.v / 16.0,
+            moderate=3.0,
+        ),
+        ExampleLoss(
+            # Exact up to v = t, where its second derivative becomes a spike; by default it stays below.
+            "probit",
+            PROBIT,
+            3.0,
+            _normal,
+            _probit_spread,
+            moderate=0.9 * LOGIT_WIDTH,
+            valid=LOGIT_WIDTH,
+        ),
+        ExampleLoss("squared", SQUARED, 1.5, None, lambda at: at.length * (0.25 + at.v + at.noise.target_variance)),
+    )
+}
+"""Losses by name."""
+CODES: Final = {name: loss.code for name, loss in LOSSES.items()}
+
+
+def check_loss(loss: str, target: str) -> None:
+    """Refuse a loss that is unknown or not one of the target's kind, ``"binary"`` or ``"real"``."""
+    fitting = BY_TARGET[target]
+    if loss not in fitting:
+        raise UserError(
+            f"loss={loss!r} is not a loss of a {target} target{nearest(loss, fitting)}; one of {', '.join(fitting)}"
+        )
+
+
+def largest_radius(loss: str, variance: float) -> float:
+    """The radius below which the loss's estimate is valid under feature noise of this variance; often infinite.
+
+    The probit-type loss needs ``variance ||theta||^2 < t``.
+
+    Examples
+    --------
+    >>> round(largest_radius("probit", 4.0), 3)
+    0.851
+    """
+    return _reached(LOSSES[loss].valid, variance)
+
+
+def _reached(most: float, variance: float) -> float:
+    """Norm of coefficients at which a score's variance is ``most``."""
+    return math.sqrt(most / variance) if math.isfinite(most) else math.inf
+
+
+def default_radius(loss: str, variance: float) -> float:
+    """The radius used where none is given: inside the valid region, and where the estimate's variance is moderate."""
+    return min(LOSSES[loss].radius, _reached(LOSSES[loss].moderate, variance))
+
+
+def checked_radius(loss: str, radius: float | None, variance: float) -> float:
+    """The radius to project on, for feature noise of at most this variance.
+
+    Raises
+    ------
+    UserError
+        If the one given is not positive and finite, or outside the loss's valid region; the message names the
+        largest that works.
+    """
+    if radius is None:
+        return default_radius(loss, variance)
+    if not (math.isfinite(radius) and radius > 0):
+        raise UserError(
+            f"radius={radius!r} must be positive and finite; leave it out for {LOSSES[loss].radius:g} at most"
+        )
+    largest = largest_radius(loss, variance)
+    if radius >= largest:
+        raise UserError(
+            f"radius={radius:g} is outside the {loss} loss's valid region: with feature noise of standard deviation "
+            f"{math.sqrt(variance):.4g} the largest radius that works is {0.999 * largest:.4g}. Give that or less, "
+            "leave it out, ask for a weaker guarantee, or use loss='quadratic', which is valid everywhere"
+        )
+    return float(radius)
+
+
+def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probability of the positive label at scores, by the model whose minimiser a loss finds.
+
+    probit: ``Phi(z / sqrt t)``; log: ``1 / (1 + e^-z)``; exponential: ``1 / (1 + e^-2z)``; quadratic: ``(1 + z) / 2``,
+    cut off at 0 and 1.
+    """
+    found = LOSSES[loss].probabilities
+    assert found is not None, f"the {loss} loss is of a real target"
+    return found(scores)
+
+
+@lru_cache(maxsize=256)
+def truncation_error(terms: int, variance: float, reach: float) -> float:
+    r"""How far the log loss cut off after K terms is from unbiased: ``sup |W_v[g_K](z) - f(z)|`` over ``|z| <= reach``.
+
+    Parameters
+    ----------
+    terms
+        K.
+    variance
+        v, the variance of the score.
+    reach
+        How far scores without noise can lie from 0.
+
+    References
+    ----------
+    Dufraiche et al., appendix D.7 (the equation for K*).
+
+    Examples
+    --------
+    >>> round(truncation_error(1, 1.0, 3.0), 4)
+    0.0096
+    """
+    # The trapezoidal rule on a Gaussian converges faster than any power; 10 standard deviations leave out 1e-23.
+    nodes = np.linspace(-10.0, 10.0, 801)
+    weights = np.exp(-0.5 * nodes * nodes)
+    weights /= weights.sum()
+    root, worst = math.sqrt(variance), 0.0
+    for z in np.linspace(-reach, reach, 25):
+        smoothed = sum(w * value(LOG, terms, 0.0, z + root * x, variance) for w, x in zip(weights, nodes, strict=True))
+        worst = max(worst, abs(float(smoothed) - value(LOG, 0, 0.0, z, 0.0)))
+    return worst
+
+
+def best_truncation(variance: float, reach: float) -> int:
+    """K in {1, 2, 3} of the least :func:`truncation_error`: the paper's criterion.
+
+    Examples
+    --------
+    >>> best_truncation(1.0, 3.0)
+    3
+    """
+    return min((1, 2, 3), key=lambda terms: truncation_error(terms, variance, reach))
+
+
+def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
+    """About how large ``E||gradient estimate||^2`` gets in the ball: it weighs people and sizes steps.
+
+    A function of public settings alone. It need not be exact: it decides efficiency, not what is estimated.
+    """
+    noised = features if noise.constant_variance > 0 else features - 1
+    length = bound * bound + noised * noise.variance
+    v = noise.variance * radius * radius
+    return LOSSES[loss].spread(Size(length, (2.0 * noise.keep - 1.0) ** 2, v, noise))

@@ -1,0 +1,167 @@
+"""What devices and learners must agree on to speak of the same released example, derived from a task.
+
+River-free: a device imports this and nothing heavier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import copied, empty
+from murk.errors import UserError
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
+from murk.learners.examples import kernels as f
+from murk.learners.examples import layout as k
+from murk.learners.examples.outer import to_units
+from murk.learners.examples.polish import triangle
+from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import longest_release
+from murk.stream.messages.trail import trail_bytes
+from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.examples.engine import IWPEngine
+
+
+@dataclass(frozen=True)
+class ExampleProblem:
+    """The examples of a task: what of a record is randomized, how, and how it is learned from.
+
+    Attributes
+    ----------
+    settings
+        Public settings, settled.
+    mechanisms
+        Level name to mechanism.
+    covariates
+        Public covariates of the task, if it has any: the learner's alone, devices do not need them.
+    """
+
+    settings: ExampleSettings
+    mechanisms: dict[str, ExampleMechanism]
+    covariates: PublicCovariates | None = None
+    kind = "example"
+    interactive = False
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.dimension
+
+    def check_state(self) -> None:
+        """Refuse a task whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying how large it would be.
+        """
+        check_size(self.settings)
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """What the mechanism randomizes of coded records, ``(m, p)``.
+
+        The v of an outer product, (m, p + 1); a direction; ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a
+        separate release, ``(x, y)``. The constant is the last column of ``X``. A record without a target (NaN) gives
+        zeros: it is released like any other.
+        """
+        rows = copied(X)
+        settings = self.settings
+        targets = copied(y)
+        if settings.outer:
+            units = empty((len(rows), settings.features + 1))
+            to_units(settings.form, int(settings.boxed), math.sqrt(settings.square - 1.0), rows, targets, units)
+            return units
+        out = empty((len(rows), self.dimension))
+        out.fill(0.0)
+        scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
+        f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
+        return out
+
+    def engine(self) -> IWPEngine:
+        """A learner for this task's releases, standing at version 0."""
+        # What only learners need is loaded where one is made.
+        from murk.learners.examples.outer_engine import engine_of
+
+        made = engine_of(self.settings, self.mechanisms)
+        made.covariates = self.covariates
+        return made
+
+    def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
+        """Estimate merged over chains."""
+        from murk.learners.examples.inference import estimate
+
+        return estimate([engine.snapshot() for engine in engines])
+
+
+def check_size(settings: ExampleSettings) -> None:
+    """Refuse examples of more numbers than a message, or a learner's state, takes.
+
+    Raises
+    ------
+    UserError
+        Saying how large they would be.
+    """
+    p = settings.features
+    numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
+    state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
+    release = longest_release(ExampleProblem.kind, settings.dimension)
+    if state > MAX_STATE or release > MAX_MESSAGE:
+        raise UserError(
+            f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
+            f"{release:,} bytes, and a message of a log {MAX_MESSAGE:,}; a chain's state up to "
+            f"{state / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}. Give the task fewer features"
+            + (", or examples: {release: joint}" if settings.outer else "")
+        )
+
+
+def problem_for(task: Task) -> ExampleProblem:
+    """The example problem of a resolved task.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee cannot be given by Gaussian noise, the radius is outside the loss's valid region, or
+        examples are too long.
+    """
+    block, learner, coding = task.examples, task.learner, task.coding
+    if block is None or task.target.kind not in ("binary", "real"):
+        raise UserError(f"the task {task.name!r} is not one of released examples of a binary or real target")
+    step = learner.step
+    default = "quadratic" if task.target.kind == "binary" else "squared"
+    settings = ExampleSettings(
+        target="binary" if task.target.kind == "binary" else "real",
+        names=tuple(coding.names),
+        square=coding.largest_square,
+        release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
+        intercept=block.intercept,
+        split=block.split,
+        loss=block.loss or default,
+        truncation=block.truncation,
+        radius=learner.radius,
+        regularization=block.regularization,
+        batch=block.batch,
+        step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
+        averaging=learner.averaging,
+        weighting=learner.weighting,
+        polish=coding.size <= POLISHED or block.release == "outer",
+    )
+    # Before mechanisms are made, which would speak of budgets.
+    check_size(settings)
+    mechanisms: Mapping[str, ExampleMechanism] = {
+        level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)
+        if settings.outer else settings.mechanism(guarantee)
+        for level, guarantee in task.privacy.levels.items()
+    }  # fmt: skip
+    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
+    return ExampleProblem(settle(settings, mechanisms), dict(mechanisms), covariates)

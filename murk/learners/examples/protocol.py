@@ -1,0 +1,211 @@
+"""Released examples, for IWP-SGD (`protocol: examples`)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field
+
+from murk.stream.task.block import Block, Integer, Number
+from murk.stream.task.errors import nearest, task_error
+from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
+
+DIRECTED: Final = ("quadratic", "squared")
+"""Losses that `release: outer` and `release: directions` tell."""
+OUTER: Final = "outer"
+"""Release of which only means are taken, so that any mechanism will do that is unbiased."""
+_OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+_MOST_OUTER = 64
+LARGEST_OUTER: Final = 3.0
+"""mu of Gaussian noise up to which outer products tell at least as much as directions, of few and of many features."""
+ROWS_OF_EACH: Final = 20
+"""Public rows for each coefficient with which directions of labels take no product of noise with noise."""
+LOUD: Final = 2.0
+"""mu up to which they then do."""
+BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
+LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
+"""Losses by kind of target."""
+_BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
+
+
+class ExamplesBlock(Block):
+    """Released examples, for IWP-SGD (`protocol: examples`)."""
+
+    release: Literal["outer", "directions", "joint", "separate"] | None = Field(
+        default=None,
+        description="`outer` randomizes the outer product of the direction of features, constant and target with "
+        "itself, by any mechanism, which tells the `quadratic` and `squared` losses weighted by 1 over 1 + the square "
+        "of the record's length; `directions` randomizes these divided by the record's length, which tells the two "
+        "losses weighted by 1 over its square; `joint` "
+        "randomizes features and target as one vector (for a binary target their product); `separate` randomizes each "
+        "with its share of the budget, as published; `null`: for these two losses outer where a level's guarantee is "
+        "pure or, with up to 64 coded features, approx, or the default one gdp or zcdp with mu up to 3 (rho up to "
+        "4.5), but not for labels with public covariates and a level of mu up to 2; else directions; for other losses "
+        "joint",
+    )
+    intercept: Annotated[bool, Field(strict=True)] = Field(
+        default=True, description="whether the constant has a coefficient; without it the coefficient is 0"
+    )
+    split: Annotated[Number, Field(ge=0.05, le=0.95)] = Field(
+        default=0.5, description="the features' share of epsilon (`separate` only)"
+    )
+    loss: Literal[BinaryLoss, "squared"] | None = Field(
+        default=None,
+        description="`quadratic`, `probit`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
+        "real one; `null`: quadratic or squared",
+    )
+    truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
+        default=None, description="terms of the truncated log loss (`log` only); `null`: the best by its error"
+    )
+    regularization: Annotated[Number, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
+    )
+    batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
+
+
+def example_release(
+    loss: object, guarantees: Iterable[object], coded: int, label: bool = False, rows: float = 0
+) -> str:
+    """Choose the release of examples that do not say.
+
+    Of the quadratic and squared losses it is `outer`
+
+    - where a level's guarantee is pure or (epsilon, delta), which other mechanisms than Gaussian noise meet better, or
+      alone;
+    - where the default level's is Gaussian, gdp or zcdp, with mu of at most 3: there it was measured to need fewer
+      people, of 3 to 41 coefficients (docs/iwp-sgd.md). Directions stay for labels with public covariates, at least 20
+      rows for each coefficient, where a level has mu of at most 2: their noise is then not multiplied by itself either;
+
+    but not with so many coded features (more than 64) that thousands of numbers are too much to ask of a person, if
+    Gaussian noise will do. Else it is `directions`.
+
+    Parameters
+    ----------
+    loss
+        The block's.
+    guarantees
+        Of all levels, the default one first, as a task file writes them.
+    coded
+        Coded features without the constant.
+    label
+        Whether the target is binary.
+    rows
+        Public rows, as far as the task says how many.
+
+    Examples
+    --------
+    >>> (
+    ...     example_release("quadratic", [{"pure": {"epsilon": 1.0}}], 2),
+    ...     example_release("squared", [{"gdp": {"mu": 1.0}}], 2),
+    ...     example_release("squared", [{"gdp": {"mu": 4.0}}], 2),
+    ... )
+    ('outer', 'outer', 'directions')
+    >>> example_release("probit", [{"gdp": {"mu": 1.0}}], 2)
+    'joint'
+    """
+    if loss not in DIRECTED:
+        return "joint"
+    levels = list(guarantees)
+    if "pure" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+        return OUTER
+    if coded > _MOST_OUTER:
+        return "directions"
+    if "approx" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+        return OUTER
+    mus = [_mu(each) for each in levels]
+    by_rows = label and rows >= ROWS_OF_EACH * (coded + 1) and any(mu <= LOUD for mu in mus)
+    return OUTER if mus and mus[0] <= LARGEST_OUTER and not by_rows else "directions"
+
+
+def _mu(guarantee: object) -> float:
+    """Of a Gaussian guarantee as a task file writes it; infinite where that is not made out."""
+    for kind, key in (("gdp", "mu"), ("zcdp", "rho")):
+        block = guarantee.get(kind) if isinstance(guarantee, dict) else None
+        value = block.get(key) if isinstance(block, dict) else None
+        if isinstance(value, int | float) and value > 0.0:
+            return float(value) if kind == "gdp" else math.sqrt(2.0 * value)
+    return math.inf
+
+
+def _guarantees(privacy: object) -> list[object]:
+    if not isinstance(privacy, dict):
+        return []
+    levels = privacy.get("levels")
+    return [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+
+
+def _rows(public: object) -> float:
+    """How many public rows a task has; a file's are taken as enough, as nobody knows before it is read."""
+    if not isinstance(public, dict):
+        return 0.0
+    aside = public.get("set_aside")
+    if isinstance(aside, int | float):
+        return float(aside)
+    return math.inf if public.get("file") is not None else 0.0
+
+
+class ExamplesProtocol(TaskProtocol):
+    """People release their features and target, once and without reading a model."""
+
+    name = "examples"
+    learner = "iwp_sgd"
+    block = ExamplesBlock
+    releases = "example"
+    # The inverse of Gaussian smoothing is what makes these learners unbiased.
+    offer = Offer(
+        ("gaussian",),
+        ("approx", "gdp", "zcdp"),
+        "what is learned from this release takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee "
+        "(examples: {release: outer}, for the quadratic and squared losses, has one)",
+    )
+    learner_keys = ("step", "averaging", "weighting", "radius")
+    estimates_loss = True
+
+    def offered(self, block: Any) -> str:
+        """Outer products have mechanisms of their own."""
+        return OUTER if block is not None and block.release == OUTER else self.releases
+
+    def offer_of(self, released: str | None) -> Offer:
+        """Any mechanism of an outer product, Gaussian noise of other releases."""
+        return _OF_OUTER if released == OUTER else self.offer
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in the target's loss, and the release of least noise that tells it."""
+        filled = dict(block)
+        if target in _BY_RULE and filled.get("loss") is None:
+            filled["loss"] = _BY_RULE[target]
+        if filled.get("release") is None:
+            levels = _guarantees(task.get("privacy"))
+            label, rows = target == "binary", _rows(task.get("public"))
+            filled["release"] = example_release(filled.get("loss"), levels, coded_features(task), label, rows)
+        return filled
+
+    def check(self, block: Any, target: str) -> None:
+        """Check that the loss is the target's, and the release the loss's."""
+        losses = LOSSES[target]
+        if block.loss not in losses:
+            raise task_error(
+                f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}",
+                "examples",
+                "loss",
+            )
+        if block.truncation is not None and block.loss != "log":
+            raise task_error(f"has no effect with loss: {block.loss}; remove it", "examples", "truncation")
+        if block.split != ExamplesBlock.model_fields["split"].default and block.release != "separate":
+            raise task_error(
+                f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
+            )
+        if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
+            raise task_error(
+                f"{block.release} tells the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say "
+                "release: joint",
+                "examples", "release",
+            )  # fmt: skip
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds by the log loss; a line through labels by the quadratic one."""
+        return {"log": "log odds", "quadratic": "probability", "squared": "slope"}.get(block.loss, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """The loss, and its weight."""
+        return f"{block.loss} loss" + {OUTER: " over 1 + |x|^2", "directions": " over |x|^2"}.get(block.release, "")

@@ -1,0 +1,103 @@
+"""One record's example in place: its noise drawn, released and learned by one kernel, which takes one address.
+
+The arrays that a learner of released examples lives in, and named views into them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import brief, jit
+from murk._memory import integers_at, numbers_at, words_at
+from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, KernelMemory, draw_from
+from murk.learners.examples import layout as k
+from murk.learners.examples.kernels import learn_records
+from murk.learners.examples.layout import *
+from murk.learners.examples.settings import ExampleSettings, fill
+from murk.privacy.noise.chacha import fresh_words
+
+_NO_ROWS, _NO_TARGETS = np.zeros((0, LEVEL_REALS)), np.zeros(0)
+_NO_WORDS = np.zeros(0, dtype=np.uint64)
+_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, LEVEL_WHOLES), dtype=np.int64)
+
+
+@jit
+def take_words(whole: Array, address: int, trials: int) -> int:
+    """Draw one record's secure noise, and the word of its coin, of fresh words that come into a memory at an address.
+
+    Returns `LEARNED` where noise and coin now stand there, or what is missing.
+    """
+    numbers, last = whole[NUMBERS], 2 * trials + SPARE
+    words_start = address + 8 * (WHOLE_HEADER + 2 * numbers)
+    if not fresh_words(words_start, last + 1):
+        return NO_WORDS
+    words = words_at(words_start, last + 1)
+    whole[COIN] = np.int64(words[last])
+    size = whole[FEATURES] - 1 if whole[FORM] == LABEL else numbers
+    found = draw_from(words_start, trials, whole[WHOLE_HEADER : WHOLE_HEADER + size])
+    if found == LEARNED:
+        for j in range(last + 1):
+            words[j] = np.uint64(0)
+    return found
+
+
+@brief
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+
+    Secure noise is drawn here, of words for so many trials; for 0 of them noise and coin stand there already. Returns
+    `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand there for the draw to go on
+    from, or `NO_WORDS` at all.
+    """
+    header = integers_at(address, WHOLE_HEADER)
+    size, reals = sizes(header[FEATURES], header[NUMBERS], header[POLISH])
+    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
+    if trials > 0:
+        found = take_words(whole, address, trials)
+        if found != LEARNED:
+            return found
+    real[TARGET] = y
+    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
+    return LEARNED
+
+
+class Memory(KernelMemory):
+    """State, settings and scratch of one learner.
+
+    Attributes
+    ----------
+    real, whole
+        See :mod:`murk.learners.examples.layout`.
+    rows
+        State vectors, ``(9, p)``.
+    triangles
+        The two sums of the polish, ``(2, p (p + 1) / 2)``, or ``(2, 0)``.
+    noise, words
+        Where a record's noise is put before it is learned from, and the words that it and the coin are drawn of.
+    """
+
+    def __init__(self, settings: ExampleSettings) -> None:
+        numbers = settings.dimension
+        self._allocate(*k.sizes(settings.features, numbers, int(settings.polish)))
+        fill(self.real, self.whole, settings)
+        self._bind()
+        self.x[-1] = 1.0
+
+    def _bind(self) -> None:
+        whole, real = self.whole, self.real
+        p, numbers = int(whole[k.FEATURES]), int(whole[k.NUMBERS])
+        rows, tail = k.REAL_HEADER + k.ROWS * p, len(real) - p - numbers
+        self._open(tail, p)
+        self.rows = real[k.REAL_HEADER : rows].reshape(k.ROWS, p)
+        self.triangles = real[rows:tail].reshape(2, -1)
+        self.noise = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + (p - 1 if whole[k.FORM] == k.LABEL else numbers)]
+        self.words = whole[k.WHOLE_HEADER + 2 * numbers :].view(np.uint64)
+
+    def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0
+        real[k.TARGET] = 0.0
+        whole[k.WHOLE_HEADER :] = 0
+        whole[k.COIN] = 0

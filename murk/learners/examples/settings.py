@@ -1,0 +1,401 @@
+"""What a learner of released examples is given beforehand: public settings, checked once, frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
+from murk.learners.core.symmetric import matrix_size
+from murk.learners.estimates.estimate import ASKED
+from murk.learners.examples import layout as k
+from murk.learners.examples.directions import BESIDE, DirectionMechanism
+from murk.learners.examples.losses import (
+    CODES,
+    DIRECTED_LOSSES,
+    LOGIT_WIDTH,
+    Noise,
+    best_truncation,
+    check_loss,
+    checked_radius,
+    largest_radius,
+    spread,
+)
+from murk.learners.examples.polish import FIRST_REFRESH
+from murk.learners.examples.protocol import example_release
+from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, RandomizedResponse
+from murk.privacy.mechanisms import divided
+from murk.privacy.mechanisms.privacy_loss import is_pure
+
+ReleaseForm = Literal["outer", "directions", "joint", "separate"]
+ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism | OuterGaussian | OuterMechanism
+
+POLISHED = 64
+"""Coefficients up to which estimates are polished by default: the polish keeps, and adds to, O(p^2) sums."""
+
+
+def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
+    """The form of release; by default by `example_release`."""
+    return release or example_release(loss, [guarantee.to_dict() for guarantee in guarantees], coded)
+
+
+# The square of a coefficient vector for which a real target's share of a joint release is best; see `target_scale`.
+_TYPICAL_SQUARE = 0.25
+
+AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
+
+
+def target_scale(square: float) -> float:
+    r"""The factor a of a real target in a joint release of ``(x, a y)``, for ``||x||^2 <= square`` and ``|y| <= 1``.
+
+    The noise's variance is proportional to ``R^2 + a^2`` on every coordinate, and to ``(R^2 + a^2) / a^2`` on y. Where
+    noise dominates, a gradient's variance goes as ``(R^2 + a^2)^2 (T + 1/a^2)`` with ``T = ||theta||^2``, least at
+    ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4: a fourfold error in it costs some 5% of the variance.
+
+    Examples
+    --------
+    >>> round(target_scale(2.0), 3)
+    1.112
+    """
+    return math.sqrt((math.sqrt(1.0 + 8.0 * _TYPICAL_SQUARE * square) - 1.0) / (4.0 * _TYPICAL_SQUARE))
+
+
+@dataclass(frozen=True)
+class ExampleSettings:
+    """Everything public that decides what is released and how it is learned.
+
+    Parameters
+    ----------
+    target
+        ``"binary"`` or ``"real"``.
+    names
+        Coded features in their fixed order, the constant last.
+    square
+        Public bound of ``||x||^2``, the constant's 1 included.
+    boxed
+        Whether each feature is also projected to [-1, 1].
+    release
+        ``"outer"``: see :mod:`murk.learners.examples.outer`. ``"directions"``: see
+        :mod:`murk.learners.examples.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target.
+        ``"separate"``: the paper's.
+    split
+        The features' share of the guarantee in a separate release.
+    loss, truncation, radius
+        See :mod:`murk.learners.examples.losses`; ``None`` is settled by :func:`settle`.
+    calibration
+        ``"analytic"`` or ``"classic"``.
+    regularization, batch, step, averaging, weighting
+        lambda, releases a step, and as in LDP-SGD.
+    unit
+        What 1 of a coded real target stands for.
+    polish
+        Whether to keep the O(p^2) sums of :mod:`murk.learners.examples.polish`.
+    intercept
+        Whether the constant has a coefficient; without it the coefficient is 0.
+    intervals
+        ``"random-scaling"`` where these intervals are asked for of an average without polish, else ``None``.
+    kind
+        Of mechanism, as `murk.privacy.calibrate` has it; ``None`` for the best of an outer product, Gaussian noise of
+        the others.
+    corrected
+        Whether the noise's effect is taken back; without it releases are taken for the records themselves.
+    """
+
+    target: Literal["binary", "real"]
+    names: tuple[str, ...]
+    square: float
+    boxed: bool = True
+    release: ReleaseForm = "joint"
+    split: float = 0.5
+    loss: str = "probit"
+    truncation: int | None = None
+    radius: float | None = None
+    calibration: Literal["analytic", "classic"] = "analytic"
+    regularization: float = 0.0
+    batch: int = 1
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    polish: bool = True
+    unit: float = 1.0
+    intercept: bool = True
+    intervals: Literal["random-scaling"] | None = None
+    kind: str | None = None
+    corrected: bool = True
+
+    def __post_init__(self) -> None:
+        check_loss(self.loss, self.target)
+        for name, value, known in (
+            ("release", self.release, ("outer", "directions", "joint", "separate")),
+            ("averaging", self.averaging, tuple(AVERAGING)),
+            ("weighting", self.weighting, ("inverse-variance", "uniform")),
+            ("intervals", self.intervals, (ASKED, None)),
+        ):
+            if value not in known:
+                raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+        if self.intervals is not None and self.polish:
+            raise UserError(
+                f"intervals={self.intervals!r} are of the average, and what is polished has better ones; give "
+                "polish=False with it"
+            )
+        if self.weighted and self.loss not in DIRECTED_LOSSES:
+            of = "directions" if self.directed else "outer products"
+            raise UserError(
+                f"loss={self.loss!r} cannot be learned from {of}, which tell the {' and '.join(DIRECTED_LOSSES)} "
+                "losses alone; give release='joint'"
+            )
+        if self.kind not in (None, "gaussian") and not self.outer:
+            raise UserError(
+                f"mechanism={self.kind!r} is for release='outer', which needs nothing of noise but no bias; "
+                f"what is learned from release={self.release!r} inverts Gaussian noise"
+            )
+        if self.calibration == "classic" and self.outer:
+            raise UserError(
+                "calibration='classic' is of release='separate', 'joint' and 'directions'; an outer product takes the "
+                "analytic one, of less noise at the same guarantee"
+            )
+        if not self.corrected and (self.weighted or self.polish):
+            raise UserError(
+                "corrected=False takes releases for the records themselves: it is for release='separate' and 'joint', "
+                "with polish=False; IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
+            )
+        if not (math.isfinite(self.square) and self.square > 1.0):
+            raise UserError(
+                f"the public bound of ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
+                "it must be finite and more than 1"
+            )
+        if self.truncation is not None and (self.loss != "log" or self.truncation not in (1, 2, 3)):
+            raise UserError(f"truncation={self.truncation!r} is for loss='log': 1, 2, 3, or None for the best of them")
+        if not (math.isfinite(self.regularization) and self.regularization >= 0):
+            raise UserError(f"regularization={self.regularization!r} must be finite and at least 0")
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or not 1 <= self.batch <= 65_536:
+            raise UserError(f"batch={self.batch!r} is not a whole number from 1 to 65536")
+        if not 0.0 < self.split < 1.0:
+            raise UserError(f"split={self.split!r} is not between 0 and 1; 0.5 gives features and target equal shares")
+
+    @property
+    def features(self) -> int:
+        """Number p of coded features, the constant among them."""
+        return len(self.names)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        if self.outer:
+            return matrix_size(self.features + 1)
+        return self.features + (BESIDE if self.directed else 0)
+
+    @property
+    def directed(self) -> bool:
+        """Whether directions are released."""
+        return self.release == "directions"
+
+    @property
+    def outer(self) -> bool:
+        """Whether outer products are released."""
+        return self.release == "outer"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the loss is weighted by the length of a record."""
+        return self.directed or self.outer
+
+    @property
+    def weight(self) -> str:
+        """What it is weighted by."""
+        return "1/(1 + |x|^2)" if self.outer else "1/|x|^2" if self.directed else "1"
+
+    @property
+    def form(self) -> int:
+        """What a release holds, as kernels number it."""
+        if self.outer:
+            return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
+        if self.directed:
+            return k.DIRECTED_REAL if self.target == "real" else k.DIRECTED_LABEL
+        if self.target == "real":
+            return k.REAL
+        return k.PRODUCT if self.release == "joint" else k.LABEL
+
+    @property
+    def scale(self) -> float:
+        """What a real target is multiplied by before it is released; 1 unless it is released with the features."""
+        return target_scale(self.square - 1.0) if self.form == k.REAL and self.release == "joint" else 1.0
+
+    @property
+    def bound(self) -> float:
+        """Public bound of the vector that is learned from: of ``||x||``, the constant included; of directions 1."""
+        return 1.0 if self.weighted else math.sqrt(self.square)
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
+        # What was added later says something only where it is not what it was before: older states go on.
+        added = ("intercept", "intervals", "kind", "corrected")
+        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
+        parts += [] if self.intercept else ["no intercept"]
+        parts += [] if self.corrected else ["uncorrected"]
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
+        """The mechanism that releases an example with ``guarantee`` and the least noise.
+
+        Raises
+        ------
+        UserError
+            For a pure guarantee, unless outer products are released: Gaussian noise cannot give it.
+        """
+        if self.outer:
+            return outer_mechanism(self.kind, guarantee, self.features + 1)
+        if is_pure(guarantee):
+            raise UserError(
+                f"IWP-SGD cannot give {guarantee!r} with release={self.release!r}: its correction inverts Gaussian "
+                "noise, and Gaussian noise has no pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or "
+                "ZeroConcentratedDP, or, for the quadratic and squared losses, give release='outer'"
+            )
+        p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
+        if self.directed:
+            return DirectionMechanism.calibrate(guarantee, features=p, method=method)
+        if self.release == "joint":
+            # The constant is 1 and adds to a product's length; beside a real target it is public and not released.
+            radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
+            return GaussianMechanism.calibrate(guarantee, dimension=p, radius=radius, method=method)
+        first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
+        if p < 2:
+            raise UserError("a separate release needs a feature beside the constant")
+        features = GaussianMechanism.calibrate(first, dimension=p - 1, radius=inner, method=method)
+        target: GaussianMechanism | RandomizedResponse
+        if self.form == k.LABEL:
+            target = RandomizedResponse.calibrate(second, classes=2)
+        else:
+            target = GaussianMechanism.calibrate(second, dimension=1, radius=1.0, method=method)
+        return CompositeMechanism((features, target))
+
+    def noise(self, mechanism: ExampleMechanism) -> Noise:
+        """The noise of a mechanism's releases."""
+        if isinstance(mechanism, OuterGaussian | OuterMechanism):
+            least, most = noise_of(mechanism)
+            return Noise(most, target_variance=least)
+        if isinstance(mechanism, DirectionMechanism):
+            return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
+        if isinstance(mechanism, GaussianMechanism):
+            if self.form == k.PRODUCT:
+                return Noise(mechanism.variance, constant_variance=mechanism.variance)
+            return Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+        features, target = mechanism.parts
+        assert isinstance(features, GaussianMechanism)
+        if isinstance(target, RandomizedResponse):
+            return Noise(features.variance, keep=target.weights[0])
+        return Noise(features.variance, target_variance=target.variance)
+
+
+def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
+    """The settings with radius and truncation filled in, from the noisiest level.
+
+    Raises
+    ------
+    UserError
+        If the radius given is outside the loss's valid region at that level.
+    """
+    worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
+    radius = checked_radius(settings.loss, settings.radius, worst)
+    terms = settings.truncation
+    if settings.loss == "log" and terms is None:
+        terms = best_truncation(worst * radius**2, settings.bound * radius)
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    return ExampleSettings(**{**values, "radius": radius, "truncation": terms})
+
+
+def level_rows(
+    settings: ExampleSettings, mechanisms: list[ExampleMechanism]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Public parameters of levels as kernels read them, a row each.
+
+    Raises
+    ------
+    UserError
+        If a level's noise is too large for the loss at the settled radius.
+    """
+    reals = np.zeros((len(mechanisms), k.LEVEL_REALS))
+    wholes = np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
+    for row, mechanism in enumerate(mechanisms):
+        reals[row], wholes[row] = _level_row(settings, mechanism)
+    return reals, wholes
+
+
+def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    noise, radius = settings.noise(mechanism), settings.radius
+    assert radius is not None
+    if radius >= largest_radius(settings.loss, noise.variance):
+        raise UserError(
+            f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
+            f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest that works is "
+            f"{0.999 * largest_radius(settings.loss, noise.variance):.4g}. Name the budget in levels= from the start, "
+            "give a smaller radius, or use loss='quadratic'"
+        )
+    real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
+    if settings.outer:
+        # Half a number's noise in b, and in each of the p products of A with theta.
+        real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
+        real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
+        assert not isinstance(mechanism, CompositeMechanism)
+        real[k.UNIT - k.UNIT] = mechanism.unit
+        real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
+        return real, whole
+    features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
+    assert isinstance(features, GaussianMechanism | DirectionMechanism)
+    noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
+    limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
+    target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
+    unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)
+    if isinstance(mechanism, CompositeMechanism):
+        target = mechanism.parts[1]
+        if isinstance(target, GaussianMechanism):
+            unit, spacing, steps = target.unit, target.spacing, target.steps
+        else:
+            unit, threshold = 1.0, np.uint64(target.threshold)
+    loss = "squared" if settings.directed else settings.loss
+    size = spread(loss, noise, settings.features, settings.bound, radius)
+    values = {
+        k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
+        k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
+        k.TARGET_VARIANCE: noise.target_variance, k.KEEP: noise.keep if settings.corrected else 1.0,
+        k.SPREAD: size, k.LIMIT: limit, k.TARGET_LIMIT: target_limit,
+    }  # fmt: skip
+    for place, value in values.items():
+        real[place - k.UNIT] = value
+    whole[k.STEPS - k.STEPS] = features.steps
+    whole[k.TARGET_STEPS - k.STEPS] = steps
+    whole[k.THRESHOLD - k.STEPS] = threshold.astype(np.int64)
+    return real, whole
+
+
+def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
+    """Write settled settings where kernels read them."""
+    assert settings.radius is not None
+    weighted = settings.weighted
+    # The quadratic loss of a label's direction, (theta'u - t)^2 / 2, is the squared loss of a target t.
+    whole[k.LOSS], whole[k.TERMS] = CODES["squared" if weighted else settings.loss], settings.truncation or 0
+    whole[k.NUMBERS], whole[k.FREE] = settings.dimension, settings.features - (not settings.intercept)
+    whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
+    whole[k.AVERAGING] = AVERAGING[settings.averaging]
+    whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
+    whole[k.BOXED] = settings.boxed
+    whole[k.UNCORRECTED] = not settings.corrected
+    whole[k.POLISH] = settings.polish
+    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
+    real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
+    # As the loss is weighted, so is the penalty.
+    real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization
+    real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if weighted else settings.scale
+    if isinstance(settings.step, InverseScalingStep):
+        whole[k.STEP] = k.INVERSE_SCALING
+        real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha

@@ -1,1 +1,0 @@
-"""From released sketches and Gram matrices to coefficients with their intervals."""

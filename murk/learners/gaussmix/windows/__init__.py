@@ -1,1 +1,0 @@
-"""What is learned of windows: settings, sums and engines, of sketches and of Gram matrices."""

@@ -1,0 +1,384 @@
+"""The engine: learn records or releases, tell and take its state.
+
+River-free. The River estimators and the worker both drive this class.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from operator import le
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import copied, keep, wiped
+from murk._turns import Turns, in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.core.in_place import NO_WORDS, RecordEngine, finish_draw, take_random
+from murk.learners.core.levels import levels_of
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.state import count_of, pack, unpack
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
+from murk.learners.gradients import inference
+from murk.learners.gradients import kernels as k
+from murk.learners.gradients.buffers import Memory, drawn, level_rows
+from murk.learners.gradients.kernels import age_factor
+from murk.learners.gradients.settings import Settings
+from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms.lattice import NOISE_OF
+from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
+from murk.stream.messages.block import block_of
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import GradientRelease
+from murk.stream.worker.publication import is_published
+
+_BLOCK = 4096
+_SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.COUNTED + 1)
+_ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
+
+
+class SGDEngine(RecordEngine):
+    """LDP-SGD / LDP-ASGD on one chain.
+
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
+
+    Threads take turns, and between calls nothing of a record is left.
+
+    Parameters
+    ----------
+    settings
+        What is public (see :class:`Settings`).
+    mechanisms
+        Level name to mechanism. Must hold ``"default"``.
+    seed
+        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
+    noise
+        A source of noise other than the default secure one.
+    """
+
+    kind = "gradient"
+    _kernels = k
+    memory: Memory
+
+    def __init__(
+        self,
+        settings: Settings,
+        mechanisms: Mapping[str, Mechanism],
+        *,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+        covariates: PublicCovariates | None = None,
+        classes: Sequence[object] = (),
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, the gradient has {settings.dimension}"
+                )
+        self.settings = settings
+        self.mechanisms = dict(mechanisms)
+        self.covariates = covariates
+        self.classes = tuple(classes)
+        self.memory = Memory(settings)
+        self._turns = Turns()
+        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None and noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        if seed is not None:
+            self._noise = SimulatedNoise(seed)
+            self.memory.set_seed(seed)
+        self._seeded = seed is not None
+        self._known_version = 0
+        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
+        # Asked for with every release.
+        self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
+        self._coins = np.zeros((1, 3), dtype=np.uint64)
+        # Whether the kernel of one record draws its noise.
+        self._direct = type(self._noise) is SecureNoise
+        self._in_place = self._seeded or self._direct
+        self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
+        self.current: Mechanism | None = None
+        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        offered = list(self.mechanisms.values())
+        self._kinds = np.array([m.code for m in offered], dtype=np.int64)
+        self._units = np.array([m.unit for m in offered])
+        self._variances = np.array([m.variance for m in offered])
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned; the version of the current iterate."""
+        return int(self.memory.whole[k.COUNT])
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.dimension
+
+    @property
+    def features(self) -> NDArray[np.float64]:
+        """Where the features of the next record are put, without the constant."""
+        return self.memory.features
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate in working coordinates, a copy."""
+        return self._row(k.ITERATE)
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average in working coordinates, a copy."""
+        return self._row(k.AVERAGE)
+
+    @in_turn
+    def _row(self, place: int) -> NDArray[np.float64]:
+        return np.array(self.memory.rows[place])
+
+    @in_turn
+    def snapshot(self) -> Memory:
+        """The state as it stands, a copy."""
+        return copy.copy(self.memory)
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(inference.coefficient_names(self.settings, self.classes))
+
+    def estimate(self) -> Estimate:
+        """Coefficients in coded units, with what their intervals need."""
+        return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: Mechanism) -> None:
+        """Randomize the next records by ``mechanism``, where none is given with them."""
+        if mechanism is not self.current:
+            self.memory.set_level(mechanism)
+            self.current = mechanism
+            self._in_place = self._seeded or (self._direct and mechanism.draws == 1)
+
+    @wiped
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
+        memory, count = self.memory, k.words_of(self._trials)
+        if missing == NO_WORDS:
+            take_random(memory.words[:count])
+        _, spare, pairs = np.split(memory.words[:count], [3, k.WORDS_HEADER])
+        distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
+        finish_draw(keep(np.concatenate([pairs, spare])), self._trials, memory.noise, distribution)
+        k.learn_record(memory.address, y, 0)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, None)
+
+    @in_turn
+    def learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
+    ) -> None:
+        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant.
+        ``mechanisms`` gives each row's own, or one for all; otherwise they are randomized by the one in use.
+        """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    @wiped
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None
+    ) -> None:
+        memory = self.memory
+        X, y = copied(X), copied(y)
+        if len(X) == 0:
+            return
+        levels = np.zeros(0, dtype=np.int64)
+        reals, wholes = np.zeros((0, 4)), np.zeros((0, 4), dtype=np.int64)
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+        elif mechanisms is not None:
+            distinct, levels = levels_of(mechanisms)
+            reals, wholes = level_rows(distinct)
+            self.current, self._in_place = None, self._seeded
+        if self._seeded:
+            nothing = np.zeros((1, 0), dtype=np.int64)
+            k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
+            return
+        own = memory.whole[k.KIND : k.DRAWS + 1]
+        size = max(1, _BLOCK // int(max(wholes[:, 3], default=own[3])))
+        for start in range(0, X.shape[0], size):
+            block = slice(start, min(start + size, X.shape[0]))
+            rows = wholes[levels[block]] if len(levels) else np.tile(own, (block.stop - start, 1))
+            records = np.arange(self.n_releases, self.n_releases + len(rows), dtype=np.int64)
+            noise, coins = drawn(self._noise, records, rows[:, 0], int(rows[:, 3].max()) * self.dimension)
+            k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: GradientRelease, ahead: int = 0) -> None:
+        """Refuse a release too long for its noise, or taken at an iterate that is unknown, too old, or not there yet.
+
+        ``ahead`` counts releases admitted before it that are not learned yet.
+
+        Raises
+        ------
+        RejectedError
+            With reason ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
+        """
+        count = int(self.memory.whole[k.COUNT]) + ahead
+        version = release.version
+        if version > count:
+            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
+        # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
+        # code for each would take as long as learning it.
+        age = count - version
+        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
+            raise RejectedError("stale", f"version {version} of a chain that stands at {count}")
+        if version != self._known_version:
+            if not is_published(version, self.settings.staleness.floor):
+                raise RejectedError("version", f"version {version} was never published")
+            self._known_version = version
+        if not self._reach[release.level].holds(release.payload):
+            raise RejectedError("magnitude", FORGED)
+
+    def admits(self, releases: Sequence[GradientRelease]) -> bool:
+        """Whether `admit` plainly lets all of these be learned next, in this order."""
+        count, versions = self.n_releases, [release.version for release in releases]
+        if not all(map(le, versions, range(count, count + len(releases)))):
+            return False
+        # What would not be too old as the last of them is not: an age grows with the count, and its share of it, too.
+        last = count + len(releases) - 1
+        age = last - min(versions)
+        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
+            return False
+        floor = self.settings.staleness.floor
+        for version in {*versions} - {self._known_version}:
+            if not is_published(version, floor):
+                return False
+            self._known_version = version
+        return all(self._reach[level].holds_all(rows) for level, rows in block_of(releases).split("level").items())
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
+        """Learn from admitted releases in turn.
+
+        Raises
+        ------
+        MurkError
+            If a release's version is not remembered: it was not admitted.
+        """
+        if not releases:
+            return
+        memory = self.memory
+        block = block_of(releases)
+        payloads = block.rows(self.dimension)
+        versions = np.array([release.version for release in releases], dtype=np.int64)
+        levels = np.array(list(map(self._levels.__getitem__, block.levels)), dtype=np.int64)
+        learned = k.learn_releases(
+            memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
+        )
+        if learned < len(releases):
+            raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
+
+    @in_turn
+    def figures(self) -> dict[str, float]:
+        """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
+        rows = self.memory.rows
+        apart = inference.reported(self.settings, rows[k.ITERATE] - rows[k.AVERAGE])
+        return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
+
+    def step_size(self) -> float:
+        """Factor by which the gradient of the next release at the default level is multiplied.
+
+        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less where gradients of late were old and settings heed
+        that, else ``eta t^-alpha w t / sum w_i``, as the update has it.
+        """
+        settings, real = self.settings, self.memory.real
+        spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
+        weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
+        step = settings.step
+        if isinstance(step, InverseScalingStep):
+            count = self.n_releases + 1.0
+            return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[k.SUM_WEIGHT] + weight))
+        total = float(real[k.SUM_SPREAD]) + weight**2 * spread
+        factor = float(age_factor(self.memory.whole, real))
+        return factor * k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
+
+    @property
+    def publish_every(self) -> int:
+        """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
+        return max(1, self.n_releases // 100)
+
+    @in_turn
+    def published(self) -> tuple[int, list[float]] | None:
+        """The newest published version and its iterate, for devices to take gradients at."""
+        memory = self.memory
+        place = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
+        return int(memory.ring_versions[place]), memory.ring[place].tolist()
+
+    # State
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    @in_turn
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        memory = self.memory
+        return {
+            "schema": 1,
+            "settings": self.settings.digest,
+            "dimension": self.dimension,
+            "n_releases": self.n_releases,
+            "sums": pack(memory.real[_SUMS]),
+            **({"delays": pack(memory.real[_DELAYS])} if self.settings.delays else {}),
+            "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
+            "published": {
+                "versions": memory.ring_versions[memory.published].tolist(),
+                "iterates": pack(memory.ring[memory.published].ravel()),
+            },
+        }
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or of another dimension.
+        """
+        memory, d = self.memory, self.dimension
+        try:
+            if state["schema"] != 1 or state["dimension"] != d:
+                raise MurkError(
+                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
+                    f"does not fit a learner of schema 1 and dimension {d}"
+                )
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is of a learner with other settings: make one with the same")
+            versions = [count_of(version, "published version") for version in state["published"]["versions"]]
+            if len(versions) > memory.ring_versions.shape[0]:
+                raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
+            rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
+            sums = unpack(state["sums"], 4)
+            delays = unpack(state["delays"], 4) if self.settings.delays else np.zeros(4)
+            ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
+            count = count_of(state["n_releases"], "n_releases")
+            if not (np.all(sums >= 0.0) and delays[0] >= 0.0 and np.all(delays[2:] >= 0.0)):
+                raise MurkError("the state holds a sum below zero of what is never below zero")
+        except (KeyError, TypeError, ValueError) as error:
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        memory.rows[:] = rows
+        memory.real[_SUMS] = sums
+        memory.real[_DELAYS] = delays
+        memory.remember(count, versions, ring)

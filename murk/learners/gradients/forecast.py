@@ -1,0 +1,132 @@
+r"""What is learned of so many people's gradients: the engine itself, on fewer people at less noise, block by block.
+
+Where noise outweighs what people differ by, a path of n releases with noise of variance s^2 is, at noise-aware steps,
+that of n / k releases with s^2 / k; at steps eta i^-alpha with k^(1 - alpha) times the eta. Of more than so many people
+k is raised as far as that holds; what is left of them only narrows the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.design import Records
+from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.sums_forecast import split
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.gradients import kernels as k
+from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.problem import GradientProblem
+from murk.learners.gradients.settings import Settings
+from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import Mechanism, calibrate
+from murk.privacy.noise import SimulatedNoise
+
+Array = NDArray[np.float64]
+
+MOST: Final = 100_000
+"""Steps of one path."""
+MOST_SCALED: Final = 2**20
+"""Steps of one whose own course is what an interval is taken from: fewer tell less of how far it swings."""
+# Noise stays so many times what people differ by: 8 times in variance.
+_OUTWEIGHS = 8.0
+
+
+def estimate(
+    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate after so many people, who are spread over chains."""
+    if problem.settings.intervals is None and problem.covariates is None:
+        # It has no interval whatever they release, and says why.
+        return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
+    each = max(people // chains, 1)
+    sizes = split(each, levels)
+    factor = _factor(problem, each, sizes)
+    steps = min(max(round(each / factor), 1), _most(problem))
+    settings = _stepping(problem.settings, each / steps)
+    mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
+    engines = []
+    for _ in range(chains):
+        engine = SGDEngine(
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
+            classes=problem.classes,
+        )  # fmt: skip
+        drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
+        of = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
+        rng.shuffle(of)
+        _released(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], of, rng)
+        _counted(problem, engine, sizes, each / (factor * steps))
+        engines.append(engine)
+    return problem.estimate(engines)
+
+
+def _released(
+    problem: GradientProblem, engine: SGDEngine, X: Array, y: Array, levels: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Let people release in blocks, each block at the iterate that was published before it, as devices do."""
+    mechanisms, memory = list(problem.mechanisms.values()), engine.memory
+    kinds, units, variances = (
+        np.array([getattr(one, name) for one in mechanisms]) for name in ("code", "unit", "variance")
+    )
+    noise, start = SimulatedNoise(int(rng.integers(2**63))), 0
+    while start < len(X):
+        block = slice(start, min(start + problem.block(start), len(X)))
+        found = engine.published()
+        assert found is not None
+        version, iterate = found
+        gradients = problem.vectors(X[block], y[block], np.array(iterate))
+        index, payloads = np.arange(block.start, block.stop), np.empty(gradients.shape, dtype=np.int64)
+        for place, mechanism in enumerate(mechanisms):
+            own = levels[block] == place
+            if own.any():
+                payloads[own] = mechanism.randomize(gradients[own], noise, index[own])
+        versions = np.full(len(index), version)
+        k.learn_releases(memory.real, memory.whole, payloads, versions, levels[block], kinds, units, variances)
+        start = block.stop
+
+
+def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> float:
+    """k: by how much the noise may be reduced."""
+    settings = problem.settings
+    quietest = min(problem.mechanisms[level].variance for level in sizes)
+    noise = settings.dimension * quietest / (settings.objective.spread * settings.bound**2)
+    return max(1.0, min(people / _most(problem), noise / _OUTWEIGHS))
+
+
+def _most(problem: GradientProblem) -> int:
+    return MOST if problem.settings.intervals is None else MOST_SCALED
+
+
+def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> Mechanism:
+    if factor == 1.0:
+        return mechanism
+    settings = problem.settings
+    mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
+    return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
+
+
+def _stepping(settings: Settings, factor: float) -> Settings:
+    """Steps of which each goes as far as so many of the task's own; noise-aware ones find their length."""
+    step = settings.step
+    if factor <= 1.0 or not isinstance(step, InverseScalingStep):
+        return settings
+    return replace(settings, step=InverseScalingStep(step.eta * factor ** (1.0 - step.alpha), step.alpha))
+
+
+def _counted(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+    """Let the state have the precision of all the people for whom its steps stand."""
+    settings, real = problem.settings, engine.memory.real
+    own = settings.objective.spread * settings.bound**2
+    noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
+    real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
+    if more > 1.0:
+        # Random scaling's V is linear in these three sums.
+        real[k.SUM_SQUARES] /= more
+        engine.memory.rows[[k.SCALING_A, k.SCALING_B]] /= more

@@ -1,0 +1,479 @@
+"""Steps that old gradients can be trusted with, and how much iterates count that they made: compiled.
+
+A gradient that is taken at an iterate and learned a releases later feeds back after a delay of a. Where steps eta, the
+curvature h and delays have a product ``h eta a`` beyond about 1, the iterate overshoots. So steps are at most
+``SAFE / (h a)``, a being the mean age of late and h the curvature that the learner has met; fresh gradients, whose ages
+are 0, move it as they would without any of this, bit for bit.
+
+h is the slope of released gradients in the iterates that they were taken at, ``sum q <d, g> / sum q |d|^2`` with
+d and g centred and q the inverse of their variance. It is unbiased, since the noise of a release does not depend on the
+iterate; a direction that overshoots dominates the sums, so that its own curvature is what is met; and before much is
+known it is ``C0 / R``, the most that a gradient within C0 can bend by on average across a ball of radius R.
+
+All of it is a function of the log alone: a release's age is the distance of two versions. The sums fade, so that h is
+of about the newest quarter of the count, and ages of about the newest tenth.
+
+Source: steps in inverse proportion to delays are those of Mishchenko, Bach, Even and Woodworth, "Asynchronous SGD
+beats minibatch SGD under arbitrary delays", 2022; the curvature met on the way is Murk's own.
+
+The update: one compiled step from (state, release) to state, shared by every way of learning.
+
+``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. Everything
+a step touches lies in two arrays (:mod:`murk.learners.gradients.layout`).
+
+No BLAS and no clock: the same releases give the same state on one build and kind of CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from murk._jit import brief, inlined, jit, within
+from murk._memory import borrowed, integers_at, numbers_at, words_at
+from murk.learners.core.in_place import LEARNED, NO_WORDS, TOO_FEW
+from murk.learners.gradients.gradients import *
+from murk.learners.gradients.layout import *
+from murk.learners.gradients.losses import HUBER_SCALE
+from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.chacha import fresh_words
+from murk.privacy.noise.distributions import LAPLACE_NOISE
+from murk.privacy.noise.kernels import (
+    draw,
+    draw_gaussian,
+    fast_gaussian,
+    room_for,
+    simulated_gaussian,
+    simulated_laplace,
+    simulated_words,
+)
+from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.streaming import DONE
+from murk.stream.worker.publication import spacing
+
+SAFE = 0.25
+"""The product of curvature, step and mean age that is not exceeded.
+
+1/e is the largest at which nothing overshoots. A block that is taken at one iterate has a
+mean age of half its size, so that its steps add up to 1/2.
+"""
+
+# Ages beyond this part of the count say that next to nothing was learned between: they count for more, and iterates
+# that they make count for less.
+_PART = 10.0
+# How fast ages and curvature fade: of the newest tenth, and quarter, of the count.
+_AGES, _SLOPES = 10.0, 4.0
+# The curvature met is noise where little moved: it is not taken to be below this part of the ball's.
+_FLATTEST = 0.1
+
+
+@jit
+def age_factor(whole: Array, real: Array) -> float:
+    """What the next step is multiplied by: ``SAFE / (h a)`` over the mean step of late, or 1 if that is more."""
+    count = float(whole[COUNT])
+    if whole[DELAYS] == 0 or real[MEAN_AGE] <= 0.0 or count == 0.0:
+        return 1.0
+    least = real[BOUND] / real[RADIUS]
+    curvature = (real[SLOPE] + 1.0 / least) / (real[SLOPE_SQUARES] + 1.0 / (least * least))
+    most = SAFE / (max(curvature, _FLATTEST * least) * real[MEAN_AGE])
+    step = STEP_SHARE * real[RADIUS] * (real[SUM_WEIGHT] / count) / math.sqrt(2.0 * real[SUM_SPREAD])
+    return float(min(1.0, most / step))
+
+
+@jit
+def note_age(
+    whole: Array, real: Array, at: Array, mean_at: Array, release: Array, mean_gradient: Array, precision: float
+) -> float:
+    """Note a release's age, with its gradient and where it was taken; return how much the iterate it makes counts."""
+    count, age = float(whole[COUNT]), float(whole[AGE])
+    counts = 1.0
+    if age > 0.0 or real[MEAN_AGE] > 0.0:
+        far = max(1.0, _PART * age / count)
+        if age > 1.0:
+            counts = 1.0 / (far * far)
+        real[MEAN_AGE] += (age * far - real[MEAN_AGE]) * min(1.0, _AGES / count)
+        squares, slope = 0.0, 0.0
+        for j in range(whole[DIMENSION]):
+            moved = at[j] - mean_at[j]
+            squares += moved * moved
+            slope += moved * (release[j] - mean_gradient[j])
+        keep = 1.0 - _SLOPES / count if count > _SLOPES else 1.0
+        weight = precision * whole[DIMENSION]
+        real[SLOPE_SQUARES] = keep * real[SLOPE_SQUARES] + weight * squares
+        real[SLOPE] = keep * real[SLOPE] + weight * slope
+    real[COUNTED] += counts
+    return float(counts / real[COUNTED])
+
+
+# As constants of the compiled code.
+_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
+
+# A stand-in for what a single record, learned in place, does not need.
+_NO_NOISE = np.zeros((0, 0), dtype=np.int64)
+
+# Simulated coins are drawn for this purpose (a constant that the compiler can fold).
+_COIN = int(Purpose.COIN)
+
+
+@within
+def remember(whole: Array, real: Array) -> None:
+    """Keep the newest iterate, whose version is published: gradients taken there will arrive."""
+    version = whole[COUNT]
+    whole[NEXT_PUBLISHED] = version + spacing(version, whole[FLOOR])
+    size, d, head = whole[RING], whole[DIMENSION], whole[RING_HEAD]
+    whole[WHOLE_HEADER + head] = version
+    ring = places(whole)[5] + head * d
+    for j in range(d):
+        real[ring + j] = real[REAL_HEADER + j]
+    whole[RING_HEAD] = (head + 1) % size
+    whole[RING_LENGTH] = min(whole[RING_LENGTH] + 1, size)
+
+
+@jit
+def find(whole: Array, version: int) -> int:
+    """Place of a published version in the ring, or -1. The newest are looked at first."""
+    size = whole[RING]
+    for back in range(1, whole[RING_LENGTH] + 1):
+        place = (whole[RING_HEAD] - back + size) % size
+        if whole[WHOLE_HEADER + place] == version:
+            return int(place)
+    return -1
+
+
+@jit
+def follow_whitened(
+    whole: Array, real: Array, average: Array, scaling_a: Array, scaling_b: Array, square: float
+) -> None:
+    """Add the average, in the coordinates that are reported, to the sums of random scaling."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    transform = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
+    for start in range(0, d - d % p, p):
+        for i in range(p):
+            value = 0.0
+            for j in range(p):
+                value += real[transform + j * p + i] * average[start + j]
+            scaling_b[start + i] += square * value
+            scaling_a[start + i] += square * value * value
+    if whole[OBJECTIVE] == HUBER_SCALE:
+        value = average[p]
+        scaling_b[p] += square * value
+        scaling_a[p] += square * value * value
+
+
+@inlined
+def apply(
+    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
+    mean_gradient: Array, at: Array, release: Array, variance: float,
+) -> None:  # fmt: skip
+    """Apply one decoded release into the state.
+
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
+    before it are the state's vectors. Weights and steps depend on public noise levels only, and where
+    ``DELAYS`` says so on ages, too: ``whole[AGE]`` is this release's.
+    """
+    p, d = whole[FEATURES], whole[DIMENSION]
+    scaled = whole[OBJECTIVE] == HUBER_SCALE
+    if scaled:
+        release[p] += real[MULTIPLIER] * real[CENTRE]
+
+    spread = real[OWN_SPREAD] + d * variance
+    precision = 1.0 / spread
+    weight = precision if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
+    whole[COUNT] += 1
+    count = float(whole[COUNT])
+    real[SUM_PRECISION] += precision
+    real[SUM_WEIGHT] += weight
+    real[SUM_SPREAD] += weight * weight * spread
+    radius = real[RADIUS]
+    if whole[STEP] == NOISE_AWARE:
+        step = STEP_SHARE * radius * weight / math.sqrt(2.0 * real[SUM_SPREAD])
+    else:
+        step = real[ETA] * count ** (-real[ALPHA]) * weight * count / real[SUM_WEIGHT]
+    share = precision / real[SUM_PRECISION]
+    counts = 1.0 / count
+    if whole[DELAYS] == 1:
+        if whole[AGE] > 0 or real[MEAN_AGE] > 0.0:
+            counts = note_age(whole, real, at, mean_at, release, mean_gradient, precision)
+            step *= age_factor(whole, real)
+        else:
+            real[COUNTED] += 1.0
+            counts = 1.0 / real[COUNTED]
+
+    slopes = p if scaled else d
+    square = 0.0
+    for j in range(d):
+        mean_at[j] += share * (at[j] - mean_at[j])
+        mean_gradient[j] += share * (release[j] - mean_gradient[j])
+    for j in range(d):
+        theta[j] -= step * release[j]
+    for j in range(slopes):
+        square += theta[j] * theta[j]
+    if square > radius * radius:
+        shrink = radius / math.sqrt(square)
+        for j in range(slopes):
+            theta[j] *= shrink
+    if scaled:
+        theta[p] = min(max(theta[p], real[SCALE_FLOOR]), real[SCALE_CEILING])
+
+    part = 1.0
+    if whole[AVERAGING] == POLYAK:
+        part = counts
+    elif whole[AVERAGING] == POLYNOMIAL_DECAY:
+        part = (real[DECAY] + 1.0) / (count + real[DECAY])
+    for j in range(d):
+        average[j] += part * (theta[j] - average[j])
+    if whole[SCALING] == 1:
+        count_square = count * count
+        real[SUM_SQUARES] += count_square
+        if whole[WHITEN] == 1:
+            follow_whitened(whole, real, average, scaling_a, scaling_b, count_square)
+        else:
+            for j in range(d):
+                scaling_b[j] += count_square * average[j]
+                scaling_a[j] += count_square * average[j] * average[j]
+    if whole[COUNT] == whole[NEXT_PUBLISHED]:
+        remember(whole, real)
+
+
+@jit
+def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array, coins: Array) -> None:
+    """The noise of one simulated record where its mechanism is not the Gaussian."""
+    if whole[KIND] == lattice.LAPLACE:
+        simulated_laplace(seed, record, noise)
+    else:
+        if whole[DRAWS] == 1:
+            simulated_gaussian(seed, record, noise)
+        simulated_words(seed, record, _COIN, coins)
+
+
+@jit
+def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Array, coins: Array) -> None:
+    """Randomize ``g`` and decode the release, where the mechanism is not the Gaussian."""
+    kind = whole[KIND]
+    lattice.randomize(
+        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins,
+        payload,
+    )  # fmt: skip
+    lattice.decode(kind, payload, real[UNIT], g)
+
+
+@jit
+def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
+    """`release_other` of a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
+    drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
+    if whole[SIMULATED] == 1:
+        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
+    else:
+        for j in range(drawn.shape[0]):
+            drawn[j] = noise[row, j]
+    release_other(whole, real, g, drawn, payload, coins)
+    for j in range(drawn.shape[0]):
+        drawn[j] = 0
+
+
+@jit
+def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Views of the state's vectors, made once for many releases: indexing ``real`` is slower than a view."""
+    d = whole[DIMENSION]
+    at = REAL_HEADER
+    return (
+        real[at : at + d], real[at + d : at + 2 * d], real[at + 2 * d : at + 3 * d],
+        real[at + 3 * d : at + 4 * d], real[at + 4 * d : at + 5 * d], real[at + 5 * d : at + 6 * d],
+    )  # fmt: skip
+
+
+@jit
+def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Views of x, z, the gradient, the noise, the payload and the words."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    _, x, z, g, _, _ = places(whole)
+    noise = WHOLE_HEADER + whole[RING]
+    if whole[WHITEN] == 0:
+        z = x
+    return (
+        real[x : x + p], real[z : z + p], real[g : g + d], whole[noise : noise + d],
+        whole[noise + d : noise + 2 * d], whole[noise + 2 * d :].view(np.uint64),
+    )  # fmt: skip
+
+
+@jit
+def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
+    """Wipe what was raw, and the noise that hid it: a copy of the learner must not hold the last record."""
+    for j in range(x.shape[0] - 1):
+        x[j] = 0.0
+        z[j] = 0.0
+    z[x.shape[0] - 1] = 1.0
+    for j in range(noise.shape[0]):
+        noise[j] = 0
+        payload[j] = 0
+
+
+@inlined
+def learn_row(
+    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
+    mean_gradient: Array, x: Array, z: Array, g: Array, own_noise: Array, payload: Array, own_coins: Array,
+    noise: Array, row: int, target: float,
+) -> None:  # fmt: skip
+    """Learn from the record in ``x``; the noise stands in ``own_noise``, or where it is several draws in ``noise``."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    for j in range(p):
+        if x[j] - x[j] != 0.0:
+            x[j] = 0.0
+    if whole[WHITEN] == 1:
+        whiten(whole, real, x, z)
+    # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
+    # their arrays are handed over, they take as long again as the whole step.
+    if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
+        square, fit = 0.0, 0.0
+        for j in range(p):
+            square += z[j] * z[j]
+            fit += theta[j] * z[j]
+        slope = miss(whole, fit, target) * weigh(whole, square)
+        for j in range(p):
+            g[j] = slope * z[j]
+    else:
+        gradient(whole, real, theta, z, target, g)
+    if whole[KIND] == lattice.GAUSSIAN:
+        lattice.quantise_l2(g, real[SPACING], whole[STEPS], payload)
+        unit = real[UNIT]
+        for j in range(d):
+            g[j] = (payload[j] + own_noise[j]) * unit
+    elif whole[DRAWS] > 1:
+        release_closest(whole, real, g, noise, row, payload, own_coins)
+    else:
+        release_other(whole, real, g, own_noise, payload, own_coins)
+    apply(whole, real, theta, average, scaling_a, scaling_b, mean_at, mean_gradient, theta, g, real[VARIANCE])
+
+
+@jit
+def learn_records(
+    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
+    coins: Array,
+) -> None:  # fmt: skip
+    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
+
+    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
+    mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is empty all rows are at the current
+    level. A release is randomized and decoded before the state sees it: what is learned from is what would have
+    left the device.
+    """
+    whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
+    d = whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    x, z, g, own_noise, payload, words = record_views(real, whole)
+    own_coins, room = words[:3], words[WORDS_HEADER : WORDS_HEADER + room_for(d)]
+    simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x[j] = X[i, j]
+        if levels.shape[0] > 0:
+            for j in range(4):
+                real[MECHANISM_RADIUS + j] = reals[levels[i], j]
+            for j in range(4):
+                whole[KIND + j] = wholes[levels[i], j]
+        if not simulated:
+            for j in range(d):
+                own_noise[j] = noise[i, j]
+            for j in range(3):
+                own_coins[j] = coins[i, j]
+        elif whole[KIND] == lattice.GAUSSIAN:
+            fast_gaussian(seed, np.int64(whole[COUNT]), room, own_noise)
+        else:
+            simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
+        learn_row(
+            whole, real, theta, average, a, b, mean_at, mean_gradient, x, z, g, own_noise, payload, own_coins, noise,
+            i, y[i],
+        )  # fmt: skip
+    forget(real, whole, x, z, own_noise, payload)
+    for j in range(words.shape[0]):
+        words[j] = np.uint64(0)
+
+
+@brief
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+
+    Secure noise is drawn here, of words for so many trials that come into that memory; for 0 of them noise and coins
+    stand there already. Returns `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand
+    there for the draw to go on from, or `NO_WORDS` at all.
+    """
+    header = integers_at(address, WHOLE_HEADER)
+    p, d = header[FEATURES], header[DIMENSION]
+    noise_at = WHOLE_HEADER + header[RING]
+    words_start, room = address + 8 * (noise_at + 2 * d), words_of(trials_of(d))
+    size = noise_at + 2 * d + room
+    whole = integers_at(address, size)
+    noise, payload = integers_at(address + 8 * noise_at, d), integers_at(address + 8 * (noise_at + d), d)
+    words = words_at(words_start, room)
+    start = address + 8 * size
+    _, x_at, z_at, g_at, _, ring_at = places(whole)
+    real = numbers_at(start, ring_at + whole[RING] * d)
+    if whole[SIMULATED] == 1:
+        seed = np.uint64(whole[SEED])
+        if whole[KIND] == lattice.GAUSSIAN:
+            fast_gaussian(seed, np.int64(whole[COUNT]), words[WORDS_HEADER : WORDS_HEADER + room_for(d)], noise)
+        else:
+            simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words[:3])
+    elif trials > 0:
+        # Three words fewer are a tenth of a microsecond, where no coin is thrown.
+        unused = 0 if whole[KIND] in lattice.DIRECTIONS else 3
+        if not fresh_words(words_start + 8 * unused, words_of(trials) - unused):
+            return NO_WORDS
+        pairs, spare = words_at(words_start + 8 * WORDS_HEADER, 2 * trials), words_at(words_start + 24, SPARE_WORDS)
+        if whole[KIND] == lattice.LAPLACE:
+            status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
+        else:
+            status = draw_gaussian(pairs, spare, noise)[0]
+        if status != DONE:
+            return TOO_FEW
+    state = start + 8 * REAL_HEADER
+    x, g = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * g_at, d)
+    z = numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
+    learn_row(
+        whole, real, numbers_at(state, d), numbers_at(state + 8 * d, d), numbers_at(state + 16 * d, d),
+        numbers_at(state + 24 * d, d), numbers_at(state + 32 * d, d), numbers_at(state + 40 * d, d), x, z, g, noise,
+        payload, words, _NO_NOISE, 0, y,
+    )  # fmt: skip
+    forget(real, whole, x, z, noise, payload)
+    for j in range(room):
+        words[j] = np.uint64(0)
+    return LEARNED
+
+
+@jit
+def learn_releases(
+    real: Array, whole: Array, payloads: Array, versions: Array, levels: Array, kinds: Array, units: Array,
+    variances: Array,
+) -> int:  # fmt: skip
+    """Learn from released gradients in turn; return how many were learned before a version was unknown."""
+    whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
+    d = whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    _, _, _, g_at, _, ring_at = places(whole)
+    g = real[g_at : g_at + d]
+    for i in range(payloads.shape[0]):
+        place = find(whole, versions[i])
+        if place < 0:
+            return i
+        level = levels[i]
+        lattice.decode(kinds[level], payloads[i], units[level], g)
+        at = real[ring_at + place * d : ring_at + (place + 1) * d]
+        whole[AGE] = whole[COUNT] - versions[i]
+        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, at, g, variances[level])
+        whole[AGE] = 0
+    return int(payloads.shape[0])
+
+
+@jit
+def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
+    """Bounded gradients of the rows of ``X``, all at ``theta``: what devices compute before they randomize.
+
+    ``real`` and ``whole`` are only read: devices that share a problem may be at work at once.
+    """
+    z = np.zeros(whole[FEATURES])
+    for i in range(X.shape[0]):
+        whiten(whole, real, X[i], z)
+        gradient(whole, real, theta, z, y[i], out[i])
+    for j in range(z.shape[0]):
+        z[j] = 0.0

@@ -1,0 +1,28 @@
+"""Gradients at the newest iterate, for LDP-SGD (`protocol: gradients`)."""
+
+from typing import Any
+
+from murk.privacy.mechanisms import BEST, KINDS
+from murk.stream.task.learner import LearnerBlock
+from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+
+class GradientsProtocol(TaskProtocol):
+    """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
+
+    name = "gradients"
+    learner = "ldp_sgd"
+    releases = "gradient"
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
+    learner_keys = tuple(LearnerBlock.model_fields)
+    reads_staleness = True
+    why_no_forgetting = "takes one path through all releases, in ever smaller steps"
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, slopes of a real target."""
+        return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """That of the objective, which a task names itself."""
+        return {"binary": "logistic", "classes": "softmax"}.get(target, "least squares")

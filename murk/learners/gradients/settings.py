@@ -1,0 +1,221 @@
+"""Weights of a record by its features alone, and how far ``||x|| w(x)`` can reach.
+
+The reach decides the gradient's bound and with it the noise. Over a box of features it is computed, not
+assumed: the paper's Mallows weights reach sqrt 2 in general but only ``2 / sqrt(d)`` where every coded
+feature is -1 or +1.
+
+What a learner is given beforehand: public settings, checked once, frozen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.coordinates import whitening
+from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
+from murk.stream.task.learner import MaxStaleness
+from murk.stream.worker.publication import StalenessLimit
+
+Weights = Literal["norm", "mallows", "clip"]
+NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
+
+
+def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float = math.inf) -> float:
+    """Supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
+
+    ``norm``: ``w = 1 / max(1, ||x||)``, so ``min(1, ||x||)``. ``mallows``: ``w = min(1, 2 / ||x||^2)``, so
+    ``min(||x||, 2 / ||x||)`` (Shi et al., section 5). ``clip`` has no weight: the bound is the clip's.
+
+    Examples
+    --------
+    >>> reach("mallows") == 2**0.5
+    True
+    >>> reach("mallows", smallest_square=9, largest_square=9)  # eight features of +-1 and the constant
+    0.6666666666666666
+    """
+    small, large = math.sqrt(smallest_square), math.sqrt(largest_square)
+    if weights == "norm":
+        return min(1.0, large)
+    if weights == "mallows":
+        peak = math.sqrt(2.0)
+        return large if large < peak else 2.0 / small if small > peak else peak
+    raise UserError(f"weights={weights!r} have no reach; weights are one of {', '.join(NAMES)}")
+
+
+SCALE = "scale"
+"""Name of the estimated scale of residuals among the coefficients."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything public that decides how releases are made and learned.
+
+    Parameters
+    ----------
+    objective
+        :class:`Logistic`, :class:`Balanced`, :class:`Softmax` or :class:`Huber`.
+    names
+        Coded features in their fixed order, the constant last.
+    weights, clip
+        ``"norm"``, ``"mallows"``, or ``"clip"`` with the bound to clip at.
+    step
+        ``"noise-aware"``: ``radius w_i / sqrt(2 sum w_j^2 v_j)``, or an :class:`InverseScalingStep`.
+    averaging, weighting
+        How iterates are averaged, and how people are weighted: by public noise levels only.
+    radius
+        The iterate is projected on the ball of this radius, in working coordinates.
+    scale_start, scale_floor, scale_ceiling
+        For an estimated scale.
+    second_moment
+        Public ``E x x'`` for whitening, ``(p, p)``, or ``None``.
+    smallest_square, largest_square
+        Of ``||x||^2`` over the features' box, where there is one.
+    random_scaling
+        Whether to keep the sums that intervals by random scaling need.
+    intervals
+        ``"random-scaling"`` where these intervals are asked for, ``"complete"`` where all targets are known to be
+        there, else ``None``.
+    staleness
+        The limit on a gradient's age in releases.
+    delays
+        ``"adaptive"`` where steps are shorter the older gradients are (`murk.learners.gradients.kernels`).
+    start
+        Coefficients of version 0 as they are reported, the scale left out: ``(p,)``, or ``(K, p)`` of K classes; zeros
+        by default.
+    """
+
+    objective: Logistic | Balanced | Softmax | Huber
+    names: tuple[str, ...]
+    weights: Weights = "norm"
+    clip: float | None = None
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    radius: float = 3.0
+    scale_start: float = 1.0
+    scale_floor: float = 0.01
+    scale_ceiling: float = 1e6
+    second_moment: NDArray[np.float64] | None = None
+    smallest_square: float = 0.0
+    largest_square: float = math.inf
+    random_scaling: bool = True
+    intervals: Literal["random-scaling", "complete"] | None = None
+    staleness: StalenessLimit = field(default_factory=MaxStaleness)
+    delays: Literal["adaptive"] | None = None
+    start: NDArray[np.float64] | None = None
+    transform: NDArray[np.float64] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.weights not in NAMES:
+            raise UserError(f"weights={self.weights!r}; known are {', '.join(NAMES)}")
+        if (self.weights == "clip") != (self.clip is not None):
+            raise UserError('weights="clip" and clip= (the bound to clip at) go together')
+        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
+            raise UserError(f"clip must be positive and finite, got {self.clip!r}")
+        if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
+            raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
+        if self.delays is not None and self.step != "noise-aware":
+            raise UserError(f"delays={self.delays!r} has no effect on steps that are given: leave it out")
+        if self.averaging not in ("polyak", "polynomial-decay", None):
+            raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
+        if self.intervals not in ("random-scaling", "complete", None):
+            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", "complete", None')
+        if self.weighting not in ("inverse-variance", "uniform"):
+            raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance", "uniform"')
+        if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:
+            raise UserError(
+                f"need 0 < scale_floor <= scale_start <= scale_ceiling, got {self.scale_floor!r}, "
+                f"{self.scale_start!r}, {self.scale_ceiling!r}"
+            )
+        if self.scaled and SCALE in self.names:
+            raise UserError(
+                f"a feature is called {SCALE!r}, as the residuals' scale is that is estimated beside it: rename the "
+                "feature, or give the scale, if it is known"
+            )
+        if self.second_moment is not None:
+            transform = whitening(self.second_moment)
+            if transform.shape[0] != len(self.names):
+                raise UserError(
+                    f"the second-moment matrix has {transform.shape[0]} rows for {len(self.names)} coded features "
+                    "(the constant is one of them, the last)"
+                )
+            object.__setattr__(self, "transform", transform)
+        self._check_start()
+
+    def _check_start(self) -> None:
+        if self.start is None:
+            return
+        p, objective = self.features, self.objective
+        shape = (objective.classes, p) if isinstance(objective, Softmax) else (p,)
+        if self.start.shape != shape or not np.all(np.isfinite(self.start)):
+            raise UserError(
+                f"start= must be finite numbers of shape {shape}, the constant's last, got shape {self.start.shape}"
+            )
+        length = float(np.linalg.norm(self.working_start))
+        if length > self.radius:
+            raise UserError(f"start= has norm {length:.6g} in working coordinates, beyond radius={self.radius:g}")
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
+        apart = ("second_moment", "transform", "intervals", "start", "delays")
+        names = [each.name for each in fields(self) if each.name not in apart]
+        parts = [repr(getattr(self, name)) for name in names]
+        if self.transform is not None:
+            parts.append(self.transform.tobytes().hex())
+        if self.start is not None:
+            parts.append(f"start {self.start.tobytes().hex()}")
+        if self.delays is not None:
+            parts.append(f"delays={self.delays}")
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def working_start(self) -> NDArray[np.float64]:
+        """Where the iterate starts, in working coordinates, without the scale."""
+        assert self.start is not None
+        rows = self.start
+        if isinstance(self.objective, Softmax):
+            rows = self.objective.basis.T @ rows
+        if self.transform is not None:
+            rows = rows @ np.linalg.inv(self.transform)
+        return rows.ravel()
+
+    @property
+    def features(self) -> int:
+        """Number p of coded features, the constant among them."""
+        return len(self.names)
+
+    @property
+    def dimension(self) -> int:
+        """Number d of parameters, and of numbers in a release."""
+        return self.objective.dimension(self.features)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the last parameter is an estimated scale."""
+        return isinstance(self.objective, Huber) and self.objective.scale is None
+
+    @property
+    def multiplier(self) -> float:
+        """Units of the scale's working coordinate."""
+        return self.objective.multiplier if isinstance(self.objective, Huber) else 1.0
+
+    @property
+    def bound(self) -> float:
+        """``C0``: l2 norm that no centred gradient exceeds, whatever the record and the iterate."""
+        if self.clip is not None:
+            return self.clip
+        small, large = self.smallest_square, self.largest_square
+        if self.transform is not None:
+            shrink, stretch = np.linalg.eigvalsh(self.transform)[[0, -1]]
+            small, large = small * shrink**2, large * stretch**2
+        return self.objective.bound(reach(self.weights, small, large))

@@ -1,1 +1,0 @@
-"""From the sums of released examples to coefficients with their intervals."""

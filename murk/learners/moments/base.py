@@ -1,0 +1,332 @@
+"""What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import empty, wiped
+from murk.errors import UserError
+from murk.learners.core.covariates import PublicSample
+from murk.learners.core.curves import LOSSES, Curve
+from murk.learners.core.estimator import Record, StreamEstimator
+from murk.learners.core.frames import frame_of
+from murk.learners.core.scoring.local import LocalScores
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.line import LineEstimate
+from murk.learners.moments.bounds import normal_reach
+from murk.learners.moments.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
+from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merged
+from murk.learners.moments.fit import Response
+from murk.learners.moments.mechanism import WHOLE, calibrated
+from murk.learners.moments.problem import check_size
+from murk.learners.moments.root import NoRootError
+from murk.learners.moments.statistics import Statistics, balanced
+from murk.privacy import Guarantee
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.stream.messages.codec import RejectedError
+from murk.stream.task.data.containers import column_array
+from murk.stream.task.registry import FORMER_RELEASES
+
+Floats = NDArray[np.float64]
+
+_CHOICES = {
+    "release": (None, "directions", "observed", "joint", "separate"),
+    "design": ("bounded", "gaussian"),
+    "covariance": ("both", "private", "pooled"),
+    "solver": ("stein", "score"),
+    "beyond": ("scale", "zero"),
+    "inputs": ("records", "released"),
+}
+
+
+class PublicMoments(StreamEstimator):
+    """What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+
+    public: Any
+    levels: Mapping[str, Guarantee] | None
+    mechanism: str | None
+    calibration: str
+    radius: float | None
+    beyond: Literal["scale", "zero"]
+    design: Literal["bounded", "gaussian"]
+    people: int
+    failure: float
+    release: Literal["directions", "observed", "joint", "separate"] | None
+    target_weight: float | None
+    covariance: Literal["both", "private", "pooled"]
+    solver: Literal["stein", "score"]
+    repair: bool
+    intercept: bool
+    inputs: Literal["records", "released"]
+    noise: NoiseSource | None
+
+    def _prepare(self, former: str | None = None) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record.
+
+        ``former`` is a release that used to be the default.
+        """
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
+        if self.seed is not None and self.noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        if self.design == "gaussian" and (self.public is None or self.radius is not None):
+            raise UserError(
+                "design='gaussian' takes the bound of features from public covariates: give public=, and no radius="
+            )
+        if self.solver == "score" and self.public is None:
+            raise UserError("solver='score' solves the model's equations over public covariates: give public=")
+        if self.inputs == "released" and self.features is None:
+            raise UserError("inputs='released' needs features=[...]: a release does not say what its numbers are of")
+        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve().name
+        if self.release == "directions":
+            check_directions(arguments, curve)
+        self._released = self.release or former or release_by_rule(arguments, curve)
+        self._directions: Directions | None = None
+        self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
+        if isinstance(self.public, Iterator):
+            # It is used up; a clone gets what was read of it.
+            self.public = self._sample
+        super()._prepare()
+
+    @abstractmethod
+    def _curve(self) -> Curve:
+        """The mean function."""
+
+    @abstractmethod
+    def _response(self) -> Response:
+        """What a coded target means."""
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        # A normal design's bound is read off the public covariates.
+        return None if self.design == "gaussian" else self.radius or 1.0, None
+
+    # Start: the features are fixed once
+
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
+        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
+        if self.seed is not None:
+            noise = SimulatedNoise(self.seed)
+        coded = self._coded_names(names)
+        sample = None if self._sample is None else self._sample.select(names)
+        engine: MomentEngine | LocalScores
+        if self._released == "directions":
+            assert sample is not None
+            binary = self._curve().name in LOSSES
+            self._directions = Directions(coded, sample, self._curve(), self._response(), binary, self.mechanism)
+            self._default = "default"
+            engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
+        else:
+            engine = self._of_moments(names, coded, sample, noise)
+        self._fix(names, engine)
+        return engine
+
+    def _of_moments(
+        self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
+    ) -> MomentEngine:
+        k = len(names)
+        reach = math.sqrt(k) if self.radius is None else self.radius
+        if self.design == "gaussian" and sample is not None:
+            moment = sample.moment[:-1, :-1]
+            reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
+        if not (math.isfinite(reach) and reach > 0):
+            raise UserError(f"radius={reach!r} is no bound of the features' norm; give a positive number")
+        # In units in which a feature's share of the bound is 1, like the constant.
+        self._gain = math.sqrt(k) / reach
+        whole = self._released in WHOLE
+        bound = math.sqrt(k + self.intercept)
+        weight = self.target_weight
+        if weight is None:
+            weight = balanced(bound) if whole else 1.0
+        response = self._response()
+        layout = Statistics(
+            coded if self.intercept else coded[:-1], bound, weight, self.intercept,
+            math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", (self._gain, response.half, response.middle),
+            self._released == "observed",
+        )  # fmt: skip
+        check_size(layout)
+        public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
+        model = MomentModel(self._curve(), response, public, self.covariance, self.solver, self.repair)
+        self._layout = layout
+        return MomentEngine(layout, model, self._level_mechanisms(), noise=noise)
+
+    def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
+        return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
+
+    # Learning
+
+    def _own(self, budget: Guarantee) -> Any:
+        return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
+
+    @wiped
+    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        if self.inputs == "released":
+            self._learn_released_rows(X, budget)
+            return
+        engine = self._engine or self._begun(self._columns(X))
+        rows = self._rows_of(X, y)
+        if self._directions is not None:
+            self._directions.learn(engine, rows, y, budget)
+        else:
+            self._learn_moments(engine, rows, y, self._of_rows(budget, len(rows)))
+        if self._first_records is not None:
+            self._survey_rows(X, y)
+
+    def _learn_moments(self, engine: MomentEngine, rows: Floats, y: Floats, own: Any) -> None:
+        # Coded a block at a time: a copy of everything would leave the processor's cache again and again.
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
+
+    def _coded(self, rows: Floats) -> Floats:
+        coded = empty((len(rows), len(self._names) + self.intercept))
+        coded[:, len(self._names) :] = 1.0
+        np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
+        return coded
+
+    # Releases: randomized elsewhere
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
+
+        Raises
+        ------
+        UserError
+            If directions are released.
+        """
+        self._require()
+        if self._directions is not None:
+            raise UserError(
+                "directions have no moments: give release='observed', or what devices released to learn_release"
+            )
+        labels = self._layout.labels
+        twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
+        if twice is not None:
+            raise UserError(f"two of a release's numbers would be named {twice!r}: rename the features")
+        return labels
+
+    def _learn_released(self, x: Record, level: Any) -> None:
+        labels = self.moments
+        if set(x) != set(labels):
+            raise RejectedError(
+                "dimension", f"a release has the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
+            )
+        self._learn_payloads([[x[label] for label in labels]], level)
+
+    def _learn_released_rows(self, X: Any, level: Any) -> None:
+        if not isinstance(X, np.ndarray):
+            frame = frame_of(X)
+            if set(frame.columns) != set(self.moments):
+                raise RejectedError(
+                    "dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ..."
+                )
+            # Not through one array of floats: released integers may be larger than these hold.
+            X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
+        self._learn_payloads(X, level)
+
+    def _learn_payloads(self, payloads: Any, level: Any) -> None:
+        engine = self._require()
+        name = "default" if level is None else level
+        mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
+        if mechanism is None:
+            raise RejectedError("level", f"{name!r} is not one of the levels: {', '.join(engine.mechanisms)}")
+        table = np.asarray(payloads)
+        if table.ndim != 2 or table.shape[1] != engine.dimension:
+            raise RejectedError("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
+        if table.dtype.kind not in "iu" or (
+            table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
+        ):
+            raise RejectedError("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
+        table = table.astype(np.int64)
+        if not mechanism.reach.holds_all(table):
+            raise RejectedError("magnitude", FORGED)
+        engine.learn_payloads(table, name)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        That of a learner that was given no ``release`` goes on with the one that was the default when it was made:
+        joint moments.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        fold = state.get("fold") if isinstance(state, Mapping) else None
+        of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
+        self._load_or_go_on(state, FORMER_RELEASES["moments"] if of_moments else ())
+
+    # What was learned
+
+    def _in_own_units(self, found: Estimate) -> Estimate:
+        scale = np.full(len(found.names), self._gain)
+        if self.intercept:
+            scale[-1] = 1.0
+        if isinstance(found, LineEstimate):
+            return found.scaled(scale)
+        return replace(found, values=found.values * scale, spread=found.spread * scale)
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need; where there is no root, the note says so."""
+        if self._directions is not None:
+            return self._directions.in_units(self._require().estimate())
+        return self._in_own_units(self._require().estimate())
+
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by feature name, the constant's as ``"intercept"``.
+
+        Raises
+        ------
+        NoRootError
+            If no factor turns the least-squares direction into the curve's coefficients. The error keeps the
+            direction, :meth:`estimate` gives it scaled as if scores were short, and predictions use the line.
+        """
+        engine = self._require()
+        if self._directions is None and (missing := engine.fitted().missing) is not None:
+            raise NoRootError(str(missing), self.direction())
+        found = self.estimate()
+        return dict(zip(found.names, map(float, found.values), strict=True))
+
+    def direction(self) -> dict[str, float]:
+        """Slopes of least squares by feature name: what the coefficients are a multiple of.
+
+        Where directions are released these are solved for at once, and are the coefficients.
+        """
+        if self._directions is not None:
+            return {name: value for name, value in self.coefficients().items() if name != "intercept"}
+        slopes = self._require().fitted().direction[: len(self._names)] * self._gain
+        return dict(zip(self._layout.names, map(float, slopes), strict=False))
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from this learner and ``others`` of the same features: their sums are added."""
+        for other in others:
+            if not isinstance(other, PublicMoments):
+                raise UserError(f"moments merge with moments, not with what {type(other).__name__} has learned")
+            if (other._directions is None) is not (self._directions is None):
+                raise UserError("directions merge with directions, and moments with moments: see release=")
+        if self._directions is not None:
+            return self._directions.merged(self._engines(others))
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+
+    # Prediction
+
+    def _responses(self, rows: Floats) -> Floats:
+        """Mean responses of rows of features; by the line of least squares where there is no root."""
+        engine = self._require()
+        if self._directions is not None:
+            return self._directions.responses(engine, rows)
+        fitted, X = engine.fitted(), self._coded(rows)
+        if fitted.missing is not None:
+            return np.asarray(X @ fitted.direction)
+        return np.asarray(engine.model.curve.mean(X @ fitted.values))

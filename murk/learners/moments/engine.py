@@ -1,0 +1,371 @@
+"""The engine of moments: learn records or releases, tell and take its state. River-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import due
+from murk._scratch import keep, wiped
+from murk._turns import Turns, in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import Curve
+from murk.learners.core.in_place import Held, RecordEngine, trials_for
+from murk.learners.core.levels import levels_of
+from murk.learners.core.state import count_of, pack, unpack
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.moments import kernels, record
+from murk.learners.moments.fit import Fit, Response, fit
+from murk.learners.moments.forgers import influence_of
+from murk.learners.moments.mechanism import Level
+from murk.learners.moments.record import MomentMemory, in_place
+from murk.learners.moments.statistics import Statistics
+from murk.learners.moments.sums import MomentSums
+from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.stream.messages.block import block_of
+from murk.stream.messages.codec import RejectedError
+
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import Randomizer
+    from murk.stream.messages.releases import MomentRelease
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+BLOCK = 1024
+"""Records randomized at once: their moments stay in the processor's cache."""
+
+# The longest distance between two iterates to be published: there are none.
+_NEVER = 2**31
+
+
+@dataclass(frozen=True)
+class MomentModel:
+    """What is fitted to the moments.
+
+    Parameters
+    ----------
+    curve
+        Mean function of the loss or the link.
+    response
+        What a coded target means to it.
+    public
+        Public covariates, or None: scores are then taken as normal.
+    covariance
+        ``"both"``, ``"private"`` or ``"pooled"``: see :func:`murk.learners.moments.sums.private_share`.
+    solver
+        ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.moments.root`.
+    repair
+        Whether second moments that noise outweighs are fixed: see :func:`murk.learners.moments.sums.design_of`.
+    """
+
+    curve: Curve
+    response: Response
+    public: Covariates | None
+    covariance: str = "both"
+    solver: str = "stein"
+    repair: bool = True
+
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit it to running sums."""
+        return fit(
+            sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver, self.repair
+        )
+
+
+class MomentEngine(RecordEngine):
+    """Running sums of released moments on one chain, and the model fitted to them when asked. Threads take turns.
+
+    Parameters
+    ----------
+    layout
+        The releases' numbers.
+    model
+        What is fitted.
+    mechanisms
+        Level name to mechanism.
+    noise
+        Where :meth:`learn_records` takes noise from; secure by default.
+    """
+
+    kind = "moment"
+    _kernels = record
+
+    def __init__(
+        self,
+        layout: Statistics,
+        model: MomentModel,
+        mechanisms: Mapping[str, Randomizer],
+        *,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != layout.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, there are {layout.dimension} moments"
+                )
+        self._turns = Turns()
+        self.layout, self.model = layout, model
+        self.mechanisms = dict(mechanisms)
+        self._noise: NoiseSource = SecureNoise() if noise is None else noise
+        self._seed = noise.seed if type(noise) is SimulatedNoise else None
+        self._direct = self._seed is not None or type(self._noise) is SecureNoise
+        self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
+        self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
+        self._places = {level: place for place, level in enumerate(self.mechanisms)}
+        self._level_table = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
+        self._bounds = {
+            level: np.asarray(mechanism.magnitudes, dtype=np.int64)
+            for level, mechanism in self.mechanisms.items()
+            if hasattr(mechanism, "magnitudes")
+        }
+        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
+        self._others: dict[int, tuple[Randomizer, _Table]] = {}
+        self._fit: tuple[MomentSums, Fit] | None = None
+
+    @property
+    def _learned(self) -> MomentSums:
+        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
+        # new.
+        learned: MomentSums = self.memory.learned
+        return learned
+
+    @_learned.setter
+    def _learned(self, learned: MomentSums) -> None:
+        self._hold(Held(learned), None)
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned."""
+        return self._learned.count
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.layout.dimension
+
+    @property
+    def sums(self) -> MomentSums:
+        """The running sums, a copy."""
+        now = self._learned
+        return MomentSums(now.total.copy(), now.sums.copy(), now.count)
+
+    def fitted(self) -> Fit:
+        """The model fitted to what was learned so far; computed once until the next release."""
+        now, known = self._learned, self._fit
+        if known is None or known[0] is not now:
+            self._fit = known = now, self.model.fit(now, self.layout)
+        return known[1]
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return self.layout.size
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need."""
+        return self.with_influence(self.fitted().estimate, self._learned)
+
+    def with_influence(self, estimate: Estimate, sums: MomentSums) -> Estimate:
+        """An estimate from some sums with how far a forged release could have moved it."""
+        model = self.model
+        by_rows = model.solver == "score" and model.public is not None and estimate.alike is not False
+        return replace(estimate, influence=influence_of(sums, self.layout, self.mechanisms, by_rows=by_rows))
+
+    def figures(self) -> dict[str, float]:
+        """Nothing beyond the estimate is known while moments are summed."""
+        return {}
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: Randomizer) -> None:
+        """Have the next records randomized by a mechanism: in place, where the kernel of one record can do it."""
+        held: Any = Held(self._learned)
+        if self._direct and in_place(mechanism) and due(record.learn_record, self.dimension):
+            held = MomentMemory(held.learned, mechanism, self.layout, self._seed)  # type: ignore[arg-type]
+        self._hold(held, mechanism)
+
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        X[:, :-1] *= self.layout.gain
+        mechanism = self.current or self.mechanisms["default"]
+        self._learn_records(X if self.layout.constant else X[:, :-1], y, [mechanism])
+
+    @in_turn
+    def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
+        """Randomize the moments of coded records, each by its own mechanism, and learn from the results.
+
+        ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
+        """
+        self._learn_records(X, y, mechanisms)
+
+    @wiped
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
+        for start in range(0, len(X), BLOCK):
+            block = slice(start, min(start + BLOCK, len(X)))
+            own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
+            rows = block.stop - block.start
+            distinct, levels = levels_of(own)
+            if len(distinct) == 1:
+                levels = np.zeros(rows, dtype=np.int64)
+            vectors = self.layout.vectors(X[block], y[block])
+            records = np.arange(self.n_releases, self.n_releases + rows, dtype=np.int64)
+            payloads = np.empty(vectors.shape, dtype=np.int64)
+            if len(distinct) == 1:
+                payloads = own[0].randomize(vectors, self._noise, records)
+            else:
+                for place, mechanism in enumerate(distinct):
+                    mine = levels == place
+                    payloads[mine] = mechanism.randomize(keep(vectors[mine]), self._noise, records[mine])
+            self._learn_batch(payloads, levels, self._table_of(distinct))
+
+    def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
+        tables = []
+        for mechanism in mechanisms:
+            known = self._others.get(id(mechanism))
+            # Its id alone would not do: that of a mechanism that is gone may be another's.
+            if known is None or known[0] is not mechanism:
+                known = mechanism, _table([Level.of(mechanism, self.layout)])
+                # People may choose budgets from a continuum; what is remembered must not grow with them.
+                if len(self._others) < 256:
+                    self._others[id(mechanism)] = known
+            tables.append(known[1])
+        if len(tables) == 1:
+            return tables[0]
+        columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
+        return columns[0], columns[1], columns[2], columns[3]
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: MomentRelease, ahead: int = 0) -> None:
+        """Refuse a release with a coordinate, or a length, beyond what its own part of the mechanism reaches.
+
+        Raises
+        ------
+        RejectedError
+            With reason ``"magnitude"``.
+        """
+        bounds = self._bounds.get(release.level)
+        if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
+            raise RejectedError("magnitude", "a coordinate beyond what its part of the mechanism reaches")
+        if not self._reach[release.level].holds(release.payload):
+            raise RejectedError("magnitude", FORGED)
+
+    def admits(self, releases: Sequence[MomentRelease]) -> bool:
+        """Whether `admit` lets all of these be learned."""
+        for level, rows in block_of(releases).split("level").items():
+            bounds = self._bounds.get(level)
+            if bounds is not None and (np.abs(rows) > bounds).any():
+                return False
+            if not self._reach[level].holds_all(rows):
+                return False
+        return True
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        block = block_of(releases)
+        levels = np.array([self._places[level] for level in block.levels], dtype=np.int64)
+        self._learn_batch(block.rows(self.dimension), levels, self._level_table)
+
+    @in_turn
+    def learn_payloads(self, payloads: Integers, level: str) -> None:
+        """Learn from the released integers (m, d) of one level."""
+        self._learn_batch(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._level_table)
+
+    def _learn_batch(self, payloads: Integers, levels: Integers, table: _Table) -> None:
+        balls, units, weights, variances = table
+        now = self.sums
+        kernels.fold(
+            now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
+            variances,
+        )  # fmt: skip
+        self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
+
+    @property
+    def publish_every(self) -> int:
+        """Nothing is published: devices need no model."""
+        return _NEVER
+
+    def published(self) -> None:
+        """No iterate: a release is computed without one."""
+        return None
+
+    # State
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the rest is computed again; ids of mechanisms are another process's.
+        held = {"memory": Held(self._learned), "current": None, "_in_place": False}
+        return {**self.__dict__, **held, "_fit": None, "_others": {}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        now = self._learned
+        return {
+            "schema": 1,
+            "moments": self.layout.digest,
+            "n_releases": now.count,
+            "total": pack(now.total),
+            "sums": pack(now.sums),
+        }
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If it is malformed, or of other moments.
+        """
+        try:
+            if state["schema"] != 1:
+                raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
+            if state["moments"] != self.layout.digest:
+                raise MurkError("the state is of other moments: make the learner with the same features and bounds")
+            count = count_of(state["n_releases"], "n_releases")
+            total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, MurkError):
+                raise
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        self._learned = MomentSums(total, sums, count)
+
+
+_Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
+
+
+def _table(levels: Sequence[Level]) -> _Table:
+    """Levels as the kernel reads them."""
+    return (
+        np.array([level.ball for level in levels]),
+        np.array([level.units for level in levels]),
+        np.array([level.weights for level in levels]),
+        np.array([level.variances for level in levels]),
+    )
+
+
+def merged(engines: Sequence[MomentEngine]) -> Estimate:
+    """The estimate from all chains' releases together.
+
+    Raises
+    ------
+    UserError
+        If they are not of the same moments.
+    """
+    first = engines[0]
+    if len(engines) == 1:
+        return first.estimate()
+    if any(engine.layout != first.layout for engine in engines):
+        raise UserError("chains merge only between learners of the same features and bounds")
+    sums = MomentSums.merged([engine.sums for engine in engines])
+    return first.with_influence(first.model.fit(sums, first.layout, chains=len(engines)).estimate, sums)

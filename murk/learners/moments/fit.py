@@ -1,0 +1,431 @@
+"""Whether public covariates are like the people whose second moments are released, as far as these tell.
+
+From moments to coefficients, and how far they may be off.
+
+Least squares ``beta = M^-1 b``, its slopes turned into a curve's coefficients ``(c u, a)`` by
+:func:`murk.learners.moments.root.solve`. Intervals are by the delta method: both equations are linearised
+about the solution, and what enters them has a known or bounded variance:
+
+- the releases' noise in ``b`` and in ``M`` (known exactly);
+- whom the releases are of: the residual variance is at most ``1 - b'beta`` in coded units (the releases do not tell
+  ``E y^2``, which is at most 1; with noise as large as local privacy takes, it hardly matters);
+- whom the public covariates are of, in ``M`` and in the root (measured on them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import LINKS, LOSSES, Curve
+from murk.learners.core.symmetric import flattened, matrix_size
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.line import LineEstimate
+from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
+from murk.learners.estimates.unknown_distribution import Allowance, allowance
+from murk.learners.moments.root import NoRootError, score_covariance, solve, solve_score
+from murk.learners.moments.statistics import Statistics
+from murk.learners.moments.sums import MomentSums, Private, design_of
+
+UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
+OTHERS = "public covariates are not used: they are of everybody, and targets are missing"
+
+
+def usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
+    """Whether public covariates are like the people with a target (None: not known), and why they may not be used.
+
+    Where targets are missing, what is fitted is of those that are there: rows may be somewhat unlike these without
+    being found out, and intervals would not know.
+    """
+    like = alike(private, public)
+    if like is False:
+        return like, UNLIKE_ROWS
+    return like, OTHERS if private.missing > 0.0 else None
+
+
+def alike(private: Private, public: Covariates) -> bool | None:
+    """Whether two second-moment matrices differ by no more than chance makes them; None for too many numbers.
+
+    The released one has known noise, in every number and in the share of targets that all are divided by, and both are
+    of so many people and rows. One false alarm in 10,000, if both are drawn from the same people.
+    """
+    p = len(private.matrix)
+    if matrix_size(p) > MOST_NUMBERS:
+        return None
+    own = flattened(private.matrix)
+    noise = np.diag(flattened(np.sqrt(private.matrix_noise)) ** 2)
+    scaled = own.copy()
+    # The constant's own entry is 1 whatever the share.
+    scaled[-1] = 0.0
+    noise += private.share_noise * np.outer(scaled, scaled)
+    rows = public.people if public.total is None else public.total
+    drawn = (1.0 / private.people[0] + 1.0 / rows) * public.scatter
+    return misfit(own - flattened(public.second_moment), noise + drawn) <= UNLIKE
+
+
+Floats = NDArray[np.float64]
+
+DELTA = "delta method"
+LEAST_SQUARES = "least squares"
+"""Of an estimate that no root was found for: the direction of least squares, scaled as if scores were short."""
+
+NODES = 61
+"""Points of the normal distribution that stands for public covariates where there are none."""
+
+_PRESENT = "needs next to no target missing"
+_LIKE = "needs public covariates that are like the people"
+_SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
+
+_FEW = "the noise hides how many targets are missing"
+_FIXED = "the noisy second moments had to be fixed, which pulls coefficients towards 0"
+_LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
+
+_COVERS = (
+    "for what the method converges to: on features that are far from normal that is not quite the model's own "
+    "coefficients"
+)
+_ANY = "for the log odds of a model that is right, whatever the distribution of the features"
+
+
+def _needs(layout: Statistics, public: Covariates | None) -> str:
+    """What intervals need of the people, in words."""
+    if not layout.observed:
+        return f"; {_PRESENT} (docs/public-glm.md)"
+    return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a coded target of -1 and +1 means to the curve: ``response = middle + half * coded``."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the range."""
+        return (self.high - self.low) / 2.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was fitted.
+
+    Parameters
+    ----------
+    direction
+        Slopes of least squares, and its intercept: the response's mean is ``linear @ x``.
+    missing
+        The error that says why there is no root; None where there is one.
+    values
+        Coefficients, the intercept last if there is one.
+    """
+
+    direction: Floats
+    missing: NoRootError | None
+    values: Floats
+    _judge: Callable[[], Estimate]
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Coefficients with their intervals; these take longer than the fit, and are computed when asked for."""
+        return self._judge()
+
+
+@cache
+def _nodes() -> tuple[Floats, Floats]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes, weights / weights.sum()
+
+
+def normal_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
+    """Points that stand for normal features of these second moments: what a score ``x'u`` is then like.
+
+    Of normal features only the score's mean and variance matter, and the moments tell both: ``x = mean + C u t /
+    sqrt(u'Cu)`` at the nodes t of Gauss and Hermite has the right scores.
+    """
+    nodes, weights = _nodes()
+    mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
+    along = centred @ slopes
+    length = math.sqrt(max(float(slopes @ along), 0.0))
+    points = mean + (np.outer(nodes, along / length) if length > 0 else np.zeros((NODES, len(mean))))
+    return np.column_stack([points, np.ones(NODES)]), weights
+
+
+def fit(
+    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
+    covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
+) -> Fit:  # fmt: skip
+    """Fit a curve to running sums. Any curve may be fitted to the same sums.
+
+    ``solver="score"`` solves the model's own equations over public covariates (see
+    :mod:`murk.learners.moments.root`) in place of the paper's two. ``repair=False`` leaves second moments
+    that noise outweighs as they are. Where releases tell who has a target, public covariates that are unlike the
+    people are not used (:mod:`murk.learners.moments.fit`).
+    """
+    p = layout.size
+    if sums.count == 0:
+        nothing, middle = np.zeros(p), np.zeros(p)
+        middle[-1] = response.middle if layout.constant else 0.0
+        none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
+        return Fit(middle, None, nothing, lambda: none)
+    private = Private.of(sums, layout, curve.name in LOSSES)
+    like, why = (None, None) if public is None or not layout.observed else usable(private, public)
+    # The model's own equations have no other solution than over rows: there is no interval where these may be wrong.
+    scored = solver == "score" and public is not None and curve.name != "identity"
+    public = public if why is None or (scored and like is not False) else None
+    design = design_of(private, public, covariance, repair)
+    beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
+    direction = response.half * beta
+    mean = None
+    if layout.constant:
+        direction[-1] += response.middle
+        mean = response.middle + response.half * float(private.cross[-1])
+    slopes = direction[:-1] if layout.constant else direction
+    if scored and public is not None:
+        return _scored(sums, layout, curve, response, public, private, direction, chains, like)
+    normal = public is None
+    if public is not None:
+        points, shares, people = public.points, public.shares, public.people
+    elif layout.constant:
+        points, shares = normal_points(design.matrix, slopes)
+        people = np.inf
+    else:
+        points, shares = _centred_points(design.matrix, slopes)
+        people = np.inf
+    features = points[:, : len(slopes)]
+    missing = None
+    if curve.name == "identity":
+        a, c = float(direction[-1]) if layout.constant else 0.0, 1.0
+    else:
+        try:
+            a, c = solve(curve, features @ slopes, shares, mean)
+        except NoRootError as error:
+            missing = NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
+            a, c = _short(curve, mean)
+    values = np.append(c * slopes, [a] * layout.constant)
+
+    def judge() -> Estimate:
+        spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
+        if not private.told:
+            note = f"none: {_FEW}"
+        elif missing is not None:
+            note = f"none: {missing}"
+        elif scored:
+            note = (
+                "none: solver 'score' needs public covariates that are like the people, and this is the other solver's"
+            )
+        elif design.doubtful:
+            note = f"none: {_FIXED if repair else _LEFT}"
+        else:
+            at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
+            spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
+            if curve.name == "identity":
+                note = "for the population's best linear fit" + _needs(layout, public)
+            elif of_line:
+                note = _ANY if why is None else f"{_ANY}; {why}"
+                return _of_line(at, values, spread, note, chains, sums.count, like)
+            else:
+                note = _COVERS + _needs(layout, public)
+                note += "; scores are taken as normal, for want of public covariates" if normal else ""
+        note = note if why is None else f"{note}; {why}"
+        method = DELTA if missing is None else LEAST_SQUARES
+        if of_line:
+            # Its effects are of the same kind, whether there is an interval or not.
+            return LineEstimate(
+                layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing,
+                fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
+            )  # fmt: skip
+        return Estimate(
+            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+        )
+
+    return Fit(direction, missing, values, judge)
+
+
+def _of_line(
+    at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
+) -> LineEstimate:  # fmt: skip
+    """Log odds with intervals that hold for every distribution of the features, and the line's average effects."""
+    line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
+    error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
+    # Tasks code each feature to [-1, 1]; of learners only the norm is bounded.
+    largest = at.layout.reach if at.layout.units else 1.0
+    beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
+    return LineEstimate(
+        at.layout.names, values, DELTA, spread, note, chains, releases, alike=like, absent=at.private.missing,
+        fit=at.beta, error=error, beyond=beyond,
+    )  # fmt: skip
+
+
+def _scored(
+    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
+    direction: Floats, chains: int, like: bool | None,
+) -> Fit:  # fmt: skip
+    """The fit by the model's own equations."""
+    half, middle = response.half, response.middle if layout.constant else 0.0
+    cross = half * private.cross + middle * (public.shares @ public.points)
+    mean = middle + half * float(private.cross[-1]) if layout.constant else None
+    a, c = _short(curve, mean)
+    near = np.append(c * direction[:-1], a) if layout.constant else c * direction
+    missing = None
+    try:
+        values = solve_score(curve, public, cross, near)
+    except NoRootError as error:
+        slopes = direction[: layout.size - layout.constant]
+        missing = NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
+        values = near
+
+    def judge() -> Estimate:
+        none = np.full(layout.size, np.inf)
+        if not private.told:
+            spread, note = none, f"none: {_FEW}"
+        elif missing is not None:
+            spread, note = none, f"none: {missing}"
+        elif private.missing > 0.0:
+            spread, note = none, "none: targets are missing, and public covariates are of everybody"
+        else:
+            # x y varies by at most x x' without the mean's square, as |y| <= 1 in coded units.
+            varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
+            by_share = private.share_noise * np.outer(private.cross, private.cross)
+            own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
+            found = score_covariance(curve, public, values, middle, own)
+            spread, note = (
+                np.sqrt(np.maximum(np.diag(found), 0.0)),
+                _SCORED.format(_LIKE if layout.observed else _PRESENT),
+            )
+        method = DELTA if missing is None else LEAST_SQUARES
+        return Estimate(
+            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+        )
+
+    return Fit(direction, missing, values, judge)
+
+
+def _centred_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
+    """As :func:`normal_points` for features of mean 0 without a constant."""
+    p = len(matrix)
+    whole = np.zeros((p + 1, p + 1))
+    whole[:p, :p], whole[p, p] = matrix, 1.0
+    points, shares = normal_points(whole, slopes)
+    return points[:, :p], shares
+
+
+def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
+    """The intercept and factor for scores so short that the curve is a line."""
+    inside = 0.0 if mean is None else mean
+    if mean is not None and not curve.low < mean < curve.high:
+        top = curve.high if np.isfinite(curve.high) else 1.0
+        inside = min(max(mean, curve.low + 1e-3), top - 1e-3)
+    a = float(curve.inverse(np.array(inside))) if mean is not None else 0.0
+    return a, 1.0 / max(float(curve.slope(np.array(a))), 1e-3)
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where the delta method linearises."""
+
+    layout: Statistics
+    private: Private
+    matrix: Floats
+    share: float
+    beta: Floats
+    response: Response
+    curve: Curve
+    points: Floats
+    shares: Floats
+    people: float
+    a: float
+    c: float
+
+
+def _covariance(at: _At) -> Floats:
+    """Covariance of ``(c u, a)``."""
+    to_beta, to_mean, to_root, seen = _derivatives(at)
+    private, beta, share = at.private, at.beta, at.share
+    inverse = np.linalg.inv(at.matrix)
+    through = to_beta @ inverse
+    # How the estimate moves with b = E x y, whose last entry is the mean of y.
+    by_cross = through.copy()
+    if at.layout.constant:
+        by_cross[:, -1] += to_mean
+    found = private.cross_noise * by_cross @ by_cross.T
+    noise = private.matrix_noise * np.outer(beta, beta)
+    np.fill_diagonal(noise, private.matrix_noise @ beta**2)
+    found += share**2 * through @ noise @ through.T
+    if private.share_noise > 0.0:
+        # Both moments are divided by the share of targets, but for the constant's own entry, which is 1.
+        scaled = private.matrix @ beta
+        scaled[-1] -= beta[-1]
+        by_share = share * through @ scaled - by_cross @ private.cross
+        found += private.share_noise * np.outer(by_share, by_share)
+
+    # Whom the releases are of: residuals, and what x x' varies by beyond them.
+    shares, fitted = at.shares, at.points @ beta
+    residual = max(1.0 - float(beta @ at.matrix @ beta), 0.0)
+    found += residual / private.people[1] * by_cross @ at.matrix @ by_cross.T
+    own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
+    found += _spread(own, shares) / private.people[1]
+    # Whom the public covariates are of: in the matrix and in the root.
+    if np.isfinite(at.people):
+        theirs = -(1.0 - share) * fitted[:, None] * (at.points @ through.T) + seen @ to_root.T
+        found += _spread(theirs, shares) / at.people
+    return found
+
+
+def _spread(rows: Floats, shares: Floats) -> Floats:
+    centred = rows - shares @ rows
+    found: Floats = (centred * shares[:, None]).T @ centred
+    return found
+
+
+def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
+    """How ``(c u, a)`` moves with beta, with E y and with the two means over public covariates, and these by point."""
+    layout, half, shares = at.layout, at.response.half, at.shares
+    p, k = layout.size, layout.size - layout.constant
+    features = at.points[:, :k]
+    slopes = half * at.beta[:k]
+    scores = features @ slopes
+    z = at.a + at.c * scores
+    mean, slope, bend = at.curve.mean(z), at.curve.slope(z), at.curve.bend(z)
+    to_beta, to_mean = np.zeros((p, p)), np.zeros(p)
+    to_beta[:k, :k] = at.c * half * np.eye(k)
+    if at.curve.name == "identity":
+        if layout.constant:
+            to_beta[k, k] = half
+        return to_beta, to_mean, np.zeros((p, 2)), np.zeros((len(z), 2))
+    # G1 = mean f(a + c s) - mean y, G2 = c mean f'(a + c s) - 1; columns of the Jacobian: a, c.
+    jacobian = np.array(
+        [
+            [shares @ slope, shares @ (slope * scores)],
+            [at.c * (shares @ bend), shares @ slope + at.c * (shares @ (bend * scores))],
+        ]
+    )
+    if not layout.constant:
+        jacobian[0], jacobian[1, 0] = (1.0, 0.0), 0.0
+    by_slopes = np.array([(shares * at.c * slope) @ features, (shares * at.c**2 * bend) @ features])
+    seen = np.column_stack([mean, at.c * slope])
+    if not layout.constant:
+        by_slopes[0], seen[:, 0] = 0.0, 0.0
+    back = -np.linalg.inv(jacobian)
+    # Rows of the map from (a, c): coefficients move with c along u, the intercept with a.
+    lift = np.zeros((p, 2))
+    lift[:k, 1] = slopes
+    if layout.constant:
+        lift[k, 0] = 1.0
+    to_root = lift @ back
+    to_beta[:, :k] += half * to_root @ by_slopes
+    if layout.constant:
+        to_mean = -half * to_root[:, 0]
+    return to_beta, to_mean, to_root, seen

@@ -1,0 +1,166 @@
+"""The moments of a task: what devices release and what learners make of it. River-free: devices import this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import keep
+from murk.errors import UserError
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import LINKS, LOSSES, curve_of
+from murk.learners.core.scoring.problem import covariates_of
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.moments.bounds import normal_reach
+from murk.learners.moments.directions import DirectionProblem, directions_of
+from murk.learners.moments.engine import MomentEngine, MomentModel, merged
+from murk.learners.moments.fit import Response
+from murk.learners.moments.mechanism import WHOLE, calibrated
+from murk.learners.moments.statistics import Statistics, balanced
+from murk.privacy.mechanisms.base import Randomizer
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.trail import trail_bytes
+
+if TYPE_CHECKING:
+    from murk.stream.task.task import Task
+
+# Of the longest release, as the codec takes it: the other fields, and a number with its sign, comma and a space.
+_ENVELOPE, _NUMBER = 512, 22
+# Base64 of float64.
+_STATE_NUMBER = 11
+
+_COVERS_HALF = {"sigmoid", "softplus", "exp"}
+
+
+@dataclass(frozen=True)
+class MomentProblem:
+    """The moments of a task's records: their layout, how they are randomized and what is fitted to them.
+
+    Parameters
+    ----------
+    layout
+        The numbers of a release, and the bounds they are computed within.
+    model
+        What is fitted.
+    mechanisms
+        Level name to mechanism.
+    binary
+        Whether a target of 0 and 1 is coded to -1 and +1 first, as the layout's bound has it.
+    """
+
+    layout: Statistics
+    model: MomentModel
+    mechanisms: dict[str, Randomizer]
+    binary: bool
+    kind: ClassVar[str] = "moment"
+    interactive: ClassVar[bool] = False
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.layout.dimension
+
+    def check_state(self) -> None:
+        """Refuse a task whose releases or whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying how many coded features would do.
+        """
+        check_size(self.layout)
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Moments of coded records, (m, d); what a NaN target counts as is the layout's. No model is needed."""
+        targets = np.asarray(y, dtype=np.float64)
+        return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
+
+    def engine(self) -> MomentEngine:
+        """A learner for this task's releases, standing at version 0."""
+        return MomentEngine(self.layout, self.model, self.mechanisms)
+
+    def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:
+        """Coefficients from all chains together: their sums are added."""
+        return merged(engines)
+
+
+def check_size(layout: Statistics) -> None:
+    """Refuse moments that are too many for one message, or for one state.
+
+    Raises
+    ------
+    UserError
+        Saying how many coded features would do.
+    """
+    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
+    if layout.dimension <= fits:
+        return
+    # p (p + 1) / 2 + p numbers, one fewer with a constant whose own entry is public.
+    public = layout.constant and not layout.observed
+    most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
+    raise UserError(
+        f"{layout.size:,} coded features have {layout.dimension:,} second moments, and a release of so many is longer "
+        f"than a log takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features would do (the constant is one of "
+        "them, and each category but the first). Give the task fewer, or protocol: examples"
+    )
+
+
+def problem_for(task: Task) -> MomentProblem | DirectionProblem:
+    """The moments of a resolved task with ``protocol: moments``.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+
+    Examples
+    --------
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... protocol: moments
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> problem_for(task).layout.labels  # type: ignore[union-attr]
+    ('age*age', 'age*intercept', 'observed', 'age*target', 'intercept*target')
+    """
+    block, coding = task.moments, task.coding
+    assert block is not None
+    if block.release == "directions":
+        return directions_of(task)
+    covariates = covariates_of(task)
+    public = None if covariates is None else Covariates.of(covariates)
+    binary = task.target.kind == "binary"
+    if binary:
+        curve, response = curve_of(block.loss or "logistic", LOSSES, "loss"), Response(0.0, 1.0)
+    else:
+        curve = curve_of(block.link or "identity", LINKS, "link")
+        # A curve of positive values is of the share of the target's range, others of the coded target.
+        response = Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+    radius = math.sqrt(coding.largest_square)
+    if block.design == "gaussian" and public is not None:
+        reach = normal_reach(public.second_moment[:-1, :-1], published=block.release == "separate")
+        radius = min(radius, math.sqrt(1.0 + reach**2))
+    whole = block.release in WHOLE
+    layout = Statistics(
+        coding.names, radius, balanced(radius) if whole else 1.0, root=math.sqrt(2.0) if whole else 1.0,
+        observed=block.release == "observed",
+    )  # fmt: skip
+    # Before a mechanism of so many numbers is sought, which may not exist.
+    check_size(layout)
+    mechanisms = {
+        level: calibrated(guarantee, layout, release=block.release or "observed", kind=task.privacy.kind_for(guarantee))
+        for level, guarantee in task.privacy.levels.items()
+    }
+    return MomentProblem(
+        layout, MomentModel(curve, response, public, block.covariance, block.solver), mechanisms, binary
+    )

@@ -1,0 +1,149 @@
+"""Released moments, for public-data GLM (`protocol: moments`)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from murk.privacy.mechanisms import BEST, KINDS
+from murk.stream.task.block import Block
+from murk.stream.task.errors import task_error
+from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
+"""Losses and links whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
+OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
+"""Settings that say how second moments are released or used, with their defaults."""
+
+
+class MomentsBlock(Block):
+    """Released moments, for public-data GLM (`protocol: moments`)."""
+
+    release: Literal["directions", "observed", "joint", "separate"] | None = Field(
+        default=None,
+        description="`directions` releases y z / abs(z), z the features whitened by the public ones; `observed` "
+        "randomizes x x' and x y as one vector, zeros where the target is missing, with a number that says which; "
+        "`joint` the same without that number, a missing target being the middle of its range; `separate` as two, "
+        "as published; `null`: `directions` with public covariates, unless the link is cubic or a key below asks for "
+        "more; else `observed`",
+    )
+    loss: Literal["logistic", "poisson", "boosting"] | None = Field(
+        default=None, description="of a binary target's model; `null`: logistic"
+    )
+    link: Literal["identity", "sigmoid", "cubic", "softplus"] | None = Field(
+        default=None, description="of a real target's model; `null`: identity"
+    )
+    design: Literal["bounded", "gaussian"] = Field(
+        default="bounded",
+        description="what bounds a person's features: `bounded` their box, `gaussian` the public ones' covariance",
+    )
+    covariance: Literal["both", "private", "pooled"] = Field(
+        default="both",
+        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by "
+        "numbers of people, as published",
+    )
+    solver: Literal["stein", "score"] = Field(
+        default="stein",
+        description="`stein`, as published, turns least squares into the model's coefficients; `score` solves the "
+        "model's own equations over the public features, without bias where these are like the people's",
+    )
+
+
+def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
+    """What moments release: directions where covariates are public, unless what is asked for takes second moments."""
+    asked = [key for key, value in OF_MOMENTS.items() if block.get(key, value) != value]
+    told = block.get("loss") in TOLD or block.get("link") in TOLD
+    return "directions" if public and told and not asked else "observed"
+
+
+def check_public(moments: MomentsBlock) -> None:
+    """Check that moments without public covariates are not asked for what is made from them.
+
+    What remains needs none: scores are then taken as normal, with the mean and variance that the releases tell.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key, with the choices.
+    """
+    wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
+    if moments.link != "identity":
+        wanted["solver"] = "score"
+    for key, value in wanted.items():
+        if getattr(moments, key) == value:
+            raise task_error(
+                f"{value} needs public covariates (features without the target), and the task has none; nobody's are "
+                "public unless it says so. Give public: {file: F}, features that everybody may know already; or "
+                "public: {set_aside: N}, which publishes the features of N of the people as they are, under no "
+                f"guarantee, while they release nothing; or leave {key} out; or choose another protocol",
+                "moments", key,
+            )  # fmt: skip
+
+
+def check_directions(block: MomentsBlock, curve: str) -> None:
+    """Check that released directions are not asked for what takes second moments.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key.
+    """
+    chosen = getattr(block, curve)
+    if chosen not in TOLD:
+        raise task_error(
+            f"{chosen} is not learned from directions, which tell {', '.join(TOLD)} models only; say "
+            "release: observed, or leave release out",
+            "moments", "release",
+        )  # fmt: skip
+    for key, value in OF_MOMENTS.items():
+        if getattr(block, key) != value:
+            raise task_error(
+                "has no effect with release: directions; remove it, or say release: observed", "moments", key
+            )
+
+
+class MomentsProtocol(TaskProtocol):
+    """People release moments of features and target, or directions where covariates are public."""
+
+    name = "moments"
+    learner = "public_glm"
+    block = MomentsBlock
+    releases = "moment"
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    learner_keys = ("radius",)
+
+    def release_kind(self, block: Any) -> str:
+        """Directions are scores at the model of version 0."""
+        return "score" if block is not None and block.release == "directions" else self.releases
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in the target's loss or link, and the release."""
+        filled = dict(block)
+        for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
+            if target == kind and filled.get(key) is None:
+                filled[key] = value
+        if filled.get("release") is None:
+            filled["release"] = release_by_rule(filled, bool(task.get("public")))
+        return filled
+
+    def check(self, block: Any, target: str) -> None:
+        """Check that the model is the target's, and what it needs there."""
+        wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
+        if getattr(block, wrong) is not None:
+            raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
+        if block.release == "directions":
+            check_directions(block, right)
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Check that nothing is asked for that is made from public covariates."""
+        check_public(block)
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of the logistic model, slopes of the identity link."""
+        if block.loss == "logistic":
+            return "log odds"
+        return "slope" if block.link == "identity" else "own"
+
+    def model(self, block: Any, target: str) -> str:
+        """The link or the loss."""
+        return f"{block.link} link" if block.loss is None else f"{block.loss} loss"

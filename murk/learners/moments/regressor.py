@@ -1,0 +1,266 @@
+"""Linear and non-linear regression from released moments and public covariates, as a River estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from murk.errors import UserError
+from murk.learners.core.curves import LINKS, Curve, curve_of
+from murk.learners.core.estimator import Record
+from murk.learners.core.predictions import TargetEstimator
+from murk.learners.core.values import stated_bounds, target, targets
+from murk.learners.moments.base import PublicMoments
+from murk.learners.moments.fit import Response
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocol import Scale
+
+
+class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
+    """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
+
+    Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
+    are public, the direction of their whitened features times the coded target, whose mean is solved for over the
+    public ones; or the noisy second moments of their record, ``x x'`` and ``x y``. The means of these give the
+    least-squares slopes u; public covariates without targets give the factor c and the intercept a with
+    ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+    With ``link="identity"`` it is least squares and needs no public covariates, though they make it better; with
+    ``link="exp"`` it is Poisson regression of bounded counts.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
+    public
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up)
+        or a CSV file's path. Read once; at most 20,000 rows are kept, of the others their second moments. Without
+        any, scores are taken as normal, of the mean and variance that the releases tell.
+    link
+        ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
+        ``log(1 + e^-z)`` has all coefficients with the other sign) or ``"exp"``.
+    target_bounds
+        Public bounds (low, high) of the target, which is coded to [-1, 1] by them; what lies outside is clamped, and a
+        missing target counts as their middle. Required where noise is real and records are read; else (-1, 1) by
+        default.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
+    features
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
+    radius
+        Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
+        in [-1, 1].
+    beyond
+        Records beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (released as a record of zeros would be).
+    design
+        ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
+        within, except with probability ``failure``.
+    people, failure
+        For ``design="gaussian"``.
+    release
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature.
+        ``"observed"``: ``x x'`` and ``x y`` by one mechanism, zeros where the target is missing, and a number that says
+        whether it is. ``"joint"``: without that number, a missing target being the middle of its range. ``"separate"``:
+        joint ones by a mechanism each. By default directions where covariates are public, the link is not cubic
+        and no argument is given that only moments have: ``calibration``, ``radius``, ``beyond``, ``design``,
+        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``; else ``"observed"``, and
+        ``"joint"`` without an intercept.
+    target_weight
+        What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
+        ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
+    covariance
+        ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
+        ``"private"``.
+    solver
+        ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
+        over public covariates, and is consistent whatever the features' distribution.
+    repair
+        Whether eigenvalues of the noisy ``x x'`` that lie below the noise's own are raised to these. ``False``, as
+        published, inverts the matrix as it is, be it indefinite.
+    intercept
+        Whether there is one. Without, the target is divided by its largest bound instead of being centred.
+    inputs
+        ``"records"``, or ``"released"``: ``learn_one`` then takes released integers by the names in ``moments``.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Except with ``link="identity"`` or ``solver="score"`` it is consistent for normal features; for others there is a
+    bias that more people do not remove. Each call of ``learn_one`` is one release of one person.
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu. Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with Public
+    Unlabeled Data. Algorithms 3 and 4.
+
+    Examples
+    --------
+    >>> from murk.learners import PublicGLMRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> model = PublicGLMRegressor(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
+    >>> abs(model.coefficients()["x"] - 0.5) < 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        public: Any = None,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
+        target_bounds: tuple[float, float] | None = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        radius: float | None = None,
+        beyond: Literal["scale", "zero"] = "scale",
+        design: Literal["bounded", "gaussian"] = "bounded",
+        people: int = 1_000_000,
+        failure: float = 0.05,
+        release: Literal["directions", "observed", "joint", "separate"] | None = None,
+        target_weight: float | None = None,
+        covariance: Literal["both", "private", "pooled"] = "both",
+        solver: Literal["stein", "score"] = "stein",
+        repair: bool = True,
+        intercept: bool = True,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.public = public
+        self.link = link
+        self.target_bounds = target_bounds
+        self.levels = levels
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.features = features
+        self.radius = radius
+        self.beyond = beyond
+        self.design = design
+        self.people = people
+        self.failure = failure
+        self.release = release
+        self.target_weight = target_weight
+        self.covariance = covariance
+        self.solver = solver
+        self.repair = repair
+        self.intercept = intercept
+        self.inputs = inputs
+        self.seed = seed
+        self.noise = noise
+        stated = stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed, records=inputs == "records")
+        low, high = map(float, stated)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
+        # Without a constant nothing takes up a middle that is not 0.
+        size = max(abs(low), abs(high))
+        self._range = Response(low, high) if intercept else Response(-size, size)
+        self._middle = self._range.middle
+        self._bounds = low, high
+        self._fitted_curve = curve_of(link, LINKS, "link")
+        self._prepare()
+
+    @classmethod
+    def as_published(
+        cls,
+        *,
+        budget: Guarantee,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"],
+        radius: float | None = None,
+        lipschitz: float,
+        error: float,
+        **more: Any,
+    ) -> Self:
+        """The paper's own release and constants, no intercept, covariance pooled by people and inverted as it is.
+
+        Parameters
+        ----------
+        budget
+            An ``ApproxDP`` whose half the classic calibration holds for: by its exact curve, of an epsilon up to 17 at
+            delta = 1e-6.
+        link, radius
+            As in the class; the paper's f and r. No radius with ``design="gaussian"``, which needs ``target_bounds``.
+        lipschitz, error
+            The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
+            within ``L r + |f(0)| + C``.
+        **more
+            Further constructor arguments.
+
+        Raises
+        ------
+        UserError
+            If neither ``radius`` nor ``target_bounds`` is given.
+        """
+        start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
+        if radius is None and "target_bounds" not in more:
+            raise UserError("as_published bounds the target by lipschitz * radius: give radius=, or target_bounds=")
+        size = lipschitz * (radius or 0.0) + abs(start) + error
+        settings: dict[str, Any] = {
+            "release": "separate",
+            "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
+            "covariance": "pooled",
+            "repair": False,
+            "intercept": False,
+            "beyond": "zero",
+            "target_bounds": (-size, size),
+        }
+        return cls(budget=budget, link=link, radius=radius, **{**settings, **more})
+
+    def _curve(self) -> Curve:
+        return self._fitted_curve
+
+    def _response(self) -> Response:
+        return self._range
+
+    def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Targets in [-1, 1]; NaN where missing or not finite."""
+        held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
+        return np.asarray((held - self._range.middle) / self._range.half)
+
+    def _scale(self) -> Scale:
+        return "slope" if self.link == "identity" else "own"
+
+    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
+        """Randomize the record's moments once and learn from the result; as :meth:`PublicGLMClassifier.learn_one`."""
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+        else:
+            value, (low, high) = target(y), self._bounds
+            # As `_code` has it of many.
+            code = (min(max(value, low), high) - self._range.middle) / self._range.half
+            self._learn(x, code if math.isfinite(value) else math.nan, budget)
+
+    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""
+        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(targets(y)), budget)
+
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(self._responses(rows), *self._bounds)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}
+
+
+PublicDataRegression = PublicGLMRegressor
+"""Its name until 0.3."""

@@ -1,0 +1,256 @@
+r"""From a least-squares direction to the coefficients of a curve: an intercept a and a factor c.
+
+With ``s_j = x_j'u`` over public features, u the slopes of least squares, solve
+
+.. math:: \frac1m \sum_j f(a + c s_j) = \bar y, \qquad \frac cm \sum_j f'(a + c s_j) = 1.
+
+The second is the papers' equation for c; the first is what an intercept needs, and without it there is seldom a
+root: Stein's identity is for centred features. Both are solved by bracketing; Newton's method runs away where
+there is no root.
+
+Beyond the paper: the model's own equations, of which the private data are only one side.
+
+Maximum likelihood of a GLM solves ``E x f(x'w) = E x y``. Its right side is what people release, and its left side is
+known of public covariates for every w. So
+
+.. math:: \frac1m \sum_j x_j f(x_j'w) = \widehat{E\,x y}
+
+needs neither Stein's identity nor ``x x'``: it is consistent whatever the features' distribution, where the factor of
+the paper's method is so for normal ones only. What it takes is public covariates that are like the private ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import Curve
+
+Floats = NDArray[np.float64]
+
+_GROWTH = 1.2
+_FALLEN = 0.9
+_FARTHEST = 1e4
+# Steps of Newton's method for an intercept, before it is bracketed; and how near is enough.
+_STEPS, _NEAR = 8, 1e-13
+# Standard deviation of a probability's argument beyond which coefficients are absurd.
+_LONGEST = 20.0
+
+
+class NoRootError(UserError):
+    """No factor turns the least-squares direction into coefficients of the curve.
+
+    Attributes
+    ----------
+    direction
+        Slopes of least squares by feature, which the releases do tell.
+    """
+
+    def __init__(self, message: str, direction: Mapping[str, float] | None = None) -> None:
+        super().__init__(message)
+        self.direction = dict(direction or {})
+
+
+def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
+    """The intercept and the factor ``(a, c)``; with ``mean`` None there is no intercept, and a is 0.
+
+    Parameters
+    ----------
+    curve
+        The mean function.
+    scores, shares
+        ``s_j`` and the shares of people at them, shapes (m,).
+    mean
+        Mean of the response, ``y-bar``.
+
+    Raises
+    ------
+    NoRootError
+        Saying why there is none.
+
+    Examples
+    --------
+    >>> from murk.learners.core.curves import LOSSES
+    >>> s = np.linspace(-0.2, 0.2, 101)
+    >>> a, c = solve(LOSSES["logistic"], s, np.full(101, 1 / 101), 0.5)
+    >>> abs(a) < 1e-9, round(c, 2)
+    (True, 4.24)
+    """
+    from scipy.optimize import brentq, minimize_scalar
+
+    if mean is not None and not curve.low < mean < curve.high:
+        raise NoRootError(
+            f"the mean response is estimated as {mean:.4g}, and {curve.name} has means between {curve.low:g} and "
+            f"{curve.high:g} only: the noise still outweighs it, or the target's bounds are too narrow"
+        )
+    centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
+    low, high = float(scores.min()), float(scores.max())
+    # Factors that are tried one after the other have intercepts that are near each other.
+    last = [centre]
+
+    def intercept(c: float) -> float:
+        if mean is None or high == low:
+            return centre - (0.0 if mean is None else c * low)
+        # f grows, so its inverse at the mean lies between a + c low and a + c high.
+        reach = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
+        ends = centre - c * high - reach, centre - c * low + reach
+
+        last[0] = _intercept(curve, c * scores, shares, mean, ends, last[0])
+        return last[0]
+
+    def excess(c: float) -> float:
+        return c * float(shares @ curve.slope(intercept(c) + c * scores)) - 1.0
+
+    spread = math.sqrt(float(shares @ (scores - shares @ scores) ** 2)) if mean is not None else 0.0
+    spread = spread or max(abs(low), abs(high))
+    flat = float(curve.slope(np.array(centre)))
+    if spread == 0.0:
+        if not flat > 0.0:
+            raise NoRootError(_nothing(curve, 0.0))
+        return intercept(1.0 / flat), 1.0 / flat
+    c = 0.5 / flat if flat > 0.0 else 1.0 / spread
+    while excess(c) > 0.0:
+        c /= 8.0
+    top, peak, before = c, -1.0, c
+    value = excess(c)
+    # The root that belongs to the model lies where the left side first grows (the paper's Assumption 2). Features of a
+    # few values have others far beyond, where the curve has become a step at a value that many people have.
+    limit = _LONGEST / spread if math.isfinite(curve.high - curve.low) else _FARTHEST * max(1.0 / spread, c)
+    while value < 0.0 and value + 1.0 >= _FALLEN * (peak + 1.0) and c < limit:
+        if value > peak:
+            top, peak = c, value
+        before, c = c, c * _GROWTH
+        value = excess(c)
+    if value < 0.0:
+        # The peak may lie between two of the factors tried.
+        found = minimize_scalar(lambda t: -excess(t), bounds=(top / _GROWTH, top * _GROWTH), method="bounded")
+        if float(found.fun) > 0.0:
+            raise NoRootError(_nothing(curve, 1.0 - float(found.fun), mean is None))
+        before, c = top / _GROWTH**2, float(found.x)
+    c = float(brentq(excess, before, c, xtol=1e-13, rtol=1e-12))
+    return intercept(c), c
+
+
+def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: tuple[float, float], a: float) -> float:
+    """Where the mean over some scores is reached: by Newton's method from a, if that gets there at once."""
+    from scipy.optimize import brentq
+
+    def gap(a: float) -> float:
+        return float(shares @ curve.mean(a + scores)) - mean
+
+    low, high = ends
+    for _ in range(_STEPS):
+        if not low < a < high:
+            break
+        missed = gap(a)
+        low, high = (a, high) if missed < 0.0 else (low, a)
+        slope = float(shares @ curve.slope(a + scores))
+        step = missed / slope if slope > 0.0 else math.inf
+        a -= step
+        if abs(step) <= _NEAR:
+            return a
+    at = gap(low), gap(high)
+    if at[0] >= 0.0 or at[1] <= 0.0:
+        return low if at[0] >= 0.0 else high
+    return float(brentq(gap, low, high, xtol=_NEAR))
+
+
+def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
+    cause = (
+        "without an intercept this is usual on features that are not centred at 0: give intercept=True"
+        if bare
+        else "the noise still makes the direction's scores too long, or the response is nearly a function of the "
+        "features, or they are far from normal"
+    )
+    return (
+        f"no factor c solves c mean f'(a + c s) = 1 for {curve.name}: the left side is at most {most:.3g}; {cause}. "
+        "The direction of least squares is kept"
+    )
+
+
+_DESCENT_STEPS = 200
+_LONGEST_SCORE = 50.0
+
+
+def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
+    """The coefficients w with ``mean x f(x'w) = cross``, by Newton steps that only ever go downhill.
+
+    Parameters
+    ----------
+    curve
+        The mean function; it grows, so there is at most one solution.
+    public
+        Public covariates.
+    cross
+        ``E x y``, (p,), y the response.
+    start
+        Where to begin.
+
+    Raises
+    ------
+    NoRootError
+        If there is none: noise has put ``cross`` where no coefficients lead.
+
+    Examples
+    --------
+    >>> from murk.learners.core.curves import LOSSES
+    >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])
+    >>> public = Covariates(X, np.full(201, 1 / 201), 201.0, X.T @ X / 201)
+    >>> cross = X.T @ LOSSES["logistic"].mean(X @ np.array([2.0, -1.0])) / 201
+    >>> solve_score(LOSSES["logistic"], public, cross, np.zeros(2)).round(6).tolist()
+    [2.0, -1.0]
+    """
+    X, shares = public.points, public.shares
+
+    def miss(w: Floats) -> Floats:
+        return np.asarray(X.T @ (shares * curve.mean(X @ w)) - cross)
+
+    w, gap = start, miss(start)
+    tiny = 1e-12 * (1.0 + float(np.linalg.norm(cross)))
+    for _ in range(_DESCENT_STEPS):
+        size = float(np.linalg.norm(gap))
+        if size <= tiny:
+            return w
+        hessian = hessian_of(curve, public, w)
+        damping = 1e-10 * float(np.trace(hessian)) + 1e-300
+        step = np.linalg.solve(hessian + damping * np.eye(len(w)), gap)
+        share = 1.0
+        while share > 1e-8:
+            new = w - share * step
+            found = miss(new)
+            if np.all(np.isfinite(found)) and float(np.linalg.norm(found)) < (1.0 - 1e-4 * share) * size:
+                break
+            share /= 2.0
+        else:
+            if size <= 1e4 * tiny:
+                return w
+            break
+        w, gap = new, found
+        bounded = np.isfinite(curve.high - curve.low)
+        if bounded and float(shares @ (X @ w) ** 2) > _LONGEST_SCORE**2:
+            break
+    raise NoRootError(
+        f"no coefficients of {curve.name} have the moments that the releases tell: the noise still outweighs them, or "
+        "the response is a function of the features. The direction of least squares is kept"
+    )
+
+
+def hessian_of(curve: Curve, public: Covariates, w: Floats) -> Floats:
+    """``mean f'(x'w) x x'``, (p, p)."""
+    X = public.points
+    return np.asarray((X * (public.shares * curve.slope(X @ w))[:, None]).T @ X)
+
+
+def score_covariance(curve: Curve, public: Covariates, w: Floats, middle: float, own: Floats) -> Floats:
+    """Covariance of the solution, where ``own`` is that of the private side, (p, p)."""
+    X = public.points
+    sides = X * (curve.mean(X @ w) - middle)[:, None]
+    centred = sides - public.shares @ sides
+    theirs = (centred * public.shares[:, None]).T @ centred / public.people
+    inverse = np.linalg.inv(hessian_of(curve, public, w))
+    return np.asarray(inverse @ (own + theirs) @ inverse)

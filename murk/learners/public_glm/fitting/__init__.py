@@ -1,1 +1,0 @@
-"""From released moments to coefficients with their intervals: links and losses, equations, roots and bounds."""

@@ -1,0 +1,72 @@
+"""Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from murk.privacy.mechanisms import BEST, KINDS
+from murk.stream.task.block import Block, Number
+from murk.stream.task.errors import task_error
+from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+
+class ScoresBlock(Block):
+    """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+    exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="how much of the outcome's probability a score takes back: 1 is centred, and right whatever the "
+        "people's features are; 0 is the label's sign, and tells more where the public rows are like the people; "
+        "`null`: by rule from the public rows, 1 without any",
+    )
+    models: Literal["shared", "own"] = Field(
+        default="own",
+        description="`shared`: people of all partitions answer at models that the first chain's learner makes of what "
+        "all have learned; `own`: each chain makes its own. A file that does not say has `shared` where it has several "
+        "partitions",
+    )
+    effects: Literal["line", "curve"] = Field(
+        default="curve",
+        description="`line`: as long as noise would hide the curvature of log odds, as of rare outcomes, people are "
+        "asked at one probability for everybody, and average effects are slopes of the line through the labels; "
+        "`curve`: always at the fitted coefficients. A file that does not say has `line` for a binary target without "
+        "public covariates",
+    )
+
+
+class ScoresProtocol(TaskProtocol):
+    """People of one epoch release scores at one published model, and the learner solves once an epoch."""
+
+    name = "scores"
+    learner = "scores"
+    block = ScoresBlock
+    releases = "score"
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
+    why_no_staleness = "learned however old they are"
+    forgets = True
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Check that scores of several classes have public covariates.
+
+        Raises
+        ------
+        PydanticCustomError
+            With the choices.
+        """
+        if target == "classes":
+            raise task_error(
+                "scores of several classes need public covariates (features without the target), and the task has "
+                "none; nobody's are public unless it says so. Give public: {file: F}, features that everybody may know "
+                "already; or public: {set_aside: N}, which publishes the features of N of the people as they are, "
+                "under no guarantee, while they release nothing; or choose protocol: gradients, which needs none",
+                "protocol",
+            )
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, slopes of a real target."""
+        return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """Least squares of a real target, else the logistic model of its labels."""
+        return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")

@@ -1,1 +1,0 @@
-"""From sums of answers to coefficients with their intervals: moments, curvature, equations, and what is needed."""

@@ -1,0 +1,323 @@
+"""What both GaussMix estimators share: the window of raw records, its release, and what copies leave behind."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._scratch import keep, numbers_were_used, wiped
+from murk._turns import Turns, in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.core.estimator import Record, StreamEstimator
+from murk.learners.core.values import number
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
+from murk.learners.sketches.estimates import estimate, estimate_grams
+from murk.learners.sketches.newton import estimate_newton
+from murk.learners.sketches.problem import newton_accumulator
+from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.sketches import (
+    Analysis,
+    GaussMixMechanism,
+    GramAccumulator,
+    GramMechanism,
+    Neighbours,
+    NewtonAccumulator,
+    NewtonMechanism,
+    SketchAccumulator,
+)
+from murk.privacy.sketches import Method as Mixing
+from murk.privacy.sketches.newton import default_first
+
+Method = Literal["moments", "newton"] | Mixing
+Engine = SketchEngine | GramEngine | NewtonEngine
+Settings = SketchSettings | GramSettings | NewtonSettings
+Mechanism = GaussMixMechanism | GramMechanism | NewtonMechanism
+Accumulator = SketchAccumulator | GramAccumulator | NewtonAccumulator
+Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
+
+_BLOCK = 4096
+
+
+class GaussMix(StreamEstimator):
+    """What both estimators share: the window of raw records, its release, and what copies leave behind."""
+
+    budget: Budget
+    levels: Mapping[str, Budget] | None
+    feature_bound: float | None
+    rows: int | None
+    window: int | None
+    windows: int
+    method: Method | None
+    analysis: Analysis
+    neighbours: Neighbours
+    debiased: bool
+    weighting: Weighting
+    intercept: bool
+    noise: NoiseSource | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        self._turns = Turns()
+        self._window: Accumulator | None = None
+        self._released = 0
+        self._fit: tuple[Any, NDArray[np.float64]] | None = None
+        if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
+            raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
+        if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
+            raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
+        if not isinstance(self.intercept, bool):
+            raise UserError(f"intercept={self.intercept!r} is neither True nor False")
+        if self.seed is not None and self.noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        self._way()
+        super()._prepare()
+
+    def _way(self) -> Method:
+        """What is released of a window: as asked, or second moments unless something is said of mixtures."""
+        of_mixing = [
+            name
+            for name, said in (
+                ("rows", self.rows is not None),
+                ("analysis", self.analysis != "tight"),
+                ("debiased", not self.debiased),
+            )
+            if said
+        ]
+        if self.method is None:
+            return "linear-mixing" if of_mixing else "moments"
+        if self.method not in ("moments", "newton", "linear-mixing", "mixing"):
+            raise UserError(f'method={self.method!r}; known are "moments", "newton", "linear-mixing" and "mixing"')
+        if self.method in ("moments", "newton") and of_mixing:
+            raise UserError(
+                f'{of_mixing[0]}= says how records are mixed, and method="{self.method}" mixes none: leave it out'
+            )
+        if self.method == "newton" and self._kind() == "real":
+            raise UserError('method="newton" is a step of the logistic loss, and the target is real: take "moments"')
+        if self.method == "newton" and self._reach() is not None:
+            raise UserError('range= says where a quadratic stands in, and method="newton" needs none: leave it out')
+        return self.method
+
+    @abstractmethod
+    def _kind(self) -> Kind:
+        """Of its target."""
+
+    def _reach(self) -> float | None:
+        return None
+
+    def _target_bound(self) -> float:
+        return 1.0
+
+    # Start: the features are fixed once
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        return self.feature_bound or 1.0, getattr(self, "_bound", None)
+
+    def _begin(self, names: tuple[Any, ...]) -> Engine:
+        coded = self._coded_names(names)[: None if self.intercept else -1]
+        columns = len(coded) + 1
+        both: dict[str, Any] = {
+            "names": coded,
+            # Features coded to [-1, 1], and the constant, if there is one.
+            "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
+            "target_bound": self._target_bound(),
+            "kind": self._kind(),
+            "reach": self._reach(),
+            "surrogate": getattr(self, "surrogate", "minimax"),
+            "weighting": self.weighting,
+            "constant": self.intercept,
+        }
+        engine: Engine
+        if self._way() == "newton":
+            self._settings: Settings = NewtonSettings(first=self._first_part(len(coded)), **both)
+            engine = NewtonEngine(self._settings, self._level_mechanisms())
+        elif self._way() == "moments":
+            self._settings = GramSettings(**both)
+            engine = GramEngine(self._settings, self._level_mechanisms())
+        else:
+            rows = default_rows(columns) if self.rows is None else self.rows
+            self._settings = SketchSettings(rows=rows, debiased=self.debiased, **both)
+            engine = SketchEngine(self._settings, self._level_mechanisms())
+        self._names = names
+        self._watch()
+        self._engine = engine
+        return engine
+
+    def _first_part(self, features: int) -> int:
+        """Records of a window's first part, where that has one."""
+        first: int | None = getattr(self, "first", None)
+        if first is None:
+            first = default_first(features)
+            return first if self.window is None else max(min(first, self.window // 2), 1)
+        return first
+
+    def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
+        settings, way = self._settings, self._way()
+        both: dict[str, Any] = {
+            "columns": settings.columns,
+            "feature_bound": settings.feature_bound,
+            "neighbours": self.neighbours,
+        }
+        if isinstance(settings, NewtonSettings):
+            return NewtonMechanism.calibrate(guarantee, first=settings.first, **both)
+        both["target_bound"] = settings.target_bound
+        if isinstance(settings, GramSettings) or way == "moments" or way == "newton":
+            return GramMechanism.calibrate(guarantee, **both)
+        return GaussMixMechanism.calibrate(guarantee, rows=settings.rows, method=way, analysis=self.analysis, **both)
+
+    def _open(self) -> Accumulator:
+        """The window that records go to, a new one where the last was released, or lost when adding was interrupted."""
+        if self._window is None or self._window.released:
+            if self._released >= self.windows:
+                raise UserError(
+                    f"windows={self.windows}: so many were released, each at the whole budget. If no person is in "
+                    "two windows, or they may spend as often, give the learner a larger windows="
+                )
+            source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
+            mechanism = self.mechanism
+            if isinstance(mechanism, NewtonMechanism):
+                assert isinstance(self._settings, NewtonSettings)
+                self._window = newton_accumulator(self._settings, mechanism, source, self._released)
+            elif isinstance(mechanism, GramMechanism):
+                self._window = GramAccumulator(mechanism, source, self._released)
+            else:
+                self._window = SketchAccumulator(mechanism, source, self._released)
+        return self._window
+
+    # Learning
+
+    @wiped
+    def _put(self, x: Record, y: float) -> None:
+        if self._engine is None:
+            self._begun(tuple(sorted(x)))
+        values = [x.get(name) for name in self._names]
+        numbers_were_used()
+        self._add(keep(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
+        if self._first_records is not None:
+            self._surveyed([(values, y)], x)
+
+    @wiped
+    def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+        if self._engine is None:
+            self._begun(self._columns(X))
+        rows = self._with_constant(self._rows_of(X, y))
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._add(keep(np.column_stack([rows[block], y[block]])))
+        if self._first_records is not None:
+            self._survey_rows(X, y)
+
+    def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Features and the constant, if any; what is no finite number counts as 0, as it does one by one."""
+        rows = keep(np.where(np.isfinite(rows), rows, 0.0))
+        return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
+
+    @in_turn
+    def _add(self, rows: NDArray[np.float64]) -> None:
+        """Put coded rows into the window, releasing it whenever it is full."""
+        # A target that is missing: the zero row, so that the count of records stays public.
+        rows[~np.isfinite(rows[:, -1])] = 0.0
+        while len(rows):
+            window = self._open()
+            room = len(rows) if self.window is None else self.window - window.records
+            window.add_block(rows[:room])
+            rows = rows[room:]
+            if window.records == self.window:
+                self._release()
+
+    @in_turn
+    def release(self) -> None:
+        """Release the sketch of the records since the last one, forget them, and learn from it.
+
+        Spends ``budget`` for each person in the window.
+
+        Raises
+        ------
+        UserError
+            If there is no record since the last release.
+        """
+        self._release()
+
+    def _release(self) -> None:
+        engine, window = self._require(), self._window
+        if window is None or window.released or not window.records:
+            raise UserError("there is no record since the last release: learn some first")
+        # Counted and let go first: a release that fails must not be tried again on the same records.
+        self._released, self._window = self._released + 1, None
+        engine.learn_window(window.release())
+
+    @property
+    def pending(self) -> int:
+        """Records that are in no release yet: lost by a copy, a pickle or a crash."""
+        window = self._window
+        return 0 if window is None or window.released else window.records
+
+    # What was learned
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How windows are released: its noise, its bounds, what it promises, also for replaced records."""
+        found: Mechanism = self._require().mechanisms["default"]
+        return found
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from the releases of this learner and of ``others`` with the same settings, by sum."""
+        engines = self._engines(others)
+        return _merged(engines)
+
+    @in_turn
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data (JSON), of released sketches alone: records still pending are not in it."""
+        return {**super().state_dict(), "released": self._released}
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings; pending records are dropped.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        released = state.get("released")
+        if isinstance(released, bool) or not isinstance(released, int) or released < 0:
+            raise MurkError("the state is malformed: it needs a count of released windows")
+        super().load_state_dict(state)
+        # Windows spent here are spent, whatever the state says.
+        self._released, self._window = max(self._released, released), None
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        # Raw records are in the open window and in nothing else: it is never copied. The engine is, now: its sums and
+        # the count of released windows belong together.
+        return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
+
+    # Prediction
+
+    def _values(self) -> NDArray[np.float64]:
+        sums, known = self._require().sums, self._fit
+        if known is None or known[0] is not sums:
+            self._fit = known = sums, _merged([self._require()]).values
+        return known[1]
+
+    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of rows of features without the constant."""
+        scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
+        return scores
+
+
+def _merged(engines: Sequence[Any]) -> Estimate:
+    settings, sums = engines[0].settings, [engine.sums for engine in engines]
+    if isinstance(settings, NewtonSettings):
+        return estimate_newton(settings, engines[0].target_weights, sums)
+    if isinstance(settings, GramSettings):
+        return estimate_grams(settings, engines[0].target_weight, sums, engines[0].mechanisms)
+    return estimate(settings, sums)

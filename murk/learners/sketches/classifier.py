@@ -1,0 +1,190 @@
+"""Logistic regression from Gaussian sketches, as a River estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from murk.errors import UserError
+from murk.learners.core.estimator import Record
+from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
+from murk.learners.estimates.links import logistic
+from murk.learners.sketches.base import Budget, GaussMix, Method
+from murk.learners.sketches.regressor import PUBLISHED
+from murk.learners.sketches.settings import Kind, Weighting
+from murk.learners.sketches.surrogate import Surrogate
+from murk.privacy import ApproxDP
+from murk.privacy.noise import NoiseSource
+from murk.privacy.sketches import Analysis, Neighbours
+from murk.stream.task.protocol import Scale
+
+
+class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
+    r"""Logistic regression from what an organisation releases of its records, by least squares on labels -1 and +1.
+
+    Records ``z = (x, 1, y)``, scaled down to public bounds, are summed up as they come; a window of them is released
+    once and forgotten: their noisy second moments, or random mixtures of them. The learner learns from the release
+    alone: by least squares, whose fit is turned into logistic coefficients.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or of moments also
+        ``GaussianDP`` or ``ZeroConcentratedDP``. The organisation, and this process, see raw records: nobody else does.
+    classes
+        The two labels, the positive one last. A label outside them counts as missing: its row is the zero row.
+    levels
+        Further levels, by name, of releases made elsewhere.
+    features
+        The features, in their fixed order; otherwise the sorted names of the first record.
+    feature_bound
+        Public C_X, which bounds ``||(x, 1)||``. Records beyond are scaled down. By default features are taken as coded
+        to [-1, 1]: ``sqrt(p + 1)`` for p of them.
+    rows
+        k, rows of a mixture; by default 4,096, or what fits in a message. More are better, and take longer.
+    window
+        Records of a window, which is released when they are there; None: by :meth:`release`.
+    windows
+        How many windows may be released. Each spends ``budget`` for the people in it: more than 1 needs people that
+        are in one window each, or that may spend it several times.
+    method
+        ``"moments"`` releases second moments; ``"newton"`` those of a window's first records, and of all others at the
+        model that these tell, which is a step of the logistic loss itself: better where there are many records;
+        ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least eigenvalue, too, to add less noise.
+        None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased`` says something of mixtures.
+    first
+        Records of a window's first part, with ``method="newton"``; None: 2,500 for each coefficient, at most 10,000
+        and half of ``window``.
+    analysis
+        How the guarantee of mixtures is proved, and so how much noise they take: ``"tight"`` the least, ``"joint"``
+        more, ``"published"`` the paper's.
+    neighbours
+        ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
+    range
+        Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the released
+        moments make least squares right, which needs no Q.
+    surrogate
+        Which quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
+    debiased
+        False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
+    weighting
+        Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+    intercept
+        False leaves the constant out, of records, of their bound and of the model: ``z = (x, y)``, as the paper has it.
+        There are no intervals of log odds then: what bounds them is known of scores with a constant.
+    seed
+        Simulate noise (and mixing) from this seed. Not private: for experiments.
+    noise
+        Another source of noise.
+
+    Notes
+    -----
+    A copy, a clone, a pickle and a state hold what was released only: the records of an open window stay behind.
+
+    References
+    ----------
+    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson. The Gaussian Mixing Mechanism. Section 5.2.
+
+    Examples
+    --------
+    >>> from murk.learners import GaussMixClassifier
+    >>> from murk.privacy import ApproxDP
+    >>> model = GaussMixClassifier(budget=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, x > 0)
+    >>> model.predict_one({"x": 0.7})
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget,
+        classes: Sequence[Any] = (False, True),
+        levels: Mapping[str, Budget] | None = None,
+        features: Sequence[Any] | None = None,
+        feature_bound: float | None = None,
+        rows: int | None = None,
+        window: int | None = None,
+        windows: int = 1,
+        method: Method | None = None,
+        first: int | None = None,
+        analysis: Analysis = "tight",
+        neighbours: Neighbours = "zero-out",
+        range: float | None = None,
+        surrogate: Surrogate = "minimax",
+        debiased: bool = True,
+        weighting: Weighting = "inverse-variance",
+        intercept: bool = True,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.classes = classes
+        self.levels = levels
+        self.features = features
+        self.feature_bound = feature_bound
+        self.rows = rows
+        self.window = window
+        self.windows = windows
+        self.method = method
+        self.first = first
+        self.analysis = analysis
+        self.neighbours = neighbours
+        self.range = range
+        self.surrogate = surrogate
+        self.debiased = debiased
+        self.weighting = weighting
+        self.intercept = intercept
+        self.seed = seed
+        self.noise = noise
+        if surrogate != "minimax" and range is None:
+            raise UserError(f"surrogate={surrogate!r} is a quadratic on a range: give range=, too")
+        if first is not None and method != "newton":
+            raise UserError(f'first={first!r} is of windows in two parts: give method="newton", too')
+        self._codes = two_labels(classes, (-1.0, 1.0))
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
+        """The paper's: LinearMixing with k = ``rows``, and the quadratic surrogate on [-``range``, ``range``]."""
+        return cls(budget=budget, rows=rows, range=range, **{**PUBLISHED, **more})
+
+    def _kind(self) -> Kind:
+        return "binary"
+
+    def _reach(self) -> float | None:
+        return self.range
+
+    def _scale(self) -> Scale:
+        return "log odds" if self.range is None else "own"
+
+    def learn_one(self, x: Record, y: Any) -> None:
+        """Put a record into the open window; release and learn where that fills it.
+
+        Raises
+        ------
+        UserError
+            If ``windows`` windows were released already.
+        """
+        self._put(x, code_of(y, self._codes))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
+        self._put_rows(X, codes_of(y, self._codes))
+
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return two_chances(logistic(self._linear(rows)))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        many: dict[str, Any] = {"windows": 10**6, "seed": 1}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "method": "newton", **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "rows": 64, "range": 3.0, "debiased": False, **many}

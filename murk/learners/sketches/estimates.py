@@ -1,0 +1,185 @@
+"""How far one organisation's forged window moves an estimate.
+
+An organisation states how many records its window has, and the longest that is admitted counts for as many: nothing
+tells them from records that are there. So a forged Gram matrix is as large as that many records and honest noise make
+one, in spectral norm at most ``n (C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, where the target has the weight a.
+
+Coefficients with their standard errors, from the sums of sketches or of Gram matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.forgers import Influence
+from murk.learners.estimates.line import LineEstimate, MomentEstimate
+from murk.learners.estimates.unknown_distribution import allowance
+from murk.learners.sketches.settings import GramSettings, SketchSettings
+from murk.learners.sketches.solver import FEWEST, GramSolution, Solution, solve, solve_gram
+from murk.learners.sketches.sums import GramSums, SketchSums, gram_precision
+from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
+
+if TYPE_CHECKING:
+    from murk.learners.sketches.settings import GramSettings
+    from murk.learners.sketches.sums import GramSums
+    from murk.privacy.sketches import GramMechanism
+
+
+# Of the least and largest eigenvalue of honest noise, beside its own radius, in standard deviations.
+_FAR = 12.0
+
+
+def influence_of(settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums) -> Influence | None:
+    """What one forged window could have done; None before there is any."""
+    if not sums.people > 0.0:
+        return None
+    p = sums.columns - 1
+    least = float(np.linalg.eigvalsh(sums.moment[:p, :p])[0])
+    if not (least > 0.0 and sums.noise > 0.0):
+        return Influence(math.inf, math.inf)
+    size = 0.0
+    for mechanism in mechanisms.values():
+        records = min(mechanism.largest_window, settings.window or mechanism.largest_window)
+        square = mechanism.feature_bound**2 + (mechanism.target_weight * mechanism.target_bound) ** 2
+        weight = 1.0
+        if settings.weighting == "inverse-variance":
+            weight = gram_precision(records=records, noise=mechanism.scale**2, square=settings.feature_bound**2)
+        radius = mechanism.scale * (2.0 * math.sqrt(sums.columns) + _FAR)
+        size = max(size, weight * (records * square + radius))
+    return Influence(math.sqrt(2.0) * size / math.sqrt(sums.noise), size / least)
+
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+METHOD = "sketch"
+GRAM_METHOD = "released moments"
+FALLBACK_RANGE = 3.0
+
+_LINEAR = (
+    "for the population's best linear fit: the sketch's randomness, its noise and the sampling of records; takes "
+    "residuals of one variance and organisations that are alike (docs/gaussmix.md)"
+)
+_QUADRATIC = "for the quadratic surrogate's coefficients, not the logistic ones; otherwise " + _LINEAR
+_NORMAL = "takes the scores as normal, which biases coefficients where few features decide; otherwise " + _LINEAR
+_HELD = "no interval: the noise hides {} of {} directions of the features, whose coefficients are shrunk; more records"
+_SHRUNK = "no interval: the published estimate is shrunk by the noise it does not take off"
+_FEW = "no interval: so few rows more than coefficients say nothing sensible of the error; mix more rows"
+_NOTHING = "no interval: nothing was learned yet"
+_HIDDEN = "no interval where the noise hides the features: {} of {} directions were not learned at this privacy"
+_NO_CONSTANT = "no interval: log odds without a constant, by scores taken as normal with mean 0"
+_ALL_COUNTED = "takes every record to have a target, as there is no constant to count them; "
+_NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
+
+
+def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
+    """Coefficients in coded units from the sums of one or more learners, merged by addition."""
+    merged = sums[0].merged(*sums[1:])
+    solution = solve(merged, debiased=settings.debiased, constant=settings.constant)
+    values, covariance, note = _model(settings, solution)
+    if solution.held:
+        note = _HELD.format(solution.held, settings.features)
+    elif not settings.debiased and not np.all(np.isfinite(covariance)):
+        note = _SHRUNK
+    elif merged.rows - settings.features < FEWEST:
+        note = _FEW
+    # Not the root of a negative rounding error.
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.releases)
+
+
+def estimate_grams(
+    settings: GramSettings,
+    target_weight: float,
+    sums: Sequence[GramSums],
+    mechanisms: Mapping[str, GramMechanism] | None = None,
+) -> MomentEstimate:
+    """Coefficients in coded units from released moments of one or more learners, merged by addition.
+
+    With ``mechanisms``, level name to mechanism, also how far a forged release could have moved them.
+    """
+    found = _of_grams(settings, target_weight, sums)
+    if mechanisms is None:
+        return found
+    return replace(found, influence=influence_of(settings, mechanisms, sums[0].merged(*sums[1:])))
+
+
+def _of_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> MomentEstimate:
+    merged = sums[0].merged(*sums[1:])
+    solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope, constant=settings.constant)
+    names, count = settings.names, len(sums)
+    if not merged.people:
+        nothing = np.full(len(names), math.inf)
+        return MomentEstimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
+    values, covariance, note = _model(settings, solution)
+    if solution.directions:
+        note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    spread[solution.hidden] = math.inf
+    if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
+        return MomentEstimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
+    features = solution.moment[:-1, :-1]
+    largest = math.sqrt(min(settings.largest, settings.feature_bound**2))
+    beyond = allowance(solution.values, values, features, solution.inverse, largest)
+    error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
+    error[solution.hidden] = math.inf
+    return LineEstimate(
+        names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance,
+        fit=solution.values, error=error, beyond=beyond,
+    )  # fmt: skip
+
+
+def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
+    fit, covariance = solution.values, solution.covariance
+    if settings.kind == "real":
+        return fit, covariance, _LINEAR if settings.constant else _ALL_COUNTED + _LINEAR
+    if settings.reach is not None:
+        scale = by_quadratic(np.ones(1), settings.reach, settings.surrogate)[0]
+        return scale * fit, scale * scale * covariance, _QUADRATIC
+    p = settings.features
+    if not settings.constant:
+        return without_constant(fit, solution.moment[:p, :p])
+    features, label = solution.moment[:p, :p], mean_label(solution.moment)
+    values = by_normal_scores(fit, features, label)
+    if values is None:
+        return by_quadratic(fit, FALLBACK_RANGE), np.full((p, p), math.inf), _NO_CURVE
+    if not np.all(np.isfinite(covariance)):
+        return values, covariance, _NORMAL
+    # How the curve's parameters follow the fit. The mean label moves with it, as least squares passes through means.
+    jacobian = np.empty((p, p))
+    for j in range(p):
+        step = np.zeros(p)
+        step[j] = max(1e-4 * math.sqrt(covariance[j, j]), 1e-9)
+        shift = float(features[-1] @ step) / max(float(features[-1, -1]), 1e-300)
+        up = by_normal_scores(fit + step, features, label + shift)
+        down = by_normal_scores(fit - step, features, label - shift)
+        if up is None or down is None:
+            return values, np.full((p, p), math.inf), _NO_CURVE
+        jacobian[:, j] = (up - down) / (2.0 * step[j])
+    return values, jacobian @ covariance @ jacobian.T, _NORMAL
+
+
+def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
+    """Log odds through zero: scores and labels taken as of mean 0, as the moments tell neither."""
+    p = len(fit)
+    moment = np.eye(p + 1)
+    moment[:p, :p] = features
+    values = by_normal_scores(np.append(fit, 0.0), moment, 0.0)
+    unknown = np.full((p, p), math.inf)
+    if values is None:
+        return by_quadratic(fit, FALLBACK_RANGE), unknown, _NO_CURVE
+    return values[:p], unknown, _NO_CONSTANT
+
+
+def mean_label(moment: Matrix) -> float:
+    """Mean of labels -1 and +1, by the noisy second moment of records with a constant."""
+    # The constant's column against the target's: the mean, with the constant's own noise divided out.
+    one = float(moment[-2, -2])
+    return float(moment[-2, -1]) / one if one > 0.0 else 0.0

@@ -1,0 +1,258 @@
+r"""From sums of Newton steps to logistic coefficients and their intervals: pure functions.
+
+A window's first part tells a model s as second moments do (`estimates`); its other rows tell the logistic loss's
+gradient b and Hessian L there. With the truth at ``s + d``
+
+.. math:: b = L d + e + R,
+
+with e what labels and noise add, and R of second order in d, which `second_order` bounds. So ``L^{-1} (b + L s)`` is
+the truth but for that, and windows with other models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that
+of `gram_solver`, at the distance from s in place of the coefficients; labels add at most ``L``, as they have the
+variance ``h^2 w`` where the Hessian has ``h w``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.estimates.biased import around_biased
+from murk.learners.estimates.line import LineEstimate, MomentEstimate
+from murk.learners.sketches.estimates import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
+from murk.learners.sketches.second_order import Scores
+from murk.learners.sketches.settings import NewtonSettings
+from murk.learners.sketches.solver import EDGE, LOADING, solve_gram
+from murk.learners.sketches.sums import GramSums, NewtonSums
+from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
+from murk.privacy.sketches import Gram, GramMechanism, NewtonMechanism
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+METHOD = "newton step"
+
+MOST = 1000.0
+"""No coefficient of a model is larger: in coded units it would be certain of everybody."""
+
+_APART = 4.0
+"""Squared distance of start and step, against their variances, from which the start is taken for biased."""
+
+_NOTE = (
+    "of the logistic model, by a Newton step from what each window's first records tell: noise, the sampling of "
+    "records, and what the step's second order may miss; takes organisations that are alike (docs/gaussmix.md)"
+)
+_NO_STEP = "from the windows' first records alone, as no window had more; "
+_HIDDEN = "no interval where the noise hides the features: {} of {} directions of the step were not learned; "
+
+
+def first_model(settings: NewtonSettings, mechanism: NewtonMechanism, gram: Gram) -> Vector:
+    """The model ``(p,)`` that a window's step is taken at: of the first part's release, and nothing else."""
+    start = mechanism.start
+    return model_of(settings, start, start.decode(gram.integers), gram.records)
+
+
+def model_of(settings: NewtonSettings, start: GramMechanism, moment: Matrix, records: int) -> Vector:
+    """The model of a first part's released matrix, in the units of its rows, and its number of records."""
+    sums = GramSums(settings.columns)
+    sums.add(moment, records=records, noise=start.scale**2, weight=1.0)
+    solution = solve_gram(sums, target_weight=start.target_weight, slope=settings.slope, constant=settings.constant)
+    features = solution.moment[:-1, :-1]
+    if settings.constant:
+        found = by_normal_scores(solution.values, features, mean_label(solution.moment))
+        values = by_quadratic(solution.values, FALLBACK_RANGE) if found is None else found
+    else:
+        values = without_constant(solution.values, features)[0]
+    return np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -MOST, MOST)
+
+
+def estimate_newton(
+    settings: NewtonSettings, target_weights: tuple[float, float], sums: Sequence[NewtonSums]
+) -> MomentEstimate:
+    """Coefficients in coded units from Newton steps of one or more learners, merged by addition."""
+    merged = sums[0].merged(*sums[1:])
+    first = replace(estimate_grams(settings, target_weights[0], [merged.first]), chains=len(sums))
+    if not merged.stepped:
+        return replace(first, note=_NO_STEP + first.note) if merged.people else first
+    start = _start(first, settings)
+    step = _solved(merged, target_weights[1], start, settings)
+    share = _share(start, step) if start.known else 0.0
+    values = share * start.values + (1.0 - share) * step.values
+    # What remains of the start's error, and of the step's.
+    left = share * np.eye(len(values)) + (1.0 - share) * step.left
+    covariance = left @ start.covariance @ left.T + (1.0 - share) ** 2 * step.covariance
+    # Or: of the step's alone, and how far it is from there.
+    other = step.left @ start.covariance @ step.left.T + step.covariance
+    spread, alone = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in (covariance, other))
+    hidden = step.hidden & (not start.known)
+    spread[hidden] = alone[hidden] = math.inf
+    note = _NOTE if not np.any(hidden) else _HIDDEN.format(step.directions, settings.features) + _NOTE
+    return NewtonEstimate(
+        settings.names, values, METHOD, spread, note, len(sums), merged.releases, covariance,
+        beyond=np.abs(left) @ start.beyond + (1.0 - share) * step.beyond,
+        alone=alone,
+        alone_beyond=np.abs(step.left) @ start.beyond + step.beyond,
+        apart=share * np.abs(start.values - step.values),
+        slope=_slope(merged, step) if settings.constant else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The mean slope of the logistic curve over the people, which makes average marginal effects of log odds.
+
+    Attributes
+    ----------
+    value, away
+        The middle of what it may be, and how far the truth may be from it.
+    error
+        Its standard error.
+    """
+
+    value: float
+    away: float
+    error: float
+
+
+@dataclass(frozen=True)
+class NewtonEstimate(MomentEstimate):
+    """Log odds from Newton steps, with what a step of second order may miss.
+
+    Two intervals hold: one of start and step together, by what either may miss, the other of the step alone, and how
+    far the estimate is from it. The narrower one is stated.
+
+    Attributes
+    ----------
+    beyond
+        How far its mean may be from the truth, ``(p,)``.
+    alone, alone_beyond
+        The step's own standard errors, and how far its mean may be.
+    apart
+        How far the estimate is from the step alone.
+    slope
+        The mean slope of the logistic curve; None without a constant, which tells it.
+    """
+
+    beyond: Vector = field(kw_only=True)
+    alone: Vector = field(kw_only=True)
+    alone_beyond: Vector = field(kw_only=True)
+    apart: Vector = field(kw_only=True)
+    slope: Slope | None = field(kw_only=True)
+
+    def half_widths(self, level: float = 0.95) -> Vector:
+        """Half widths of the intervals at ``level``."""
+        other = around_biased(self.alone, self.alone_beyond, level) + self.apart
+        return np.minimum(around_biased(self.spread, self.beyond, level), other)
+
+    def effects(self, level: float = 0.95) -> tuple[Vector, Vector] | None:
+        """Average marginal effects on the probability, and their half widths: log odds by the curve's mean slope."""
+        if self.slope is None:
+            return None
+        wide = NormalDist().inv_cdf(0.5 + level / 2.0) * self.slope.error + self.slope.away
+        half = self.half_widths(level)
+        return self.values * self.slope.value, (self.slope.value + wide) * half + np.abs(self.values) * wide
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the windows' first parts tell: coefficients, their covariance, and what may come on top.
+
+    ``known`` is whether there is an interval of each; otherwise they count as a guess.
+    """
+
+    values: Vector
+    covariance: Matrix
+    beyond: Vector
+    known: bool
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step from the start: ``left`` of the start's error remains, and ``covariance`` and ``beyond`` are added to it.
+
+    ``scores`` are what distributions of scores the step allows; ``hidden`` are the coefficients that lie in directions
+    which the noise hides, of which there are ``directions``.
+    """
+
+    values: Vector
+    left: Matrix
+    covariance: Matrix
+    beyond: Vector
+    scores: Scores
+    hidden: NDArray[np.bool_]
+    directions: int
+
+
+def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
+    p, halves = settings.features, first.half_widths()
+    if isinstance(first, LineEstimate) and first.covariance is not None and np.all(np.isfinite(halves)):
+        return _Start(first.values, first.covariance, first.beyond.coefficients, True)
+    return _Start(first.values, 4.0 * settings.slope**2 * np.eye(p), np.zeros(p), False)
+
+
+def _share(start: _Start, step: _Step) -> float:
+    """What the start counts for beside the step: by their variances, unless they are further apart than these say."""
+    own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
+    apart = float(np.sum((start.values - step.values) ** 2))
+    return own / (apart if apart > _APART * (own + other) else own + other)
+
+
+def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: NewtonSettings) -> _Step:
+    p = sums.columns - 1
+    information = sums.step[:p, :p]
+    noise, along, around = sums.step_noise[p, p], sums.step_noise[:p, p], sums.step_noise[:p, :p]
+    eigenvalues, vectors = np.linalg.eigh(information)
+    # As in `gram_solver`. Towards the start where the noise hides a direction, and no longer a step than it can make.
+    radii = np.sqrt(2.0 * noise * np.arange(1, p + 1))
+    below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, 1e-10 * float(eigenvalues[-1])))
+    lost = np.arange(p) < (below[-1] + 1 if len(below) else 0)
+    count = int(lost.sum())
+    held = max(EDGE * math.sqrt(2.0 * max(count, 1) * noise), 1e-10 * float(eigenvalues[-1]), 1e-300)
+    kept = np.where(lost, held, eigenvalues)
+    inverse = (vectors / kept) @ vectors.T
+    left = (vectors * (1.0 - np.maximum(eigenvalues, 0.0) / kept)) @ vectors.T
+    # b + L s: the columns of the residuals and of the scores at s.
+    values = left @ start.values + inverse @ (sums.step[:p, p] + sums.step[:p, p + 1])
+    seen = (vectors[:, ~lost] / kept[~lost]) @ vectors[:, ~lost].T
+    values = values - 0.5 * (float(np.trace(seen)) * seen + seen @ seen) @ (noise * values - along)
+    cross = np.outer(values, along)
+    apart = noise * np.outer(values, values) - cross - cross.T + around
+    unit = np.eye(p)
+    noisy = 0.5 * ((float(np.trace(apart)) + noise / target_weight**2) * unit + apart)
+    sampled = (vectors * (np.maximum(eigenvalues, 0.0) / kept**2)) @ vectors.T
+    first = inverse @ noisy @ inverse + sums.step_sampled / sums.stepped * sampled
+    covariance = first + 0.5 * noise * inverse @ (float(np.trace(first)) * unit + first) @ inverse
+    bounds = (math.sqrt(min(settings.largest, settings.feature_bound**2)), settings.feature_bound)
+    # A row within the bounds of each feature is not scaled down, and its constant is 1.
+    whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
+    scores = Scores.of(
+        sums, values, covariance, people=_counted(sums, settings), bounds=bounds, target_weight=target_weight,
+        constant=whole,
+    )  # fmt: skip
+    beyond = scores.remainder(inverse, information, bounds)
+    hidden = np.einsum("ij,ij->i", vectors[:, lost], vectors[:, lost]) > LOADING
+    return _Step(values, left, covariance, beyond, scores, hidden, count)
+
+
+def _counted(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
+    """How many of the steps' people have a target, as the others are rows of zeros, and how far off that may be.
+
+    The first part's constants tell; without them all are taken to have one.
+    """
+    if not settings.constant:
+        return sums.stepped, 0.0
+    p = sums.columns - 1
+    share, error = float(sums.moment[p - 1, p - 1]) / sums.people, math.sqrt(sums.noise) / sums.people
+    return max(min(share, 1.0) * sums.stepped, 1.0), 3.0 * error * sums.stepped
+
+
+def _slope(sums: NewtonSums, step: _Step) -> Slope:
+    scores = step.scores
+    guess, least, most = scores.slope()
+    # Of the number of people it is divided by, and of their being a sample.
+    counted = guess * float(scores.doubt[0]) / 3.0
+    return Slope(guess, max(guess - least, most - guess), math.hypot(counted, 0.25 / math.sqrt(scores.people)))

@@ -1,0 +1,182 @@
+"""What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from murk.stream.task.block import Block, Integer, Text
+from murk.stream.task.errors import task_error
+from murk.stream.task.learner import Positive
+from murk.stream.task.protocol import Offer, Scale, TaskProtocol
+
+GRAM: Final = "gram"
+"""Kind of the releases of second moments."""
+NEWTON: Final = "newton"
+"""Kind of the releases of second moments and a Newton step from what they tell."""
+FORMER_METHOD: Final = "linear-mixing"
+"""Method that versions up to 0.3 took for a sketch that names none; logs that were begun so go on."""
+_OF_MIXING: Final = ("rows", "analysis")
+_KINDS: Final = {"moments": GRAM, "newton": NEWTON}
+_OF_MOMENTS: Final = Offer(
+    ("gaussian",),
+    ("approx", "gdp", "zcdp"),
+    "second moments have Gaussian noise, which gives no pure guarantee",
+)
+
+
+class SketchBlock(Block):
+    """What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+
+    rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
+        default=None,
+        description="rows of a mixture (k; not of `moments`); `null`: 4096, or what fits a message, but no more than "
+        "`window`",
+    )
+    window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
+        default=None, description="records of one sketch; `null`: all that a source has"
+    )
+    organisation: Text | None = Field(
+        default=None, description="the column that names a record's organisation; `null`: the source is one"
+    )
+    person: Text | None = Field(
+        default=None,
+        description="the column that names a record's person, where one may have several records; `null`: each record "
+        "is of another person. The guarantee is for a person's records of a window together (`moments` and `newton`)",
+    )
+    rows_per_person: Annotated[Integer, Field(ge=1, le=10_000)] | None = Field(
+        default=None,
+        description="most records of one person in a window. More are mixed as zeros: of a file's at random, of "
+        "records that come one by one the later ones. The noise grows in proportion. `null`: 1 where `person` is "
+        "given",
+    )
+    method: Literal["moments", "newton", "linear-mixing", "mixing"] = Field(
+        default="linear-mixing",
+        description="`moments` releases the second moments of a window's records with Gaussian noise; `newton`, of a "
+        "binary target, those of its first records, and of all others at the model that these tell; `mixing` k "
+        "random mixtures of the records, and `linear-mixing`, as published, the least eigenvalue besides, to add less "
+        "noise. A file that names none has `moments`, or `linear-mixing` where it says something of `rows` or "
+        "`analysis`",
+    )
+    first: Annotated[Integer, Field(ge=1, le=2**32)] | None = Field(
+        default=None,
+        description="records of a window's first part (of `newton`), which tell the model that all others are taken "
+        "at; `null`: 2,500 for each coefficient, at most 10,000 and half of `window`",
+    )
+    analysis: Literal["tight", "joint", "published"] = Field(
+        default="tight",
+        description="how the guarantee of mixtures is proved, and so how much noise they take: `tight` is exact for "
+        "mixing and integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` "
+        "two pairs of (epsilon, delta)",
+    )
+    neighbours: Literal["zero-out", "replace-one"] = Field(
+        default="zero-out",
+        description="what the guarantee hides: whether a record is there at all (`zero-out`, as published), or which "
+        "one it is, as the other protocols do (`replace-one`)",
+    )
+    range: Positive | None = Field(
+        default=None,
+        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores "
+        "of the sketch's own moments",
+    )
+    feature_bound: Positive | None = Field(
+        default=None, description="public bound of the features' length; `null`: that of their box"
+    )
+    target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
+
+    @property
+    def most_rows(self) -> int:
+        """Records of a window that the guarantee covers together."""
+        return self.rows_per_person or 1
+
+
+def method_by_rule(block: Mapping[str, Any]) -> str:
+    """Choose what organisations release where a task file does not say.
+
+    It is `moments`: at equal guarantees their error is that of mixing where there are few records for the number of
+    features, and falls below it by orders of magnitude from there (docs/gaussmix.md has the table). A file that says
+    how many rows a mixture has, or how one is proved private, means mixing.
+    """
+    return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
+
+
+class SketchProtocol(TaskProtocol):
+    """Organisations release sketches of windows of their records."""
+
+    name = "sketch"
+    learner = "gaussmix"
+    block = SketchBlock
+    releases = "sketch"
+    # Of mixtures; they have a mechanism of their own.
+    offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
+    learner_keys = ("radius",)
+    of_organisations = True
+
+    def release_kind(self, block: Any) -> str:
+        """Second moments, a Newton step from them, or a mixture."""
+        return self.releases if block is None else _KINDS.get(block.method, self.releases)
+
+    def offer_of(self, released: str | None) -> Offer:
+        """What second moments can have, or mixtures."""
+        return _OF_MOMENTS if released in _KINDS.values() else self.offer
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in the method."""
+        return dict(block) if block.get("method") is not None else {**block, "method": method_by_rule(block)}
+
+    def check(self, block: Any, target: str) -> None:
+        """Check the block's keys against its method and the target."""
+        for key in _OF_MIXING if block.method in _KINDS else ():
+            if getattr(block, key) != SketchBlock.model_fields[key].default:
+                raise task_error(
+                    f"has no effect with method: {block.method}; remove it, or say method: linear-mixing", "sketch", key
+                )
+        if block.rows_per_person is not None and block.person is None:
+            raise task_error("needs sketch.person, the column that names people; add it", "sketch", "rows_per_person")
+        if block.person is not None and block.method not in _KINDS:
+            raise task_error(
+                f"mixtures ({block.method}) protect a record, not a person with several; say method: moments",
+                "sketch", "person",
+            )  # fmt: skip
+        if block.person is not None and block.person == block.organisation:
+            raise task_error("is the column of organisations, too; name the column of people", "sketch", "person")
+        if block.method == "newton":
+            self._check_newton(block, target)
+        elif block.first is not None:
+            raise task_error(
+                f"has no effect with method: {block.method}; remove it, or say method: newton", "sketch", "first"
+            )
+        if target == "real" and block.range is not None:
+            raise task_error("has no effect on a real target; remove it", "sketch", "range")
+        if target == "binary" and block.target_bound not in (None, 1.0):
+            raise task_error("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
+        if block.feature_bound is not None and block.feature_bound <= 1.0:
+            raise task_error(
+                f"{block.feature_bound:g} leaves no room beside the constant 1 that every record has; raise it",
+                "sketch", "feature_bound",
+            )  # fmt: skip
+
+    def _check_newton(self, block: Any, target: str) -> None:
+        if target != "binary":
+            raise task_error(
+                "a Newton step is of the logistic loss, of a binary target; say method: moments", "sketch", "method"
+            )
+        if block.range is not None:
+            raise task_error("has no effect with method: newton; remove it", "sketch", "range")
+        if block.first is not None and block.window is not None and block.first >= block.window:
+            raise task_error(
+                f"{block.first} records leave none of a window of {block.window} for the step; lower it",
+                "sketch", "first",
+            )  # fmt: skip
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, unless the quadratic surrogate's range is given: then its own."""
+        if target == "real":
+            return "slope"
+        return "log odds" if block.range is None else "own"
+
+    def model(self, block: Any, target: str) -> str:
+        """Least squares, of labels by a quadratic surrogate; or the logistic loss itself."""
+        if block is not None and block.method == "newton":
+            return "logistic loss"
+        return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"

@@ -1,0 +1,209 @@
+r"""What a Newton step's second order may miss, whatever the distribution of the features: pure functions.
+
+At a model s with scores ``u = x's`` a step moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``,
+``w = q (1 - q)`` and the weight h of a record the gradient is ``b = L d + R`` but for labels and noise,
+
+.. math:: R = \sum h w\, g(u, v)\, x, \qquad g = \frac{e^v - 1}{1 + q (e^v - 1)} - v,
+
+the curve's rise over v, over w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and as no feature is larger than
+rho,
+
+.. math:: |[L^{-1} R]_j| \le \min\Bigl(\sqrt{[L^{-1}]_{jj} \sum h w g^2},\
+    \rho \sum_k |[L^{-1}]_{jk}| \sum h w |g|\Bigr)
+
+by the Cauchy-Schwarz inequality and without it. Where people are in the plane of (u, v) is not known, but of it the
+step's own sums tell, but for noise, ``sum h w (1, u, v, u^2, uv, v^2)``, and, with the labels, the sum of
+``h ((1 - 2q)(p - q) + w) / w``, p the chance after the step. There are only so many people, and bounded features hold
+(u, v) within a convex figure. The largest value of either sum over all such distributions is a linear program's.
+
+So are the least and the largest mean slope of the curve after the step. Between them the guess is what least squares
+makes of that slope, as a function of (u, v), from the functions whose sums are known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.sketches.sums import NewtonSums
+from murk.privacy.sketches.newton import EDGE
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_SCORES, _MOVES, _SIDES = 33, 65, 48
+_FARTHEST = 30.0
+"""Scores are not looked for beyond: the curve is flat there."""
+_SURE = 3.0
+"""Standard deviations by which noise and chance may have put a sum elsewhere."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """All distributions of people over (u, v) that the sums of steps allow, on a grid.
+
+    Attributes
+    ----------
+    u, v
+        Scores at the step's model, and how far they move, ``(m,)``.
+    weights
+        ``h w`` there.
+    likely
+        How much a guess should care for each.
+    people
+        How many people there are.
+    rows
+        Functions of (u, v), ``(k, m)``, the first of them 1.
+    known, doubt
+        What each comes to a person, and how far from it noise and chance may have put it, ``(k,)``.
+    constant
+        Whether the count of people is known from both sides.
+    """
+
+    u: Vector
+    v: Vector
+    weights: Vector
+    likely: Vector
+    people: float
+    rows: Matrix
+    known: Vector
+    doubt: Vector
+    constant: bool
+
+    @classmethod
+    def of(
+        cls, sums: NewtonSums, values: Vector, covariance: Matrix, *, people: tuple[float, float],
+        bounds: tuple[float, float], target_weight: float, constant: bool,
+    ) -> Scores:  # fmt: skip
+        """Of steps that lead somewhere.
+
+        Parameters
+        ----------
+        sums
+            The sums.
+        values, covariance
+            Where they lead, and with which errors.
+        people
+            Records with a target in them, and how far from the truth that may be.
+        bounds
+            The largest size of a single feature, and of all together.
+        target_weight
+            a of the steps' matrix.
+        constant
+            Whether the last feature is 1 of every record that counts.
+        """
+        p, count = len(values), people[0]
+        u, v = _figure((sums.low, sums.high), values, bounds, constant)
+        chance, after = 1.0 / (1.0 + np.exp(-u)), 1.0 / (1.0 + np.exp(-u - v))
+        own = chance * (1.0 - chance)
+        kept = np.exp(np.minimum(EDGE - np.abs(u), 0.0))
+        squares = kept * ((1.0 - 2.0 * chance) * (after - chance) / own + 1.0)
+        plane = {"1": np.ones_like(u), "u": u, "v": v}
+        at = {name: np.zeros(p + 2) for name in plane}
+        at["1"][p - 1] = at["u"][p + 1] = 1.0
+        at["v"][:p], at["v"][p + 1] = values, -1.0
+        # Those that do not need a constant come first.
+        pairs = [("u", "u"), ("u", "v"), ("v", "v"), *([("1", "1"), ("1", "u"), ("1", "v")] if constant else [])]
+        totals = [float(at[one] @ sums.step @ at[other]) for one, other in pairs]
+        # Of the noise, at the models' middle.
+        middle, noise = (sums.low + sums.high) / 2.0, float(sums.step_noise[p, p])
+        near = {"1": at["1"][:p], "u": middle, "v": values - middle}
+        squared = [
+            noise / 2.0 * ((near[one] @ near[one]) * (near[other] @ near[other]) + (near[one] @ near[other]) ** 2)
+            for one, other in pairs
+        ]
+        # A label's square is e at most, and follows the coefficients; both by the Cauchy-Schwarz inequality.
+        largest = math.exp(EDGE)
+        loose = math.sqrt(max(float(np.sum(sums.step[:p, :p] * covariance)), 0.0))
+        chances = _SURE * math.hypot(math.sqrt(largest * sums.step_sampled), math.sqrt(noise) / target_weight**2)
+        doubt = [people[1], chances + math.sqrt(largest * sums.stepped) * loose, *_SURE * np.sqrt(squared)]
+        rows = np.vstack([plane["1"], squares, *(kept * own * plane[one] * plane[other] for one, other in pairs)])
+        known = np.array([count, float(sums.step[p, p]), *totals]) / count
+        # People may well be around the mean, by twice the deviation.
+        likely = np.ones_like(u)
+        if constant and known[5] > 0.0:
+            for score, place, square in ((u, 6, 2), (v, 7, 4)):
+                mean = known[place] / known[5]
+                likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
+        units = np.abs(rows).max(axis=1, initial=1e-12)
+        return cls(
+            u, v, kept * own, likely, count, rows / units[:, None], known / units, np.array(doubt) / count / units,
+            constant,
+        )  # fmt: skip
+
+    def most(self, cost: Vector) -> float:
+        """The largest sum over people of a function of (u, v); infinite where none is found."""
+        from scipy.optimize import milp
+
+        if not len(cost):
+            # Everybody's score is farther than any that is looked for.
+            return math.inf
+        size = float(np.abs(cost).max())
+        if not size > 0.0:
+            return 0.0
+        high, low = self.known + self.doubt, self.known - self.doubt
+        if not self.constant:
+            low[0] = 0.0
+        # Where no distribution has such sums, those with no larger squares, and of no more people.
+        bounded = [0, 2, 4]
+        for rows, least, limits in (
+            (self.rows, low, high),
+            (self.rows[bounded], -math.inf, np.maximum(high[bounded], 0.0)),
+        ):
+            # Of so few rows presolving takes longer than solving.
+            found = milp(-cost / size, constraints=(rows, least, limits), options={"presolve": False})
+            if found.success:
+                return -float(found.fun) * size * self.people
+        return math.inf
+
+    def remainder(self, inverse: Matrix, information: Matrix, bounds: tuple[float, float]) -> Vector:
+        """The most that the second order may be of each coefficient, ``(p,)``."""
+        rise = np.expm1(self.v)
+        missed = rise / (1.0 + rise / (1.0 + np.exp(-self.u))) - self.v
+        own = np.maximum(np.einsum("ij,jk,ki->i", inverse, information, inverse), 0.0)
+        by_square = np.sqrt(own * self.most(self.weights * missed**2))
+        largest = np.minimum(bounds[0] * np.abs(inverse).sum(axis=1), bounds[1] * np.linalg.norm(inverse, axis=1))
+        return np.asarray(np.minimum(by_square, largest * self.most(self.weights * np.abs(missed))))
+
+    def slope(self) -> tuple[float, float, float]:
+        """The mean slope of the logistic curve over people after the step: a guess, the least and the largest."""
+        if not len(self.u):
+            return 0.125, 0.0, 0.25
+        after = _slope(self.u + self.v)
+        ends = -self.most(-after) / self.people, self.most(after) / self.people
+        root = np.sqrt(self.likely)
+        shares = np.linalg.lstsq((self.rows * root).T, after * root, rcond=1e-8)[0]
+        return float(np.clip(shares @ self.known, *ends)), *ends
+
+
+def _slope(score: Vector) -> Vector:
+    chance = 1.0 / (1.0 + np.exp(-np.abs(score)))
+    return np.asarray(chance * (1.0 - chance))
+
+
+def _figure(
+    ends: tuple[Vector, Vector], values: Vector, bounds: tuple[float, float], constant: bool
+) -> tuple[Vector, Vector]:
+    """Points (u, v) of a grid that bounded features may have, with those a cell outside."""
+
+    def farthest(a: float, b: float) -> float:
+        """The largest ``a u + b v``: in a model's coefficients it is convex, so that their ends have it."""
+        each = [a * end + b * (values - end) for end in ends]
+        sizes, fixed = np.maximum(*np.abs(each)), 0.0
+        if constant:
+            sizes, fixed = sizes[:-1], max(one[-1] for one in each)
+        return fixed + min(bounds[0] * float(sizes.sum()), bounds[1] * float(np.linalg.norm(sizes)))
+
+    low, high = [-farthest(-1.0, 0.0), -farthest(0.0, -1.0)], [farthest(1.0, 0.0), farthest(0.0, 1.0)]
+    low, high = (np.clip(each, -_FARTHEST, _FARTHEST).tolist() for each in (low, high))
+    u, v = (each.ravel() for each in np.meshgrid(*map(np.linspace, low, high, (_SCORES, _MOVES))))
+    cell = [(high[0] - low[0]) / (_SCORES - 1), (high[1] - low[1]) / (_MOVES - 1)]
+    wide, far = (max(end - start, 1e-9) for start, end in zip(low, high, strict=True))
+    within = np.ones(len(u), dtype=bool)
+    for angle in np.linspace(0.0, 2.0 * math.pi, _SIDES, endpoint=False).tolist():
+        a, b = math.cos(angle) / wide, math.sin(angle) / far
+        within &= a * u + b * v <= farthest(a, b) + abs(a) * cell[0] + abs(b) * cell[1]
+    return u[within], v[within]

@@ -1,0 +1,161 @@
+"""What would help a result that says nothing: by forecasts of the task as it is, and of the task with one change.
+
+A change is only advised where its forecast half width is clearly smaller, with as many people and the same trust. The
+people are taken to be as releases say they are, where these say anything, and else typical; effects are moderate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.core.design import Effects, Population, coefficients, designs
+from murk.learners.results.diagnosis import Advice
+from murk.planning.forecast import budget_words, forecast
+from murk.stream.task.data.features import NumberFeature
+from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.estimates.extent import Extent
+
+Array = NDArray[np.float64]
+
+CLEARLY: Final = 0.75
+"""A half width is clearly smaller below so much of what it was."""
+LARGEST: Final = 25
+"""Coefficients beyond which forecasts take too long to be made for a report."""
+
+_MORE_PEOPLE: Final = 4
+_MORE_BUDGET: Final = 2.0
+_FILLED: Final = 0.5
+_SIGMAS: Final = 2.0
+_DRAWS: Final = 2
+# What devices do: they read a model before they release, or they do not.
+_ONLINE: Final = ("scores", "gradients")
+
+
+def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
+    """Return changes of a task whose forecast is clearly better, the best first; none where none is.
+
+    Parameters
+    ----------
+    task
+        The task.
+    people
+        How many released; of an organisation, how many records it has.
+    extent
+        Where people lie within their public bounds, as releases say.
+    sizes
+        Whether more people and a larger budget are tried, too.
+    """
+    if task.coding.size > LARGEST or people < 1:
+        return []
+    population = _population(task, extent)
+    try:
+        now = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False).points
+    except UserError:
+        return []
+    found = []
+    for words, other, those, count in _changes(task, population, people, sizes):
+        try:
+            then = forecast(other, those, count, draws=_DRAWS, more=False, even_unlearned=False).points
+        except UserError:
+            continue
+        if math.isfinite(then) and then < CLEARLY * now:
+            found.append(Advice(words, now, then))
+    return sorted(found, key=lambda one: one.after)
+
+
+def _changes(
+    task: Task, population: Population, people: int, sizes: bool
+) -> Iterator[tuple[str, Task, Population, int]]:
+    """Each change in words, with the task, its population and the number of people."""
+    kind = "records" if task.of_organisations else "people"
+    block = task.sketch
+    if block is not None and block.method == "moments" and block.range is None and task.target.kind == "binary":
+        settings = block.model_dump(mode="json") | {"method": "newton"}
+        yield "sketch: {method: newton}", task.with_protocol("sketch", **settings), population, people
+    if not task.of_organisations:
+        # Devices are asked for no more than they do now.
+        able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
+        for name in able:
+            if task.protocol in _ONLINE or name not in _ONLINE:
+                try:
+                    yield f"protocol: {name}", task.with_protocol(name), population, people
+                except UserError:
+                    continue
+    yield from _tighter(task, population, people)
+    if sizes:
+        yield f"{_MORE_PEOPLE} times the {kind}", task, population, _MORE_PEOPLE * people
+        try:
+            more = task.with_budget(_MORE_BUDGET)
+        except UserError:
+            return
+        yield f"a budget of {budget_words(more)}", more, population, people
+
+
+def _population(task: Task, extent: Extent | None) -> Population:
+    """The people as released moments say they are; typical ones where nothing is known of them."""
+    typical = designs(task, Effects())[0]
+    if task.covariates is not None or extent is None or not extent.known or len(extent.moment) != task.coding.size:
+        return typical
+    points = typical.points.copy()
+    for place in range(task.coding.size - 1):
+        column, mean = points[:, place], float(extent.mean[place])
+        variance, error = extent.variance(place)
+        if variance < _SIGMAS * error:
+            continue
+        if set(np.unique(column)) <= {-1.0, 1.0}:
+            # As many have the category as released means say; those who are nearest to it otherwise come first.
+            share = min(max((1.0 + mean) / 2.0, 1.0 / len(column)), 1.0 - 1.0 / len(column))
+            rank = np.argsort(np.argsort(column, kind="stable"), kind="stable")
+            points[:, place] = np.where(rank >= len(column) - round(share * len(column)), 1.0, -1.0)
+        else:
+            spread = math.sqrt(variance) / max(float(column.std()), 1e-9)
+            points[:, place] = np.clip(mean + spread * (column - column.mean()), -1.0, 1.0)
+    shares = typical.shares
+    return Population(
+        "released", points, shares, coefficients(task, points, shares, Effects()), typical.kind, typical.residual
+    )
+
+
+def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[str, Task, Population, int]]:
+    """The task with bounds that hold the people of a feature who fill little of its own."""
+    if task.covariates is not None:
+        return
+    document, names = json.loads(task.document()), task.coding.names
+    points, theta = population.points.copy(), population.theta.copy()
+    tightened = []
+    for index, feature in enumerate(task.features):
+        if not isinstance(feature, NumberFeature):
+            continue
+        place = names.index(feature.name)
+        low, high = float(points[:, place].min()), float(points[:, place].max())
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        if not 0.0 < half < _FILLED:
+            continue
+        points[:, place] = (points[:, place] - middle) / half
+        # The same line in the new units.
+        theta[..., -1] += theta[..., place] * middle
+        theta[..., place] *= half
+        centre, scale = (feature.low + feature.high) / 2.0, (feature.high - feature.low) / 2.0
+        ends = centre + scale * (middle - half), centre + scale * (middle + half)
+        changed = document["features"][index]
+        changed |= {"low": ends[0], "high": ends[1]}
+        for key in ("typical", "missing"):
+            changed.pop(key, None)
+        tightened.append(f"{feature.name} ({ends[0]:.3g} to {ends[1]:.3g})")
+    if tightened:
+        tight = Task.from_document(json.dumps(document).encode())
+        yield (
+            f"tighter public bounds of {', '.join(tightened)}", tight,
+            replace(population, points=points, theta=theta), people,
+        )  # fmt: skip

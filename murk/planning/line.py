@@ -1,0 +1,86 @@
+"""One line of a plan, for whoever begins a run: what so many people are expected to tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from murk.errors import UserError
+from murk.learners.core.design import Effects, designs
+from murk.learners.estimates.units import units
+from murk.planning.forecast import WIDEST, budget_words, forecast
+from murk.planning.words import features_words, rate_words
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+
+LARGEST: Final = 25
+"""Coefficients beyond which a forecast takes too long to be made before a run; half as many where few people release,
+and half where chains of scores have models of their own: each has its own epochs."""
+MANY: Final = 20_000
+"""People whose run takes so long that a second before it is nothing."""
+SETTLED: Final = 13
+"""Coefficients beyond which there is time for one draw, which does not tell how much draws differ."""
+
+_NAMED = 3
+
+
+def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
+    """Say which half widths so many people are expected to give; None where it cannot be said at once.
+
+    Parameters
+    ----------
+    task
+        The task, its public covariates resolved.
+    people
+        How many release.
+    level
+        A level's name; ``lot`` is all levels alike. Of levels that a column names the shares are not known.
+    rate
+        The share of positive targets; None for what the task states, or a half where it states nothing.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> outlook(task, 500).partition(". ")[0]
+    '500 people at mu = 1: hardly anything is to be learned of so few'
+    """
+    levels, known = task.privacy.levels, units(task)
+    shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
+    if people < 1 or not shares.keys() <= levels.keys():
+        return None
+    # Without covariates gradients have no interval, or by random scaling one that long paths must be simulated for.
+    if task.protocol == "gradients" and (task.public is None or people < MANY):
+        return None
+    chains = task.scores is not None and task.scores.models == "own" and task.log.partitions > 1
+    if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
+        return None
+    try:
+        assumed = Effects(rate=rate)
+        population = designs(task, assumed)[0]
+        draws = 3 if task.coding.size <= SETTLED else 1
+        found = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
+    except UserError:
+        return None
+    if not known or (found.learned and not found.effects):
+        return None
+    kind = "records" if task.of_organisations else "people"
+    budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
+    told = [name for name, points in found.spread.items() if points <= WIDEST]
+    given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
+    if not told:
+        return (
+            f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few. Assumed: {given} (murk plan)"
+        )
+    unit, factor = (" points", 100.0) if task.target.kind == "binary" else ("", 1.0)
+    parts = [f"{factor * found.effects[name]:.2g}{unit} ({known[name].label})" for name in told[:_NAMED]]
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
+    about = "about" if found.settled and draws > 1 else "roughly"
+    loose = "" if found.settled else "; they still differ from run to run"
+    return (
+        f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
+    )

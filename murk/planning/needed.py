@@ -1,0 +1,69 @@
+"""How many people it takes for half widths that are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from murk.errors import UserError
+from murk.learners.core.design import Population
+from murk.learners.estimates.units import units
+from murk.learners.results.numbers import rounded
+from murk.planning.forecast import forecast
+from murk.stream.task.task import Task
+
+FEWEST: Final = 1_000
+MOST: Final = 2**30
+"""Numbers of people between which an error's is searched."""
+
+
+def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
+    """How many people give average effects per unit half widths of at most so much; None for more than a billion.
+
+    Found by bisection over powers of two, and between the last two by the root of the number.
+
+    Raises
+    ------
+    UserError
+        For a feature that the task does not have, or half widths that are not above 0.
+    """
+    names = check_half_widths(task, within)
+
+    def excess(people: int) -> float:
+        """How many times too wide the widest is."""
+        effects = forecast(task, population, people, draws=draws).effects
+        wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
+        return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
+
+    try:
+        low, high = int(math.log2(FEWEST)), int(math.log2(MOST))
+        if excess(2**high) > 1.0:
+            return None
+        while high > low:
+            middle = (low + high) // 2
+            low, high = (low, middle) if excess(2**middle) <= 1.0 else (middle + 1, high)
+    except UserError:
+        return None
+    if 2**high <= FEWEST:
+        return FEWEST
+    over = excess(2**high)
+    return rounded(max(2**high * over**2, 2 ** (high - 1)))
+
+
+def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
+    """Return the names of the coefficients that have half widths, once what is asked of them is right.
+
+    Raises
+    ------
+    UserError
+        For a feature that the task does not have, or half widths that are not above 0.
+    """
+    names = [name for name in units(task) if name != "intercept"]
+    for name, value in within.items():
+        if name is not None and name not in names:
+            known = ", ".join(names) or "of classes, which have no units"
+            raise UserError(f"no half width of {name!r} can be asked for: the task's coefficients are {known}")
+        if not value > 0.0:
+            raise UserError(f"a half width is above 0, and not {value:g}")
+    return names

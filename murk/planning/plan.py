@@ -1,0 +1,404 @@
+"""A plan: forecasts over people, budgets and protocols, how many people an error takes, and what to choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.learners.core.design import Effects, Population, designs, rate_of
+from murk.learners.estimates.effects import mean_slope
+from murk.learners.estimates.estimate import People
+from murk.learners.estimates.units import units
+from murk.planning.choice import EQUAL, recommend
+from murk.planning.forecast import Forecast, budget_words, forecast, forecasts
+from murk.planning.needed import check_half_widths, people_for
+from murk.planning.words import what_if_rare
+from murk.stream.task.errors import nearest
+from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.task import Task
+
+PEOPLE: Final = (10_000, 100_000, 1_000_000)
+FACTORS: Final = (0.5, 1.0, 2.0)
+BEYOND: Final = 10**12
+"""More people than there are."""
+TOO_FEW: Final = "not to be learned at this privacy by so many people"
+"""What is said where more people would give intervals."""
+
+_DRAWS: Final = 3
+"""Times that sums are drawn for each cell, fewer than for a forecast by itself: a table has two digits."""
+
+Tick = Callable[[int, str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One forecast of a plan, or why there is none.
+
+    Parameters
+    ----------
+    protocol, people, budget, design
+        Of what: ``budget`` is a factor of the task's own.
+    forecast
+        What is expected; None where the protocol cannot do it.
+    refused
+        Why it cannot.
+    """
+
+    protocol: str
+    people: int
+    budget: float
+    design: str
+    forecast: Forecast | None
+    refused: str = ""
+
+    @property
+    def points(self) -> float:
+        """Median half width of the average effect of a standard deviation of a feature, in points."""
+        return math.inf if self.forecast is None else self.forecast.points
+
+    @property
+    def without_effects(self) -> bool:
+        """Whether coefficients have intervals, and no average effect follows from them."""
+        return self.forecast is not None and self.forecast.learned and not self.forecast.effects
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "protocol": self.protocol, "people": self.people, "budget": self.budget, "design": self.design,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(), "refused": self.refused,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a task would learn.
+
+    Parameters
+    ----------
+    task
+        The task.
+    designs
+        The populations that it is for; the first is the one that protocols are compared on.
+    cells
+        All forecasts.
+    budgets
+        Factor to the guarantee that it comes to, in words.
+    effect
+        What a standard deviation of a feature does on average, in points, as it is taken to be: the median feature.
+    chosen
+        Number of people to the protocol that would be chosen at the task's own budget, and why; an empty name where
+        nothing is to be learned.
+    needs
+        Protocol to how many people the error asked for takes; None where it is not to be had. One that states no
+        average effects is not in it.
+    effects
+        What was taken for granted of the target.
+    off
+        How far off half widths would be at another rate, where nobody stated one; else empty.
+    """
+
+    task: Task
+    designs: tuple[Population, ...]
+    cells: tuple[Cell, ...]
+    budgets: Mapping[float, str]
+    effect: float
+    chosen: Mapping[int, tuple[str, str]]
+    needs: Mapping[str, int | None] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
+    off: str = ""
+
+    def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
+        """One forecast."""
+        for one in self.cells:
+            if (one.protocol, one.people, one.budget, one.design) == (protocol, people, budget, design):
+                return one
+        return None
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Feature to what its average effect is of, in words; empty where the target has classes."""
+        return {name: unit.label for name, unit in units(self.task).items() if name != "intercept"}
+
+    @property
+    def people(self) -> list[int]:
+        """Numbers of people, in order."""
+        return sorted({one.people for one in self.cells})
+
+    @property
+    def protocols(self) -> list[str]:
+        """Protocols, the task's own first."""
+        return list(dict.fromkeys(one.protocol for one in self.cells))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        names, rate = self.task.coding.names, rate_of(self.task, self.effects)
+        return {
+            "task": self.task.name,
+            "protocol": self.task.protocol,
+            "designs": [
+                {"name": one.name, "rows": len(one.points), "coefficients": _coefficients(one, names)}
+                for one in self.designs
+            ],
+            "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
+            "assumed": {
+                "effect": self.effects.each,
+                "effects": dict(self.effects.named),
+                "rate": rate.value,
+                "rate_source": rate.source,
+            },
+            "effect_points": self.effect,
+            "units": self.units,
+            "forecasts": [one.to_dict() for one in self.cells],
+            "chosen": {
+                str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
+            },
+            "people_needed": dict(self.needs),
+            "notes": [*filter(None, [self.off]), *remarks(self)],
+        }
+
+
+def _coefficients(one: Population, names: Sequence[str]) -> Any:
+    return dict(zip(names, one.theta.tolist(), strict=True)) if one.theta.ndim == 1 else one.theta.tolist()
+
+
+def plan(
+    task: Task, *, people: Sequence[int] = PEOPLE, budgets: Sequence[float] = FACTORS,
+    protocols: Sequence[str] | None = None, effects: Effects | None = None,
+    within: Mapping[str | None, float] | None = None, draws: int = _DRAWS, tick: Tick | None = None,
+) -> Plan:  # fmt: skip
+    """Forecast what a task would learn, by its own protocol and by the others.
+
+    Parameters
+    ----------
+    task
+        Features, target, guarantee, protocol, and public covariates: resolved, or so many that are to be set aside.
+    people, budgets
+        Numbers of people, and factors of the task's own budget.
+    protocols
+        Which to compare; by default all.
+    effects
+        What is taken for granted of the target.
+    within
+        Feature to the half width that is wanted of its average effect per unit, None being all features.
+    draws
+        Times that sums are drawn for each forecast.
+    tick
+        Called with how many forecasts are made, and a word.
+
+    Raises
+    ------
+    UserError
+        For fewer people than 1, an unknown protocol, or an effect of a feature that is not there.
+    """
+    for count in people:
+        if not 1 <= count <= BEYOND:
+            raise UserError(f"people={count!r}: give how many will release, at least 1 and at most 10^12")
+    for name in protocols or ():
+        if name not in PROTOCOLS:
+            raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
+    check_half_widths(task, within or {})
+    names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
+    found = designs(task, effects or Effects())
+    cells: list[Cell] = []
+    for name in names:
+        # Of the task's own protocol all designs; of the others the first.
+        for design in found if name == task.protocol else found[:1]:
+            made: list[Cell] = []
+            # The largest budget first: what it does not learn the smaller ones do not either.
+            for factor in sorted(_budgets_of(design, found, budgets), reverse=True):
+                own = _variant(task, name, factor)
+                made += _cells(own, name, people, factor, design, _draws(factor, draws), made)
+                if tick is not None:
+                    tick(len(cells) + len(made), f"{name}, {design.name} people")
+            cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
+    words = {factor: _words(task, factor) for factor in budgets}
+    chosen = {
+        count: choose(
+            task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
+        )
+        for count in people
+        if 1.0 in budgets
+    }
+    if task.of_organisations:
+        chosen = {
+            count: (name, why + (_by_newton(task, cells, count, found[0], draws) if name == "sketch" else ""))
+            for count, (name, why) in chosen.items()
+        }
+    if not all(name for name, _ in chosen.values()):
+        least = _nothing([_variant(task, name, 1.0) for name in names], found[0])
+        chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
+    needs = {}
+    if within:
+        for name in names:
+            own = _variant(task, name, 1.0)
+            if any(one.without_effects for one in cells if one.protocol == name):
+                continue
+            needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
+    off = _off(task, effects or Effects(), cells, found[0])
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects(), off)
+
+
+def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
+    """How far off a wrong rate would be, of the largest number of people by the task's own protocol and budget."""
+    own = [
+        one.forecast
+        for one in cells
+        if (one.protocol, one.budget, one.design) == (task.protocol, 1.0, design.name)
+        if one.forecast is not None and math.isfinite(one.points)
+    ]
+    return what_if_rare(task, effects, max(own, key=lambda one: one.people)) if own else ""
+
+
+def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
+    """How many forecasts a plan makes."""
+    others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
+    hard = 0 if task.covariates is not None else len(_own(budgets))
+    return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
+
+
+def _own(budgets: Sequence[float]) -> set[float]:
+    """The task's own budget, or all where it is not among them."""
+    return {1.0} if 1.0 in budgets else set(budgets)
+
+
+def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
+    """Budgets that a design is forecast at: the first at all of them."""
+    return set(budgets) if design is found[0] else _own(budgets)
+
+
+def _draws(factor: float, draws: int) -> int:
+    """Times that sums are drawn at a budget: one fewer than at the task's own."""
+    return draws if factor == 1.0 else max(draws - 1, 1)
+
+
+def _variant(task: Task, protocol: str, factor: float) -> Task | str:
+    """The task by a protocol at a budget, or why it cannot be had."""
+    try:
+        own = task if protocol == task.protocol else task.with_protocol(protocol)
+        return own if factor == 1.0 else own.with_budget(factor)
+    except UserError as error:
+        return str(error)
+
+
+def _cells(
+    own: Task | str, name: str, people: Sequence[int], factor: float, design: Population, draws: int,
+    larger: Sequence[Cell] = (),
+) -> list[Cell]:  # fmt: skip
+    """Forecasts of a protocol at one budget, of which those at larger budgets are there already."""
+    counts = list(dict.fromkeys(people))
+    if isinstance(own, str):
+        return [Cell(name, count, factor, design.name, None, own) for count in counts]
+    # More people at a larger budget learn whatever fewer do at a smaller one.
+    hopeless = {one.people: one.forecast for one in larger if one.forecast is not None and not one.forecast.learned}
+    made: dict[int, Forecast] = {}
+    for count in counts:
+        above = [known for most, known in hopeless.items() if most >= count]
+        if above:
+            made[count] = replace(above[0], people=count)
+    try:
+        left = [count for count in counts if count not in made]
+        if left:
+            made |= forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
+    except UserError as error:
+        return [Cell(name, count, factor, design.name, None, str(error)) for count in counts]
+    return [Cell(name, count, factor, design.name, made[count]) for count in counts]
+
+
+def _words(task: Task, factor: float) -> str:
+    try:
+        return budget_words(task.with_budget(factor))
+    except UserError:
+        return f"{factor:g} times the budget"
+
+
+def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
+    """The protocol to choose by forecasts of equal people, budget and design, and why; an empty name for none.
+
+    By the rule of `murk.planning.choice`. Sketches ask for a trust that no device gives: they are chosen for a task
+    that has them already.
+    """
+    points = {one.protocol: one.points for one in cells}
+    try:
+        found = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
+    except UserError:
+        able = next((one.protocol for one in cells if one.without_effects), None)
+        if able is None:
+            return "", TOO_FEW
+        # As of classes, which have no units: the task's own protocol comes first.
+        return able, f"{able}: coefficients have intervals, but no average effect to compare"
+    reason = found.reason
+    if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
+        reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
+    return found.protocol, reason
+
+
+def _by_newton(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
+    """What a Newton step would do, where an organisation releases second moments and it does clearly better."""
+    block = task.sketch
+    if block is None or block.method != "moments" or block.range is not None or task.target.kind != "binary":
+        return ""
+    own = next(one for one in cells if (one.protocol, one.people, one.budget) == ("sketch", people, 1.0))
+    settings = block.model_dump(mode="json") | {"method": "newton"}
+    [step] = _cells(task.with_protocol("sketch", **settings), "sketch", [people], 1.0, design, draws)
+    better = EQUAL * step.points < own.points
+    return f"; with sketch: {{method: newton}} {step.points:.2g} points" if better else ""
+
+
+def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
+    """What is to be said where no protocol has an interval: it is for want of people, or for another reason."""
+    for own in tasks:
+        try:
+            if not isinstance(own, str) and forecast(own, population, BEYOND, draws=1).learned:
+                return TOO_FEW
+        except UserError:
+            continue
+    return "no interval by any of these protocols, however many people release"
+
+
+def why_not(one: Cell) -> str:
+    """Why a forecast has no half width to compare."""
+    if one.forecast is None:
+        return one.refused
+    if one.forecast.why:
+        return one.forecast.why
+    if one.forecast.effects:
+        return "most coefficients are not to be learned"
+    return "coefficients have intervals, and there is no average effect to compare"
+
+
+def remarks(found: Plan) -> Iterator[str]:
+    """What is to be said of a plan beside its figures: which protocols never have any and why, and too few people."""
+    first, own = found.designs[0].name, found.task.protocol
+    cells = [one for one in found.cells if one.design == first]
+    for protocol in found.protocols:
+        # One that never has any, and why: of the largest number of people at the largest budget.
+        without = [one for one in cells if one.protocol == protocol]
+        if without and not any(math.isfinite(one.points) for one in without):
+            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+    wide = [
+        one.people for one in cells
+        if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
+    ]  # fmt: skip
+    # Where there is no interval for another reason than their number, it says nothing of people.
+    known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
+    if wide and (known or _nothing([found.task], found.designs[0]) == TOO_FEW):
+        yield (
+            f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
+            f"({found.effect:.2g} points) from none."
+        )
+
+
+def _effect(one: Population) -> float:
+    """What a standard deviation of the median feature does on average, in points."""
+    if one.theta.ndim > 1:
+        return math.nan
+    spreads = np.sqrt(np.maximum(one.shares @ one.points**2 - (one.shares @ one.points) ** 2, 0.0))[:-1]
+    slope, scale = 1.0, 50.0
+    if one.kind == "binary":
+        slope, scale = mean_slope(one.theta, People(one.points, one.shares, sampled=True))[0], 100.0
+    return float(np.median(scale * slope * np.abs(one.theta[:-1]) * spreads))

@@ -1,0 +1,125 @@
+"""A task from a few settings, for a plan of what has no task file yet."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from murk.errors import UserError
+from murk.stream.task.errors import nearest
+from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.task import Task
+
+EXAMPLE: Final = "features=5, target=binary, mu=1"
+MOST_FEATURES: Final = 500
+
+_TARGETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "binary": {"kind": "binary", "positive": "yes"},
+    "real": {"kind": "real", "low": -1, "high": 1},
+    "classes": {"kind": "classes"},
+}
+_BUDGETS: Final = ("mu", "epsilon", "delta", "rho")
+_KEYS: Final = ("features", "target", "classes", *_BUDGETS, "public", "protocol")
+
+
+def task_of(text: str) -> Task:
+    """The task that settings describe: so many numbers between -1 and 1, and a target.
+
+    Parameters
+    ----------
+    text
+        ``KEY=VALUE``, with commas between them: *features*, how many; *target*, ``binary``, ``real`` (between -1 and 1)
+        or ``classes``, and then *classes*, how many; the budget of a release, *mu*, *rho*, *epsilon*, or *epsilon* and
+        *delta*; *public*, how many rows are set aside as public, or ``none``; *protocol*, by default the task's.
+
+    Raises
+    ------
+    UserError
+        For a setting that is unknown, missing, given twice, not of its kind, or at odds with another; and for what no
+        task may have.
+
+    Examples
+    --------
+    >>> found = task_of("features=2, target=real, epsilon=1, delta=1e-6, public=1000")
+    >>> [feature.name for feature in found.features], found.privacy.guarantee
+    (['x1', 'x2'], ApproxDP(epsilon=1.0, delta=1e-06))
+    """
+    found = _read(text)
+    missing = [key for key in ("features", "target") if key not in found]
+    if missing:
+        raise UserError(f"--settings: {missing[0]}= is missing, as in {EXAMPLE!r}")
+    names = [f"x{place + 1}" for place in range(_whole(found, "features", 1, MOST_FEATURES))]
+    content: dict[str, Any] = {
+        "name": "settings",
+        "features": [{"name": name, "low": -1, "high": 1} for name in names],
+        "target": _target(found),
+        "privacy": {"guarantee": _guarantee(found)},
+    }
+    if found.get("public", "none") not in ("none", "0"):
+        content["public"] = {"set_aside": _whole(found, "public", 2, 1_000_000)}
+    if "protocol" in found:
+        if found["protocol"] not in PROTOCOLS:
+            raise UserError(f"--settings: protocol={found['protocol']}; {nearest(found['protocol'], PROTOCOLS)}")
+        content["protocol"] = found["protocol"]
+    # What is written as JSON is read as YAML.
+    return Task.parse(json.dumps(content), source="--settings")
+
+
+def _read(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip()))):
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise UserError(f"--settings: {part!r} is not KEY=VALUE; write them as in {EXAMPLE!r}")
+        if key not in _KEYS:
+            raise UserError(f"--settings: {key!r} is not a setting; {nearest(key, _KEYS)}")
+        if key in found:
+            raise UserError(f"--settings: {key}= is given twice")
+        found[key] = value
+    return found
+
+
+def _target(found: Mapping[str, str]) -> dict[str, Any]:
+    kind = found["target"]
+    if kind not in _TARGETS:
+        raise UserError(f"--settings: target={kind}; {nearest(kind, _TARGETS)}")
+    if (kind == "classes") != ("classes" in found):
+        said = "how many are there? Give classes= as well" if kind == "classes" else "leave classes= out"
+        raise UserError(f"--settings: target={kind}: {said}")
+    target = {"name": "y", **_TARGETS[kind]}
+    if kind == "classes":
+        target["classes"] = [f"c{place + 1}" for place in range(_whole(found, "classes", 2, 100))]
+    return target
+
+
+def _guarantee(found: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    given = [key for key in _BUDGETS if key in found]
+    values = {key: _number(found, key) for key in given}
+    if given == ["epsilon", "delta"]:
+        return {"approx": values} if values["delta"] else {"pure": {"epsilon": values["epsilon"]}}
+    if len(given) != 1 or given == ["delta"]:
+        said = " and ".join(f"{key}=" for key in given) or "no budget"
+        raise UserError(f"--settings: {said}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= "
+                        "and delta=")  # fmt: skip
+    kind = {"mu": "gdp", "rho": "zcdp", "epsilon": "pure"}[given[0]]
+    return {kind: values}
+
+
+def _number(found: Mapping[str, str], key: str) -> float:
+    try:
+        value = float(found[key])
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0.0) and not (key == "delta" and value == 0.0):
+        raise UserError(f"--settings: {key}={found[key]} is not a number above 0")
+    return value
+
+
+def _whole(found: Mapping[str, str], key: str, least: int, most: int) -> int:
+    value = found[key].replace("_", "")
+    if not value.isdecimal() or not least <= int(value) <= most:
+        raise UserError(f"--settings: {key}={found[key]} is not a whole number from {least} to {most:,}")
+    return int(value)

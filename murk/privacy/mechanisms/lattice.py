@@ -1,0 +1,467 @@
+"""How a vector is bounded and randomized, as integers that compiled kernels can branch on.
+
+Mechanisms that do it in the same way share a code: they differ in what they are calibrated to.
+
+Bounded vectors to integers on a lattice, compiled.
+
+Whatever the vector (NaN, infinite, huge), what is quantised lies within the integer bound, checked in
+integers; so no rounding of a float can touch what a mechanism guarantees.
+
+Vectors to payloads of a release, and back: the array code of the mechanisms, compiled, one kernel for everybody.
+
+Which code it is, is a number of `murk.privacy.mechanisms.lattice`.
+"""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._jit import deferred, deferred_to, jit
+from murk._memory import borrowed
+from murk._scratch import empty, keep, wiped
+
+GAUSSIAN: Final = 0
+"""Quantised with a bounded l2 norm, plus Gaussian noise."""
+LAPLACE: Final = 1
+"""Quantised with a bounded l1 norm, plus Laplace noise."""
+L2BALL: Final = 2
+"""A vector of Gaussian noise or its negative, by one coin."""
+PRIVUNIT: Final = 3
+"""One of several vectors of Gaussian noise and their negatives, by one word."""
+
+DIRECTIONS: Final = (L2BALL, PRIVUNIT)
+"""Codes whose payloads stand for their direction alone; they take coins."""
+
+NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
+    {GAUSSIAN: "gaussian", LAPLACE: "laplace", L2BALL: "gaussian", PRIVUNIT: "gaussian"}
+)
+"""Which of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` each code draws."""
+
+WIDTH: Final = 2**20
+"""Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism
+does not load the sampler."""
+
+
+Vector = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# Vectors this little beyond the bound got there by rounding: the integer shrink deals with them.
+_SLACK = 1.0 + 2.0**-40
+
+
+@jit
+def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
+    r"""Quantise a vector so that ``sum(out^2) <= steps^2`` always.
+
+    ``out_i = trunc(v_i / spacing)``. NaN counts as 0; a vector beyond ``steps * spacing`` is first scaled
+    down to it, an infinite one to the direction of its infinite coordinates; what rounding leaves over is
+    then taken off in integers. A vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than
+    one spacing per coordinate.
+
+    Parameters
+    ----------
+    v
+        The vector, shape (d,).
+    spacing
+        Width of one lattice step, positive.
+    steps
+        The bound in lattice steps, with ``1 <= steps`` and ``d steps^2 < 2^63``.
+    out
+        Receives the integers, shape (d,).
+
+    Examples
+    --------
+    >>> out = np.empty(2, dtype=np.int64)
+    >>> quantise_l2(np.array([0.6, -0.25]), 0.1, 10, out)
+    >>> out.tolist()
+    [5, -2]
+    """
+    # Nearly every vector is within the bound: one pass, in which the integers themselves decide.
+    bound, total = np.int64(steps) * np.int64(steps), np.int64(0)
+    fits = True
+    for i in range(v.shape[0]):
+        t = v[i] / spacing
+        if not abs(t) <= steps:  # NaN, too
+            fits = False
+            break
+        q = np.int64(t)
+        out[i] = q
+        total += q * q
+    if fits and total <= bound:
+        return
+
+    largest = largest_size(v)
+    square = 0.0
+    inside = largest <= steps * spacing and largest < math.inf
+    if inside:
+        for i in range(v.shape[0]):
+            t = v[i] / spacing if v[i] == v[i] else 0.0
+            square += t * t
+            out[i] = _clamp(int(t), steps)
+        inside = square <= steps * _SLACK * steps * _SLACK
+    if not inside:
+        square = 0.0
+        for i in range(v.shape[0]):
+            r = share_of(v[i], largest)
+            square += r * r
+        _project(v, largest, steps / math.sqrt(square), steps, out)
+    _shrink_l2(steps, out)
+
+
+@jit
+def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
+    r"""Quantise a vector so that ``sum(|out|) <= steps`` always; otherwise as `quantise_l2`.
+
+    Examples
+    --------
+    >>> out = np.empty(2, dtype=np.int64)
+    >>> quantise_l1(np.array([np.inf, 3.0]), 0.1, 10, out)
+    >>> out.tolist()
+    [10, 0]
+    """
+    largest = largest_size(v)
+    total = 0.0
+    inside = largest <= steps * spacing and largest < math.inf
+    if inside:
+        for i in range(v.shape[0]):
+            t = v[i] / spacing if v[i] == v[i] else 0.0
+            total += abs(t)
+            out[i] = _clamp(int(t), steps)
+        inside = total <= steps * _SLACK
+    if not inside:
+        total = 0.0
+        for i in range(v.shape[0]):
+            total += abs(share_of(v[i], largest))
+        _project(v, largest, steps / total, steps, out)
+    _shrink_l1(steps, out)
+
+
+@jit
+def largest_size(v: Vector) -> float:
+    """The largest absolute value, NaN left out."""
+    largest = 0.0
+    for i in range(v.shape[0]):
+        if abs(v[i]) > largest:
+            largest = abs(v[i])
+    return largest
+
+
+@jit
+def share_of(value: float, largest: float) -> float:
+    """A coordinate over the largest, in [-1, 1]; infinite ones leave nothing to the others, NaN is 0."""
+    if value != value:
+        return 0.0
+    if largest == math.inf:
+        if value == largest:
+            return 1.0
+        if value == -largest:
+            return -1.0
+        return 0.0
+    return value / largest
+
+
+@jit
+def _project(v: Vector, largest: float, length: float, steps: int, out: Integers) -> None:
+    for i in range(v.shape[0]):
+        out[i] = _clamp(int(share_of(v[i], largest) * length), steps)
+
+
+@jit
+def _clamp(q: int, steps: int) -> int:
+    return min(max(q, -steps), steps)
+
+
+@jit
+def _shrink_l2(steps: int, out: Integers) -> None:
+    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
+
+    Seldom more than one: what comes here exceeds the bound by rounding only.
+    """
+    bound = np.int64(steps) * np.int64(steps)
+    total = np.int64(0)
+    for i in range(out.shape[0]):
+        total += out[i] * out[i]
+    while total > bound:
+        at = _furthest(out)
+        total -= 2 * abs(out[at]) - 1
+        out[at] += -1 if out[at] > 0 else 1
+
+
+@jit
+def _shrink_l1(steps: int, out: Integers) -> None:
+    total = np.int64(0)
+    for i in range(out.shape[0]):
+        total += abs(out[i])
+    while total > steps:
+        at = _furthest(out)
+        total -= 1
+        out[at] += -1 if out[at] > 0 else 1
+
+
+@jit
+def _furthest(out: Integers) -> int:
+    at = 0
+    for i in range(1, out.shape[0]):
+        if abs(out[i]) > abs(out[at]):
+            at = i
+    return at
+
+
+Words = npt.NDArray[np.uint64]
+
+_UNIT = 2.0**-53
+_ELEVEN = np.uint64(11)
+_ONE = np.uint64(1)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@jit
+def randomize(
+    kind: int,
+    v: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    r"""Randomize one vector into the payload of its release.
+
+    For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan,
+    Wainwright 2018, section 4.2.3): a sign times the noise vector, whose direction is uniform whatever the
+    vector; only the sign depends on it, and only through a coin of probability ``threshold / 2^64``. For `PRIVUNIT`:
+    one of several noise vectors and their negatives; only which one depends on the vector, through one exact word.
+
+    Parameters
+    ----------
+    kind
+        `GAUSSIAN`, `LAPLACE`, `L2BALL` or `PRIVUNIT`.
+    v
+        The vector, shape (d,); anything beyond the bound is projected to it, NaN counts as 0.
+    radius
+        Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
+    spacing
+        Width of one lattice step, positive; not used by `L2BALL` and `PRIVUNIT`.
+    steps
+        The bound of the quantised vector's norm in lattice steps; for `PRIVUNIT` how many draws count as closest; not
+        used by `L2BALL`.
+    threshold
+        Of the coin, for `L2BALL`, and of the closest together, for `PRIVUNIT`; a uint64.
+    noise
+        Shape (d,): Laplace noise for `LAPLACE`, else Gaussian; for `PRIVUNIT` (n d,), n draws one after another.
+    coins
+        Shape (3,): words for the rounding, the coin and the zero vector; read by `L2BALL` and `PRIVUNIT` only.
+    out
+        Receives the payload, shape (d,).
+    """
+    if kind == L2BALL:
+        _ball(v, radius, threshold, noise, coins, out)
+        return
+    if kind == PRIVUNIT:
+        _unit(v, radius, steps, threshold, noise, coins, out)
+        return
+    if kind == GAUSSIAN:
+        quantise_l2(v, spacing, steps, out)
+    else:
+        quantise_l1(v, spacing, steps, out)
+    for i in range(out.shape[0]):
+        out[i] += noise[i]
+
+
+@jit
+def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins: Words, out: Integers) -> None:
+    largest = largest_size(v)
+    inner, square = 0.0, 0.0
+    empty = True
+    for i in range(v.shape[0]):
+        out[i] = noise[i]
+        empty = empty and noise[i] == 0
+    if empty:
+        # Has no direction; a fixed one serves (in one dimension it is as good as any).
+        out[0] = 1
+    if largest > 0.0:
+        for i in range(v.shape[0]):
+            r = share_of(v[i], largest)
+            inner += r * out[i]
+            square += r * r
+    if inner == 0.0:
+        positive = (coins[2] >> np.uint64(63)) == np.uint64(1)
+    else:
+        share = 1.0
+        if largest < radius:
+            share = min(1.0, largest * math.sqrt(square) / radius)
+        # Rounding to the sphere: with the vector with probability (1 + share) / 2.
+        towards = np.float64(coins[0] >> _ELEVEN) * _UNIT < 0.5 + 0.5 * share
+        positive = (inner > 0.0) == towards
+    # The one step that the guarantee rests on: an exact coin decides between the sign and its opposite.
+    if positive != (coins[1] < np.uint64(threshold)):
+        for i in range(out.shape[0]):
+            out[i] = -out[i]
+
+
+@jit
+def _unit(
+    v: Vector, radius: float, closest: int, threshold: np.uint64, noise: Integers, coins: Words, out: Integers
+) -> None:
+    # The same work whatever the vector: a zero vector is the first axis or its negative, with even probabilities.
+    d, k = out.shape[0], np.int64(closest)
+    n = np.int64(noise.shape[0] // d)
+    largest = largest_size(v)
+    towards, scores = np.empty(d), np.empty(n)
+    square, share = 0.0, 1.0
+    for j in range(d):
+        towards[j] = share_of(v[j], largest) if largest > 0.0 else (1.0 if j == 0 else 0.0)
+        square += towards[j] * towards[j]
+    if largest < radius:
+        share = min(1.0, largest * math.sqrt(square) / radius)
+    turn = 1.0 if np.float64(coins[0] >> _ELEVEN) * _UNIT < 0.5 + 0.5 * share else -1.0
+    for i in range(n):
+        inner, length = 0.0, 0.0
+        for j in range(d):
+            x = np.float64(noise[i * d + j])
+            inner += towards[j] * x
+            length += x * x
+        if length == 0.0:
+            # Zeros have no direction; the first axis serves.
+            inner, length = towards[0], 1.0
+        scores[i] = turn * inner / math.sqrt(length)
+    # In place: a copy that numpy makes for itself is not wiped.
+    sizes = np.abs(scores)
+    sizes.sort()
+    bound, ties = sizes[n - k], k
+    for i in range(n):
+        if abs(scores[i]) > bound:
+            ties -= 1
+    # The one step that the guarantee rests on: each of the k candidates that are closest has threshold / k of the
+    # 2^64 words, and each of the others its share of the rest, whatever the vector.
+    word, limit = coins[1], np.uint64(threshold)
+    near = word < limit
+    if near:
+        place = np.int64(word // (limit // np.uint64(k)))
+    else:
+        place = np.int64((word - limit) // ((_ALL - limit) // np.uint64(2 * n - k) + _ONE))
+    start, sign = np.int64(0), np.int64(1)
+    for i in range(n):
+        size = abs(scores[i])
+        member = size > bound
+        if size == bound and ties > 0:
+            member = True
+            ties -= 1
+        # Of a draw that is among the closest, the side that points the vector's way is; of another, neither.
+        side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
+        if place == 0 and (member or not near):
+            start, sign = i * d, side if near else -side
+        elif place == 1 and not (member or near):
+            start, sign = i * d, side
+        place -= np.int64(1) if member else np.int64(0 if near else 2)
+    for j in range(d):
+        out[j] = sign * noise[start + j]
+    empty = True
+    for j in range(d):
+        empty = empty and out[j] == 0
+    if empty:
+        out[0] = sign
+    # A freed array is not wiped: nothing of the record stays behind.
+    for j in range(d):
+        towards[j] = 0.0
+    for i in range(n):
+        scores[i] = sizes[i] = 0.0
+
+
+@jit
+def is_direction(kind: int) -> bool:
+    """Whether a payload of that kind stands for its direction alone."""
+    return kind in DIRECTIONS
+
+
+@jit
+def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
+    r"""Turn a payload into the unbiased estimate of the vector that it stands for.
+
+    ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for
+    `L2BALL` and `PRIVUNIT` (unit: the radius B of the release), and zero for a payload of zeros.
+
+    Examples
+    --------
+    >>> out = np.empty(2)
+    >>> decode(L2BALL, np.array([3, -4]), 10.0, out)
+    >>> out.tolist()
+    [6.0, -8.0]
+    """
+    factor = unit
+    if is_direction(kind):
+        square = 0.0
+        for i in range(payload.shape[0]):
+            square += np.float64(payload[i]) * np.float64(payload[i])
+        factor = unit / math.sqrt(square) if square > 0.0 else 0.0
+    for i in range(payload.shape[0]):
+        out[i] = factor * payload[i]
+
+
+@wiped
+def _randomize_early(
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    # Without noise they stand in memory that is wiped, and nowhere else.
+    steps_of, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
+    row = empty(out.shape[1], np.int64)
+    for i in range(vectors.shape[0]):
+        if steps_of is not None and fits is not None and fits[i]:
+            np.add(steps_of[i], noise[i], out=out[i])
+            continue
+        with np.errstate(all="ignore"):
+            randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], row)
+        out[i] = row
+
+
+def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """What `quantise_l2` gives of vectors within the bound, and which of them are."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        t = np.divide(vectors, spacing, out=empty(vectors.shape))
+        near = np.less_equal(np.abs(t, out=empty(t.shape)), steps)
+    fits = near.all(axis=1)
+    t[~fits] = 0.0
+    found = empty(t.shape, np.int64)
+    np.copyto(found, t, casting="unsafe")
+    squares = np.multiply(found, found, out=empty(t.shape, np.int64))
+    fits &= keep(squares.sum(axis=1)) <= steps * steps
+    return found, fits
+
+
+@deferred_to(_randomize_early)
+def randomize_block(
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    """`randomize` for every row."""
+    vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
+    for i in range(vectors.shape[0]):
+        randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
+
+
+@deferred
+def decode_block(code: int, payload: Integers, unit: float, out: Vector) -> None:
+    """`decode` for every row."""
+    for i in range(payload.shape[0]):
+        decode(code, payload[i], unit, out[i])

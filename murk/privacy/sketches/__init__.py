@@ -1,0 +1,73 @@
+"""What an organisation releases of a window of rows: a Gaussian mixture of them, or noisy Gram matrices.
+
+Central (per organisation), not local: `GaussMixMechanism`, `GramMechanism` and `NewtonMechanism` say what is
+promised and to whom.
+The accumulators are loaded when they are first asked for, with the compiler: describing a mechanism is quick.
+"""
+
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
+from murk.privacy.sketches.gram import GramMechanism
+from murk.privacy.sketches.mechanism import LARGEST_WINDOW, LEAST_SPREAD, GaussMixMechanism
+from murk.privacy.sketches.newton import NewtonMechanism
+from murk.privacy.sketches.renyi import (
+    Analysis,
+    Method,
+    Neighbours,
+    eigenvalue_epsilon,
+    joint_epsilon,
+    joint_settings,
+    mixing_epsilon,
+    modified_epsilon,
+    phi,
+    sheffet_threshold,
+    smallest_threshold,
+    two_steps,
+)
+
+if TYPE_CHECKING:
+    from murk.privacy.sketches.accumulators import (
+        Gram,
+        GramAccumulator,
+        Newton,
+        NewtonAccumulator,
+        Sketch,
+        SketchAccumulator,
+    )
+
+__all__ = [
+    "LARGEST_WINDOW",
+    "LEAST_SPREAD",
+    "Analysis",
+    "GaussMixMechanism",
+    "Gram",
+    "GramAccumulator",
+    "GramMechanism",
+    "Method",
+    "Neighbours",
+    "Newton",
+    "NewtonAccumulator",
+    "NewtonMechanism",
+    "Sketch",
+    "SketchAccumulator",
+    "eigenvalue_epsilon",
+    "joint_epsilon",
+    "joint_settings",
+    "mixing_epsilon",
+    "modified_epsilon",
+    "phi",
+    "sheffet_threshold",
+    "smallest_threshold",
+    "two_steps",
+]
+
+_HOMES = {
+    "Sketch": ".accumulators",
+    "SketchAccumulator": ".accumulators",
+    "Gram": ".accumulators",
+    "GramAccumulator": ".accumulators",
+    "Newton": ".accumulators",
+    "NewtonAccumulator": ".accumulators",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

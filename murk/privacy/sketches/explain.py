@@ -1,0 +1,108 @@
+"""What an organisation's release promises, in words: its neighbours are a record and a blank one, not any two."""
+
+from __future__ import annotations
+
+import math
+
+from murk.privacy.explain import number
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.sketches.gram import GramMechanism
+from murk.privacy.sketches.mechanism import GaussMixMechanism
+from murk.privacy.sketches.newton import NewtonMechanism
+
+CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
+"""Kinds of mechanism whose releases are of a window of records."""
+_ALL = 1.0 - 2.0**-53
+"""A delta that promises nothing: the largest below 1."""
+
+
+def promised(guarantee: Guarantee, mechanism: str) -> str:
+    """What a release promises in plain words, for the neighbours that its mechanism is about.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> promised(ApproxDP(1.0, 1e-6), "gaussmix")[:70]
+    'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
+    """
+    return against_a_blank_record(guarantee) if mechanism in CENTRAL else guarantee.describe()
+
+
+def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
+    """What an organisation's release promises in words, and what that comes to for any two records.
+
+    Examples
+    --------
+    >>> mechanism = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
+    ... )
+    >>> words, replaced = described(mechanism)
+    >>> round(replaced.epsilon, 3)
+    1.094
+    """
+    replaced = strongest_replace_one(mechanism)
+    rows = getattr(mechanism, "rows_per_person", 1)
+    pair = "records" if rows == 1 else "people's records"
+    return f"{against_a_blank_record(mechanism.stated, rows)} For any two {pair}: {replaced.describe()}", replaced
+
+
+def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> Guarantee:
+    """Return the guarantee under which any two records of a window are hardest to tell apart.
+
+    An (epsilon, delta) that Gaussian noise was calibrated to says less of an attack than the noise's own mu.
+
+    Examples
+    --------
+    >>> mechanism = GramMechanism.calibrate(ApproxDP(1.0, 1e-6), columns=3, feature_bound=1.0, target_bound=1.0)
+    >>> round(mechanism.replace_one().max_attack_accuracy, 3)
+    0.811
+    >>> round(strongest_replace_one(mechanism).max_attack_accuracy, 3)
+    0.566
+    """
+    gaussian = (any_two_records(claim) for claim in mechanism.guarantees if isinstance(claim, GaussianDP))
+    return min((mechanism.replace_one(), *gaussian), key=lambda claim: claim.max_attack_accuracy)
+
+
+def any_two_records(guarantee: Guarantee) -> Guarantee:
+    """What a guarantee for a record and a blank one bounds for any two records, whatever the mechanism's size.
+
+    Of second moments under Gaussian noise sqrt 2 times mu (twice rho); else both steps over the blank record.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> round(any_two_records(GaussianDP(1.0)).mu, 4)
+    1.4142
+    """
+    if isinstance(guarantee, GaussianDP):
+        # A little more than the root, as rounding may be below it.
+        return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)
+    if isinstance(guarantee, ZeroConcentratedDP):
+        return ZeroConcentratedDP(2.0 * guarantee.rho)
+    epsilon, delta = getattr(guarantee, "epsilon"), getattr(guarantee, "delta", 0.0)  # noqa: B009
+    return ApproxDP(2.0 * epsilon, min((1.0 + math.exp(min(epsilon, 700.0))) * delta, _ALL))
+
+
+def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
+    """Describe a guarantee for a record and one that is all zeros, or for all records of a person, ``rows`` at most.
+
+    Two records that are not blank are each as close to a blank one, and further from each other.
+    """
+    whose = "each record of the window" if rows == 1 else f"a person's records of the window together (at most {rows})"
+    it = "the record" if rows == 1 else "the person's records"
+    blank = "a blank one" if rows == 1 else "blank ones"
+    if not isinstance(guarantee, ApproxDP):
+        [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
+        return (
+            f"For {whose}, {name} = {value:.10g}: anyone who knows all the others and sees all "
+            f"tells {it} from {blank} (all zeros) in at most "
+            f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
+            "the records is trusted with them."
+        )
+    epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
+    factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
+    return (
+        f"For {whose}, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had {it} been blank "
+        f"(all zeros), whatever is seen would have had at most {factor} times the probability plus {delta:.10g}, and "
+        "the other way round. The organisation that holds the records is trusted with them."
+    )

@@ -1,0 +1,306 @@
+"""The Gram matrix of a window's rows with Gaussian noise, as a mechanism: second moments under a central guarantee."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.conversions import gdp_epsilon
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.mechanisms.base import WIDTH, checked_integer
+from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.sketches.bounds import Neighbours
+from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_bound, check_choice
+
+__all__ = ["LARGEST_COLUMNS", "GramMechanism"]
+
+LARGEST_COLUMNS = 4096
+"""Features (a constant included) and target that a Gram matrix may have."""
+
+LARGEST_ROWS_PER_PERSON = 10_000
+"""Most rows of a window that one person may have."""
+
+_GRID = 21
+"""Bits of a row on its grid: the feature bound takes from 2^20 to 2^21 steps."""
+_SLACK = 1 + 2.0**-40
+_TAIL = 13
+# Square roots of 2 from below and from above, so that the lattice is on the safe side.
+_DIGITS = 10**20
+_ROOT_BELOW = Fraction(math.isqrt(2 * _DIGITS**2), _DIGITS)
+_ROOT_ABOVE = _ROOT_BELOW + Fraction(1, _DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class GramMechanism:
+    r"""The Gram matrix of a window's rows, released once with Gaussian noise: X'X, X'y and y'y in one symmetric matrix.
+
+    .. math:: M = \sum_i q_i q_i' + \sigma W, \quad W_{jj} \sim N(0, 1), \quad W_{jl} = W_{lj} \sim N(0, 1/2)
+
+    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (those beyond are scaled down) is first put on a grid of
+    integers, q, the target in units in which its bound is C_X / sqrt 2: that balances the noise on X'y with that on
+    X'X. The Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer, so that in the coordinates (diagonal, sqrt 2
+    times the upper triangle), in which the noise is isotropic, two windows that differ in a row
+
+    - that is the zero row in one of them (``"zero-out"``) are at most B apart,
+    - that is any other (``"replace-one"``) are at most sqrt 2 B apart:
+      ``|q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``.
+
+    Where a person has up to k rows of a window, two windows that differ in all of them are at most k times as far
+    apart: the noise is k times as large, and the guarantee is for the person.
+
+    Everything up to the noise is integer arithmetic: the sum, and its rounding to the noise's lattice, which adds at
+    most the root of the number of coordinates and is taken off beforehand. So the guarantee is exact, as that of
+    `GaussianMechanism` is, whatever the floats of a row.
+
+    Parameters
+    ----------
+    columns
+        d = p + 1: features (a constant included) and the target.
+    feature_bound, target_bound
+        C_X and C_Y, public.
+    noise
+        The Gaussian mechanism of d (d + 1) / 2 coordinates whose noise and guarantee this is.
+    neighbours
+        For which neighbours.
+    asked
+        The guarantee it was calibrated to; checked. None: the noise's own.
+    rows_per_person
+        k: most rows of a window that neighbours differ in.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear regression",
+    2018 (AdaSSP: three releases, of the least eigenvalue too; here one, and the learner takes the noise into account).
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> mechanism = GramMechanism.calibrate(GaussianDP(1.0), columns=3, feature_bound=1.0, target_bound=1.0)
+    >>> round(mechanism.scale, 2)  # C_X^2 (1 + 1/2) / mu, on a diagonal entry of X'X
+    1.5
+    """
+
+    columns: int
+    feature_bound: float
+    target_bound: float
+    noise: GaussianMechanism
+    neighbours: Neighbours = "zero-out"
+    asked: Guarantee | None = None
+    rows_per_person: int = 1
+    kind: ClassVar[str] = "gram"
+
+    def __post_init__(self) -> None:
+        size = _columns(self.columns)
+        object.__setattr__(self, "columns", size)
+        for name in ("feature_bound", "target_bound"):
+            object.__setattr__(self, name, check_bound("GramMechanism", name, getattr(self, name)))
+        check_choice("neighbours", self.neighbours, Neighbours)
+        most = checked_integer("GramMechanism", "rows_per_person", self.rows_per_person)
+        if not 1 <= most <= LARGEST_ROWS_PER_PERSON:
+            raise UserError(f"GramMechanism: rows_per_person={most} is not from 1 to {LARGEST_ROWS_PER_PERSON:,}")
+        if self.noise.dimension != self.dimension:
+            raise UserError(f"a Gram matrix of {size} columns has {self.dimension} numbers, not {self.noise.dimension}")
+        if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.guarantees):
+            raise UserError(f"{self.asked!r} does not hold with steps={self.noise.steps}; use calibrate()")
+        if self.room < self.noise.steps:
+            raise UserError(
+                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
+                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release: the upper triangle of the matrix, row after row."""
+        return self.columns * (self.columns + 1) // 2
+
+    @property
+    def room(self) -> int:
+        """Lattice steps that two neighbours' sums may be apart: what rounding may add is taken off."""
+        return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
+
+    # The grid of rows
+
+    @property
+    def feature_step(self) -> float:
+        """Width of a step of the features' grid: a power of two, so that -1, 0 and 1 stand on it."""
+        return math.ldexp(1.0, math.frexp(self.feature_bound)[1] - _GRID)
+
+    @property
+    def target_steps(self) -> int:
+        """Steps that the target's bound takes: those of the features' over the root of 2."""
+        return round(self.feature_bound / self.feature_step / math.sqrt(2.0))
+
+    @property
+    def feature_square(self) -> int:
+        """Bound of the features' squared norm in steps, rounding to the grid included."""
+        rounded = self.feature_bound * _SLACK / self.feature_step + math.sqrt(self.columns - 1) / 2
+        return math.ceil(rounded * rounded * _SLACK)
+
+    @property
+    def square(self) -> int:
+        """B: bound of a row's squared norm in steps."""
+        return self.feature_square + self.target_steps**2
+
+    @property
+    def largest_window(self) -> int:
+        """Records that one window may hold, so that every integer of a release has 62 bits."""
+        return min(LARGEST_WINDOW, 2**61 // (2 * self.room))
+
+    # The lattice of the noise
+
+    @property
+    def ratios(self) -> tuple[Fraction, Fraction]:
+        """Lattice steps for each unit of a sum on the diagonal, and off it, where they are sqrt 2 times as many."""
+        step = Fraction(self.room, self.rows_per_person * self.square)
+        if self.neighbours == "replace-one":
+            return step / _ROOT_ABOVE, step
+        return step, step * _ROOT_BELOW
+
+    @property
+    def units(self) -> npt.NDArray[np.float64]:
+        """What each entry (d, d) of a release is multiplied by, in the units of the rows."""
+        steps = np.full(self.columns, self.feature_step)
+        steps[-1] = self.target_bound / self.target_steps
+        own, other = self.ratios
+        found: npt.NDArray[np.float64] = np.outer(steps, steps) / float(other)
+        np.fill_diagonal(found, steps * steps / float(own))
+        return found
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the noise on a diagonal entry of X'X; off the diagonal it is this over sqrt 2."""
+        return WIDTH * self.feature_step**2 / float(self.ratios[0])
+
+    @property
+    def target_weight(self) -> float:
+        """What a target is multiplied by to be in units in which the noise is isotropic."""
+        return self.feature_step * self.target_steps / self.target_bound
+
+    @property
+    def magnitude(self) -> int:
+        """No integer of an honest release exceeds it, up to a probability below 1e-30."""
+        return self.largest_window * self.room + _TAIL * WIDTH + 64
+
+    def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """The noisy Gram matrix (d, d) in the units of the rows, from the integers of its release.
+
+        Raises
+        ------
+        UserError
+            If their number is not this mechanism's.
+        """
+        array = np.asarray(integers)
+        if array.size != self.dimension or array.dtype.kind not in "iu":
+            raise UserError(
+                f"a Gram matrix of {self.columns} columns has {self.dimension} integers, got {array.dtype} of shape "
+                f"{array.shape}"
+            )
+        found = np.zeros((self.columns, self.columns))
+        found[np.triu_indices(self.columns)] = array.ravel()
+        found += np.triu(found, 1).T
+        decoded: npt.NDArray[np.float64] = found * self.units
+        return decoded
+
+    # What it promises
+
+    @property
+    def stated(self) -> Guarantee:
+        """What was asked for; the noise's own mu-GDP where nothing was."""
+        return self.noise.guarantee if self.asked is None else self.asked
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises, for the stated neighbours."""
+        return self.stated
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """GDP, zCDP, and what was stated."""
+        return self.noise.guarantees
+
+    def replace_one(self) -> Guarantee:
+        """The guarantee for replaced rows: sqrt 2 times the mu, as epsilon at the same delta where that was stated.
+
+        Examples
+        --------
+        >>> from murk.privacy import GaussianDP
+        >>> mechanism = GramMechanism.calibrate(GaussianDP(1.0), columns=3, feature_bound=1.0, target_bound=1.0)
+        >>> round(mechanism.replace_one().mu, 4)
+        1.4142
+        """
+        if self.neighbours == "replace-one":
+            return self.stated
+        more = float(_ROOT_ABOVE) * _SLACK
+        if isinstance(self.stated, ApproxDP):
+            return ApproxDP(gdp_epsilon(more * self.noise.guarantee.mu, self.stated.delta), self.stated.delta)
+        if isinstance(self.stated, ZeroConcentratedDP):
+            return ZeroConcentratedDP(more * more * self.stated.rho)
+        stated = self.stated if isinstance(self.stated, GaussianDP) else self.noise.guarantee
+        return GaussianDP(more * stated.mu)
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """What one release costs an account in ``currency``, rounded up."""
+        return self.noise.cost(currency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "columns": self.columns,
+            "feature_bound": self.feature_bound,
+            "target_bound": self.target_bound,
+            "neighbours": self.neighbours,
+            "steps": self.noise.steps,
+            "scale": self.scale,
+            "stated": self.stated.to_dict(),
+            **({"rows_per_person": self.rows_per_person} if self.rows_per_person > 1 else {}),
+        }
+
+    @classmethod
+    def calibrate(
+        cls,
+        guarantee: Guarantee,
+        *,
+        columns: int,
+        feature_bound: float,
+        target_bound: float,
+        neighbours: Neighbours = "zero-out",
+        rows_per_person: int = 1,
+    ) -> "GramMechanism":
+        """The least noise with which a release has ``guarantee``.
+
+        Parameters
+        ----------
+        guarantee
+            `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
+        columns, feature_bound, target_bound, neighbours, rows_per_person
+            As in the class.
+
+        Raises
+        ------
+        UserError
+            For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        """
+        size = _columns(columns)
+        noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)
+        return cls(size, feature_bound, target_bound, noise, neighbours, guarantee, rows_per_person)
+
+
+def _columns(columns: object) -> int:
+    size = checked_integer("GramMechanism", "columns", columns)
+    if not 2 <= size <= LARGEST_COLUMNS:
+        raise UserError(
+            f"GramMechanism: columns={size}: a feature and the target are 2 at least, and a matrix has "
+            f"{LARGEST_COLUMNS} at most: give it fewer features"
+        )
+    return size

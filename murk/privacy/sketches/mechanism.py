@@ -1,0 +1,395 @@
+"""The Gaussian sketch as a mechanism: frozen public parameters, what they promise and what a release costs."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
+from murk.privacy.mechanisms.base import WIDTH, checked_integer
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
+from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
+from murk.privacy.sketches import tight
+from murk.privacy.sketches import tight as tight_settings
+from murk.privacy.sketches.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
+from murk.privacy.sketches.renyi import joint_settings, smallest_threshold
+
+__all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
+
+LARGEST_WINDOW = 2**32
+"""Records that any window may hold; a mechanism of more than 64 columns holds fewer (`largest_window`)."""
+LEAST_SPREAD = 2.0**-8
+"""Noise that every sketch carries, as a standard deviation in units of C.
+
+Where the data's own spread needs no noise at all, this little (1.5e-5 of C^2 in a moment) still hides how floats
+were rounded.
+"""
+
+_ENTRIES = 2**26
+_BOUNDS = (1e-100, 1e100)
+# Rows whose norm is the bound itself exceed it by rounding: C is larger by this than the square root says.
+_SLACK = 1 + 2.0**-40
+# P(|x| > 13 s) < 2 exp(-13^2 / 2) = 4e-37 for a normal x: below 1e-30 for every entry of a sketch together.
+_TAIL = 13
+
+
+@dataclass(frozen=True, slots=True)
+class GaussMixMechanism:
+    r"""A Gaussian sketch of a window of rows: k random mixtures of all rows, plus noise.
+
+    .. math:: M = S Z + \text{std}\, C\, \Xi, \quad S\ k \times n,\ \Xi\ k \times (p+1)\ \text{standard normal}, \quad
+        \text{std}^2 = \max(g - \lambda, 0)
+
+    Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (those beyond are scaled down), so ||z|| <= C. With
+    ``"mixing"`` lambda = 0. With ``"linear-mixing"`` it is a noisy lower bound of the smallest eigenvalue of Z'Z
+    that is released too, as the sketch's ``spread``:
+
+    .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
+
+    (lambda = 0 if g <= tau: then the paper's algorithm releases no eigenvalue.)
+
+    The guarantee is central: anyone who accumulates sees the rows, everybody else sees M. **Neighbours** are two
+    windows of the same public number of rows in which one row differs: with ``"zero-out"`` it is the zero row in
+    one of them, with ``"replace-one"`` it is any other (what local guarantees are about). It is claimed for
+    real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream. The noise, on the mixtures and
+    on the eigenvalue, has an exact distribution on integers; the mixtures it is added to are rounded to integers at
+    random, by probabilities that are floats: within 2^-48 of the exact distribution in total variation.
+
+    Parameters
+    ----------
+    rows
+        k, at least ``columns``.
+    columns
+        p + 1: features (a constant included) and the target.
+    feature_bound, target_bound
+        C_X and C_Y, public.
+    g
+        Noise of a window whose lambda is 0, in units of C^2: what its noisy second moment has for a smallest
+        eigenvalue at least; above 1, or with ``"tight"`` above 2^-16.
+    eta, tau
+        Noise and safety of the released eigenvalue (as above); 0 for ``"mixing"``.
+    method
+        ``"linear-mixing"`` or ``"mixing"``.
+    stated
+        The (epsilon, delta) guarantee; checked against the exact figure.
+    neighbours
+        For which neighbours it is stated.
+    analysis
+        How it is proved: ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences
+        of eigenvalue and sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least
+        noise: exact for ``"mixing"``, and integrated over the eigenvalue's noise for ``"linear-mixing"``.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range, or the stated guarantee does not hold.
+
+    References
+    ----------
+    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2. In
+    algorithm 1 the noise for g <= tau is printed as g C; it is sqrt(g) C.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> mechanism = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
+    ... )
+    >>> round(mechanism.g, 2), round(mechanism.eta, 3), round(mechanism.tau, 3)
+    (85.33, 8.533, 5.022)
+    """
+
+    rows: int
+    columns: int
+    feature_bound: float
+    target_bound: float
+    g: float
+    eta: float
+    tau: float
+    method: Method
+    stated: ApproxDP
+    neighbours: Neighbours = "zero-out"
+    analysis: Analysis = "published"
+    kind: ClassVar[str] = "gaussmix"
+
+    def __post_init__(self) -> None:
+        rows, columns = _shape(self.rows, self.columns)
+        for name, value in (("rows", rows), ("columns", columns)):
+            object.__setattr__(self, name, value)
+        for name in ("feature_bound", "target_bound"):
+            object.__setattr__(self, name, check_bound("GaussMixMechanism", name, getattr(self, name)))
+        for name, least in (("g", LEAST_SPREAD**2 if self.analysis == "tight" else 1.0), ("eta", 0.0), ("tau", 0.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool | str) or not least <= float(value) <= 1e9:
+                raise UserError(f"GaussMixMechanism: {name}={value!r} is not a number from {least:g} to 1e9")
+            object.__setattr__(self, name, float(value))
+        check_choice("method", self.method, Method)
+        check_choice("neighbours", self.neighbours, Neighbours)
+        check_choice("analysis", self.analysis, Analysis)
+        _check_guarantee(self.stated)
+        self._check_stated()
+
+    def _check_stated(self) -> None:
+        if self.method == "mixing" and (self.eta or self.tau):
+            raise UserError(f"GaussMixMechanism: eta={self.eta!r}, tau={self.tau!r}: both are 0 for method='mixing'")
+        if self.method == "linear-mixing" and not (self.eta and self.tau):
+            raise UserError("GaussMixMechanism: eta=0 or tau=0 would release the eigenvalue itself; use calibrate()")
+        with precise():
+            found = self._epsilon(self.neighbours)
+            if found > decimal(Fraction(cap_of(self.stated).units, UNITS)):
+                raise UserError(
+                    f"{self.stated!r} does not hold for {self.neighbours} neighbours with {self.rows} sketch rows, "
+                    f"g={self.g!r}, eta={self.eta!r}, tau={self.tau!r} (epsilon is {float(found):.6g}); use calibrate()"
+                )
+
+    def _epsilon(self, neighbours: Neighbours) -> Decimal:
+        """The exact figure at the stated delta, as an account counts it."""
+        delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
+        settings = (rational(self.g), rational(self.eta), rational(self.tau))
+        if self.analysis != "tight":
+            return total(*settings, self.rows, delta, self.method, neighbours, self.analysis)
+        claimed = decimal(Fraction(cap_of(self.stated).units, UNITS))
+        return tight.total(*settings, self.rows, delta, self.releases_eigenvalue, neighbours, claimed)
+
+    @property
+    def bound(self) -> float:
+        """C, the bound of a row's norm: sqrt(C_X^2 + C_Y^2), and 1e-12 of it for rounding."""
+        return math.hypot(self.feature_bound, self.target_bound) * _SLACK
+
+    @property
+    def releases_eigenvalue(self) -> bool:
+        """Whether the noise depends on the data, through the noisy eigenvalue."""
+        return self.method == "linear-mixing" and self.g > self.tau
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release: k (p + 1)."""
+        return self.rows * self.columns
+
+    @property
+    def largest_window(self) -> int:
+        """Records that one window may hold, so that floats' rounding of the eigenvalue is accounted for."""
+        return min(LARGEST_WINDOW, 2**38 // self.columns)
+
+    @property
+    def guarantee(self) -> ApproxDP:
+        """The stated (epsilon, delta), for the stated neighbours."""
+        return self.stated
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The stated guarantee alone: its Renyi curve ends at order g, so there is no GDP and no zCDP one."""
+        return (self.stated,)
+
+    @property
+    def largest_spread(self) -> float:
+        """No sketch has more noise: sqrt(g), in units of C; the least is ``LEAST_SPREAD``."""
+        return _upwards(max(self.g, LEAST_SPREAD**2))
+
+    @property
+    def magnitude(self) -> int:
+        """No integer of an honest sketch exceeds it, up to a probability below 1e-30, whatever its window and noise."""
+        mixtures = math.ceil(_TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
+        return mixtures + _TAIL * WIDTH + 64
+
+    def spread(self, eigenvalue: float) -> float:
+        """Standard deviation of the noise in units of C, for a noisy eigenvalue (in units of C^2); rounded up."""
+        return _upwards(max(self.g - max(eigenvalue, 0.0), LEAST_SPREAD**2))
+
+    def spacing(self, spread: float) -> float:
+        """Width of a lattice step of a sketch with this much noise: the noise is 2^20 steps wide.
+
+        Raises
+        ------
+        UserError
+            If no sketch of this mechanism has that spread.
+        """
+        if not LEAST_SPREAD <= spread <= self.largest_spread:
+            raise UserError(
+                f"spread={spread!r}: a sketch with g={self.g!r} has noise between {LEAST_SPREAD!r} and "
+                f"{self.largest_spread!r} times C; this one was not made with this mechanism"
+            )
+        return spread * self.bound / WIDTH
+
+    def decode(self, integers: npt.ArrayLike, spread: float) -> npt.NDArray[np.float64]:
+        """A sketch M (k, p + 1) in the units of the rows, from the integers of its release.
+
+        Raises
+        ------
+        UserError
+            If the number of integers or the spread is not this mechanism's.
+        """
+        array = np.asarray(integers)
+        if array.size != self.dimension or array.dtype.kind not in "iu":
+            raise UserError(
+                f"a sketch of {self.rows} rows and {self.columns} columns has {self.dimension} integers, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        decoded: npt.NDArray[np.float64] = array.reshape(self.rows, self.columns) * self.spacing(spread)
+        return decoded
+
+    def noise_variance(self, spread: float) -> float:
+        """Variance of the noise on an entry of a decoded sketch: M'M / k less this on the diagonal estimates Z'Z."""
+        return (spread * self.bound) ** 2
+
+    def replace_one(self) -> ApproxDP:
+        r"""The guarantee for replaced rows: epsilon recomputed at the same delta.
+
+        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``analysis.phi``) and the eigenvalue's part stays as it
+        is, which is much less than (2 epsilon, (1 + e^epsilon) delta), what two zero-out steps would say.
+
+        Examples
+        --------
+        >>> from murk.privacy import ApproxDP
+        >>> mechanism = GaussMixMechanism.calibrate(
+        ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
+        ... )
+        >>> round(mechanism.replace_one().epsilon, 3)
+        1.094
+        """
+        if self.neighbours == "replace-one":
+            return self.stated
+        with precise():
+            return ApproxDP(float_up(self._epsilon("replace-one")), self.stated.delta)
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """What one sketch costs an account.
+
+        Raises
+        ------
+        UserError
+            For any currency but ``"approx"``.
+        """
+        if currency != "approx":
+            raise UserError(
+                f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
+                "there is no mu and no rho of it, and its guarantee is (epsilon, delta) alone; give the "
+                "account a cap in approx: {epsilon: ..., delta: ...}"
+            )
+        return cap_of(self.stated)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters as plain data."""
+        return {
+            "kind": self.kind,
+            "rows": self.rows,
+            "columns": self.columns,
+            "feature_bound": self.feature_bound,
+            "target_bound": self.target_bound,
+            "g": self.g,
+            "eta": self.eta,
+            "tau": self.tau,
+            "method": self.method,
+            "neighbours": self.neighbours,
+            "analysis": self.analysis,
+            "stated": self.stated.to_dict(),
+        }
+
+    @classmethod
+    def calibrate(
+        cls,
+        guarantee: Guarantee,
+        *,
+        rows: int,
+        columns: int,
+        feature_bound: float,
+        target_bound: float,
+        method: Method = "linear-mixing",
+        neighbours: Neighbours = "zero-out",
+        analysis: Analysis = "published",
+    ) -> "GaussMixMechanism":
+        """The least noise with which a sketch has ``guarantee``.
+
+        Parameters
+        ----------
+        guarantee
+            `ApproxDP`, with epsilon and delta above 0.
+        rows, columns, feature_bound, target_bound, method, neighbours, analysis
+            As in the class.
+
+        Raises
+        ------
+        UserError
+            For any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2 gives.
+        """
+        k, width = _shape(rows, columns)
+        check_choice("method", method, Method)
+        check_choice("neighbours", neighbours, Neighbours)
+        check_choice("analysis", analysis, Analysis)
+        checked = _check_guarantee(guarantee)
+        # What an account is charged: whole units, rounded down.
+        cap = cap_of(checked)
+        epsilon = float_down(Fraction(cap.units, UNITS))
+        delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))
+        if method == "mixing" and analysis == "tight":
+            least = tight_settings.mixing_noise if neighbours == "zero-out" else tight_settings.replaced_noise
+            g, eta, tau = least(epsilon, delta, k), 0.0, 0.0
+        elif method == "mixing":
+            g, eta, tau = smallest_threshold(epsilon, delta, k, method, neighbours), 0.0, 0.0
+        elif analysis == "joint" or (analysis == "tight" and neighbours == "replace-one"):
+            g, eta, tau = joint_settings(epsilon, delta, k, neighbours)
+        elif analysis == "tight":
+            g, eta, tau = tight_settings.settings(epsilon, delta, k)
+        else:
+            g = smallest_threshold(epsilon, delta, k, method, neighbours)
+            eta = noise_on_eigenvalue(g, k)
+            with precise():
+                tau = float_up((2 * (3 / decimal(rational(delta))).ln()).sqrt() * (1 + Decimal("1e-20")))
+        return cls(k, width, feature_bound, target_bound, g, eta, tau, method, checked, neighbours, analysis)
+
+
+def _upwards(square: float) -> float:
+    """A square root, no lower than the exact one."""
+    return math.sqrt(square) * _SLACK
+
+
+def _shape(rows: object, columns: object) -> tuple[int, int]:
+    k = checked_integer("GaussMixMechanism", "rows", rows)
+    width = checked_integer("GaussMixMechanism", "columns", columns)
+    if width < 2:
+        raise UserError(f"GaussMixMechanism: columns={width} leaves no feature beside the target; it needs at least 2")
+    if k < width:
+        raise UserError(
+            f"a sketch of rows={k} cannot determine {width - 1} coefficients (columns={width}, the target included): "
+            f"set rows to at least {width}, better ten times that"
+        )
+    if k * width > _ENTRIES:
+        raise UserError(f"a sketch of {k} x {width} entries is too large; rows * columns is at most {_ENTRIES}")
+    return k, width
+
+
+def check_bound(owner: str, name: str, value: object) -> float:
+    """The bound of a norm, checked."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool | str) or not _BOUNDS[0] <= number <= _BOUNDS[1]:
+        raise UserError(
+            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
+            f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g})"
+        )
+    return number
+
+
+def check_choice(name: str, value: object, kinds: Any) -> None:
+    """Refuse what is not one of a literal type's values."""
+    known = get_args(kinds)
+    if value not in known:
+        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; one of {', '.join(known)}")
+
+
+def _check_guarantee(guarantee: object) -> ApproxDP:
+    if not isinstance(guarantee, ApproxDP) or guarantee.delta == 0 or guarantee.epsilon == 0:
+        raise UserError(
+            f"a Gaussian sketch cannot give {guarantee!r}: its Renyi divergence is finite up to an order only, so "
+            "state the level as approx: {epsilon: ..., delta: ...}, both above 0"
+        )
+    if cap_of(guarantee).delta_units == 0:
+        raise UserError(f"a Gaussian sketch cannot give {guarantee!r}: delta must be at least 1e-15")
+    return guarantee

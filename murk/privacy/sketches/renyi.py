@@ -1,0 +1,402 @@
+r"""What a Gaussian sketch promises: Renyi curve, conversion, and the least threshold for a guarantee.
+
+Notation of the paper: k sketch rows; rows of data of norm at most C; g = (std^2 + lambda_min) / C^2, the smallest
+eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Any order gives a valid
+epsilon, so the order is searched for with floats and only the figure at the order found is computed exactly
+(60 digits, rounded against the claim).
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from functools import lru_cache
+
+from murk.errors import UserError
+from murk.privacy.guarantees import ApproxDP
+from murk.privacy.rounding import decimal, float_up, precise, rational, require
+from murk.privacy.sketches.bounds import (
+    MARGIN,
+    Analysis,
+    Method,
+    Neighbours,
+    curve,
+    eigenvalue,
+    joint,
+    modified,
+    noise_on_eigenvalue,
+    quantile,
+    sketch,
+)
+
+__all__ = [
+    "Analysis",
+    "Method",
+    "Neighbours",
+    "eigenvalue_epsilon",
+    "joint_epsilon",
+    "joint_settings",
+    "mixing_epsilon",
+    "modified_epsilon",
+    "phi",
+    "sheffet_threshold",
+    "smallest_threshold",
+    "two_steps",
+]
+
+_LEAST, _MOST = 2.5, 1e9
+
+
+def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") -> float:
+    r"""Renyi divergence of order a between the sketches of neighbours: exact for the worst pair.
+
+    .. math:: \varphi(a; k, g) = \frac{k a}{2(a-1)} \log(1 - 1/g) - \frac{k}{2(a-1)} \log(1 - a/g)
+
+    for zero-out neighbours, a row against the zero row. For replace-one neighbours, a row against any other,
+    the same expression with -g in place of g is added. (With S the noisy second moment of the first data, x the
+    row that leaves and y the row that enters, the divergence depends on x'S^-1 x, y'S^-1 y <= 1/g and
+    (x'S^-1 y)^2 only; it grows in the first two and falls in the third, so it is largest at 1/g, 1/g and 0,
+    where the determinants factor.)
+
+    Parameters
+    ----------
+    order
+        a, with 1 < a < g.
+    rows
+        k, the number of sketch rows.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
+
+    Raises
+    ------
+    UserError
+        If the order is not in (1, g), where the divergence is infinite.
+
+    References
+    ----------
+    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", lemma 1.
+
+    Examples
+    --------
+    >>> round(phi(5.0, 100, 40.0), 4)
+    0.0868
+    """
+    if not 1 < order < g:
+        raise UserError(f"order={order!r} is not between 1 and g={g!r}: the divergence is infinite there")
+    with precise():
+        return float(curve(Decimal(order), rows, Decimal(g), neighbours))
+
+
+def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out") -> float:
+    r"""The epsilon of a sketch whose smallest noisy eigenvalue is at least g C^2, at a delta; rounded up.
+
+    .. math:: \epsilon = \min_{1 < a < g} \varphi(a; k, g) + \log(1 - 1/a) - \frac{\log(a \delta)}{a - 1}
+
+    Parameters
+    ----------
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
+    delta
+        Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    The Gaussian mixing mechanism, lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
+
+    Examples
+    --------
+    >>> round(mixing_epsilon(35.17, 100, 1e-5), 3)
+    1.0
+    """
+    _check(g, rows, delta)
+    with precise():
+        return float_up(sketch(rational(g), rows, rational(delta), neighbours))
+
+
+def eigenvalue_epsilon(eta: float, delta: float) -> float:
+    r"""The epsilon of the released eigenvalue, noise eta C^2 on a sensitivity of C^2, at delta / 3; rounded up.
+
+    The published sqrt(2 log(3.75 / delta)) / eta wherever the exact Gaussian curve confirms it (with the lattice
+    and floating point accounted for); it is proved for epsilon <= 1 only, and beyond about 8 it is wrong. There
+    it is mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta, which always holds because
+    delta(epsilon) <= Phi(mu/2 - epsilon/mu) and Phi(-z) <= exp(-z^2 / 2) / 2.
+
+    Examples
+    --------
+    >>> round(eigenvalue_epsilon(8.533, 1e-5), 4)
+    0.5938
+    """
+    require("eta", eta, positive=True)
+    require("delta", delta, positive=True, below=1.0)
+    with precise():
+        return float_up(eigenvalue(rational(eta), rational(delta)))
+
+
+def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out") -> float:
+    r"""The epsilon of ModifiedGaussMix: a noisy smallest eigenvalue and the sketch whose noise it sets; rounded up.
+
+    .. math:: \tilde\epsilon = \frac{\sqrt{2 \log(3.75/\delta)}}{\eta} + \min_{1 < a < g} \varphi(a; k, g)
+        + \frac{\log(3/\delta) + (a-1) \log(1 - 1/a) - \log a}{a - 1}
+
+    One third of delta is for the eigenvalue, one for the sketch, one for an eigenvalue that was overestimated.
+    Replacing a row moves the smallest eigenvalue no further than dropping it does (both neighbours' lie within
+    C^2 above that of the rows they share), so only phi differs between the neighbours. The first term is
+    `eigenvalue_epsilon`.
+
+    Parameters
+    ----------
+    eta
+        Standard deviation of the noise on the eigenvalue, in units of C^2.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
+    delta
+        Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    The Gaussian mixing mechanism, theorem 1.
+
+    Examples
+    --------
+    >>> g = 85.33
+    >>> round(modified_epsilon(g / 10, g, 100, 1e-5), 4)
+    1.0
+    """
+    _check(g, rows, delta)
+    require("eta", eta, positive=True)
+    with precise():
+        return float_up(modified(rational(eta), rational(g), rows, rational(delta), neighbours))
+
+
+def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
+    r"""The threshold of Sheffet's algorithm in units of C^2, for comparison with `smallest_threshold`.
+
+    .. math:: \frac{4}{\epsilon} (\sqrt{2 k \log(8/\delta)} + 2 \log(8/\delta))
+
+    References
+    ----------
+    Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1 (as algorithm 4 of the paper).
+
+    Examples
+    --------
+    >>> round(sheffet_threshold(1.0, 1e-5, 100), 1)
+    317.3
+    """
+    size = math.log(8 / delta)
+    return 4 * (math.sqrt(2 * rows * size) + 2 * size) / epsilon
+
+
+@lru_cache(maxsize=1024)
+def smallest_threshold(
+    epsilon: float,
+    delta: float,
+    rows: int,
+    method: Method = "linear-mixing",
+    neighbours: Neighbours = "zero-out",
+) -> float:
+    r"""The least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP; the exact figure holds at it.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee.
+    rows
+        k, the number of sketch rows.
+    method
+        ``"linear-mixing"``: with the eigenvalue released, eta = g / sqrt(k) (`modified_epsilon`); ``"mixing"``:
+        without (`mixing_epsilon`).
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range, or no g up to 1e9 is enough.
+
+    References
+    ----------
+    The Gaussian mixing mechanism, algorithm 2.
+
+    Examples
+    --------
+    >>> round(smallest_threshold(1.0, 1e-5, 100), 2), round(smallest_threshold(1.0, 1e-5, 100, "mixing"), 2)
+    (85.33, 35.17)
+    """
+    require("epsilon", epsilon, positive=True)
+    _check(_LEAST, rows, delta)
+    part = rational(delta)
+
+    def found(g: float) -> Decimal:
+        if method == "mixing":
+            return sketch(rational(g), rows, part, neighbours)
+        return modified(rational(noise_on_eigenvalue(g, rows)), rational(g), rows, part, neighbours)
+
+    return _search(found, epsilon, delta, rows)
+
+
+def joint_epsilon(
+    eta: float, tau: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out"
+) -> float:
+    r"""The epsilon of ModifiedGaussMix when eigenvalue and sketch are analysed as one release; rounded up.
+
+    .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
+        - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
+
+    Renyi divergences of the two add, where two epsilons and two deltas were added. The event that the eigenvalue is
+    overestimated depends on z alone and only has to be left out of the first neighbour's distribution: for every other
+    value of the eigenvalue lemma 1 holds, so the moment of order a of the rest of that distribution is bounded by the
+    sum, and the conversion needs nothing more of it.
+
+    Parameters
+    ----------
+    eta, tau
+        Noise on the eigenvalue, and by how many of it the eigenvalue is lowered.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
+    delta
+        Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range, or P(z > tau) leaves nothing of delta.
+
+    References
+    ----------
+    Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
+
+    Examples
+    --------
+    >>> round(joint_epsilon(6.2, 4.7, 45.0, 100, 1e-5), 3)
+    1.001
+    """
+    _check(g, rows, delta)
+    require("eta", eta, positive=True)
+    require("tau", tau, positive=True)
+    with precise():
+        value = joint(rational(eta), rational(tau), rational(g), rows, rational(delta), neighbours)
+        if not value.is_finite():
+            raise UserError(
+                f"tau={tau!r} leaves nothing of delta={delta!r}; give a larger tau, such as sqrt(2 log(3/delta))"
+            )
+        return float_up(value)
+
+
+@lru_cache(maxsize=1024)
+def joint_settings(
+    epsilon: float, delta: float, rows: int, neighbours: Neighbours = "zero-out"
+) -> tuple[float, float, float]:
+    """The (g, eta, tau) of the joint analysis that need the least eigenvalue, g + eta tau, to do without noise.
+
+    A tenth of delta is for an overestimated eigenvalue; eta is g / sqrt(k) times 1, sqrt 2, 2 or 2 sqrt 2.
+
+    Raises
+    ------
+    UserError
+        As `smallest_threshold`.
+
+    Examples
+    --------
+    >>> g, eta, tau = joint_settings(1.0, 1e-5, 100)
+    >>> round(g + eta * tau, 1)  # published: 128.2
+    74.4
+    """
+    require("epsilon", epsilon, positive=True)
+    _check(_LEAST, rows, delta)
+    part = rational(delta)
+    tau = quantile(delta / 10)
+
+    def settings(ratio: float) -> tuple[float, float, float]:
+        def eta(g: float) -> float:
+            return ratio * noise_on_eigenvalue(g, rows)
+
+        def found(g: float) -> Decimal:
+            return joint(rational(eta(g)), rational(tau), rational(g), rows, part, neighbours)
+
+        g = _search(found, epsilon, delta, rows)
+        return g, eta(g), tau
+
+    return min((settings(2 ** (i / 2)) for i in range(4)), key=lambda found: found[0] + found[1] * found[2])
+
+
+def _search(found: Callable[[float], Decimal], epsilon: float, delta: float, rows: int) -> float:
+    """The least g above 5/2 whose epsilon, which falls with g, is small enough."""
+    target = rational(epsilon)
+
+    def holds(g: float) -> bool:
+        with precise():
+            return found(g) <= decimal(target)
+
+    low, high = _LEAST, 8.0
+    while not holds(high):
+        low, high = high, 4 * high
+        if high > _MOST:
+            raise UserError(
+                f"no threshold up to {_MOST:g} gives epsilon={epsilon!r}, delta={delta!r} with {rows} sketch rows; "
+                "give a larger epsilon or delta, or fewer rows"
+            )
+    # To 1e-12 of its size: what is returned is a point at which the exact figure was seen to hold.
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def two_steps(guarantee: ApproxDP) -> ApproxDP:
+    r"""What any zero-out (epsilon, delta) guarantee is for replaced rows: (2 epsilon, (1 + e^epsilon) delta).
+
+    To replace a row is to drop it and to put another in its place. Mechanisms about which more is known do better
+    (`GaussMixMechanism.replace_one`).
+
+    Raises
+    ------
+    UserError
+        If the restated delta reaches 1.
+
+    Examples
+    --------
+    >>> two_steps(ApproxDP(1.0, 1e-5))
+    ApproxDP(epsilon=2.0, delta=3.7182818284590455e-05)
+    """
+    with precise():
+        epsilon, delta = rational(guarantee.epsilon), rational(guarantee.delta)
+        total_delta = (1 + decimal(epsilon).exp() * (1 + MARGIN)) * decimal(delta)
+        if total_delta >= 1:
+            raise UserError(f"{guarantee!r} is no guarantee for replaced rows: two steps have a delta of 1 or more")
+        return ApproxDP(float_up(2 * epsilon), float_up(total_delta))
+
+
+def _check(g: float, rows: int, delta: float) -> None:
+    require("delta", delta, positive=True, below=1.0)
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise UserError(f"rows={rows!r}: the number of sketch rows is a positive integer")
+    if not 1 < g <= _MOST:
+        raise UserError(
+            f"g={g!r} is out of range: the smallest noisy eigenvalue must be above 1 (and at most {_MOST:g})"
+        )

@@ -1,0 +1,456 @@
+r"""The tight analysis: what a sketch promises because the row that leaves is itself part of the data.
+
+Notation of `analysis`, all in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
+Given the noise s^2, rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
+
+**Mixing, exactly.** Multiplied by S_0^{-1/2} these are N(0, I + v v') and N(0, I), which differ in the direction of
+v only: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. A smaller q is a larger one to
+which the same independent noise is added and that is scaled, so q = 1/s^2 is the worst and the (epsilon, delta) of
+chi-square distributions with variances s^2 + 1 and s^2 are those of mixing, both ways, not a bound of them
+(`mixing_delta`). Lemma 1 of the paper is for variances g and g - 1: noise s^2 = g - 1 is enough for what takes g there.
+
+**Replaced rows.** Z_0 with x, or with y. Renyi's divergence of order a of N(0, I + v v') from N(0, I + w w') grows
+with |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the square) and
+falls with (v'w)^2, which its determinant contains as + a (a - 1)(v'w)^2. So |v|^2 = |w|^2 = 1/s^2 and v'w = 0 are the
+worst: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+
+**The released eigenvalue** (zero-out). The device's eigenvalues of the two windows are L + D and L, where L is at most
+the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. It releases u = L (+ D) - eta tau + eta z, cut at 0,
+and then s^2 >= max(g - max(u, 0), 0). So S_0 >= (max(L, 0) + s^2) I, and by the above the sketch is no worse than k
+normals of variance m against m - 1,
+
+.. math:: m = \max(L, 0) + 1 + \max(g - \max(u, 0), 0).
+
+Its moment rho(m) = exp((a - 1) D_a) falls with m, so it grows with u. With the event z > Z left out of the first
+distribution (its probability is taken off delta), the moment of order a of the pair is, with P and Q the distributions
+of the cut u,
+
+.. math:: F(L, D) = P_0^a Q_0^{1-a} \rho(m_0) + e^{a (a-1) D^2 / 2 \eta^2} \int_{u > 0} N(u; L + a D - \eta\tau, \eta^2)
+    \rho(m(u)) du.
+
+- *In D >= 0 it grows*: it is E_Q[r^a rho], r the likelihood ratio; its derivative is a times the covariance under P of
+  r^{a-1} rho and the score of D, both of which grow with u. So D = d.
+- *In L*: with u = L + a d - eta tau + eta y the integrand is at most phi(y) rho(1 + g - a d + eta tau - eta y) whatever
+  L is, and the range y > y_0(L) grows with L; the first term falls with L (the inverse Mills ratio falls). So between
+  two values of L the first term at the lower and the integral at the higher bound F, on a grid and beyond its ends.
+- *The other way round* the sketch's moment is smaller (`reverse`). There the first term grows with D and the integral's
+  range is largest at D = 0; it is bounded by both at once. Within a cell the logarithm of the first term grows with
+  -L no faster than that of Q_0: a h(x) - (a - 1) h(x - d) <= h(x), h the inverse Mills ratio, which falls.
+- *Negative D*, which only the rounding of floats makes (at least -sigma): r^a has a moment of at most
+  exp(a (a-1) sigma^2 / 2 eta^2), and rho is taken at min(m(u), g + 1), as if nothing were known of L.
+
+Integrals are sums over cells with the moment at the worse end. Each cell's share of the discrete Gaussian distribution
+is at most the normal one's and one more lattice step. Floats are used; all terms are positive, and 1e-9 is added.
+
+The least noise with which a sketch has a guarantee by the tight analysis.
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.rounding import decimal, float_down, precise, rational
+from murk.privacy.sketches.bounds import EIGENVALUE_SLACK, MARGIN, Neighbours, joint, least, quantile, steps, tail
+from murk.privacy.sketches.renyi import joint_settings
+
+__all__ = [
+    "SHARE",
+    "linear_epsilon",
+    "log_moment",
+    "mixing_delta",
+    "mixing_epsilon",
+    "mixing_noise",
+    "replaced",
+    "replaced_noise",
+    "settings",
+    "total",
+]
+
+
+Floats = npt.NDArray[np.float64]
+
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+_STEP = 2.0**-20
+_CELL, _COARSE = 2.0**-6, 2.0**-3
+_FIRST = -9.0
+_MARGIN = 1e-9
+SHARE = 10
+"""An overestimated eigenvalue gets so small a share of delta."""
+
+
+@lru_cache(maxsize=64)
+def _gamma(rows: int) -> Decimal:
+    """Gamma(k/2 + 1), within `precise`."""
+    value, start = (Decimal(1), Decimal(1)) if rows % 2 == 0 else (_PI.sqrt() / 2, Decimal("1.5"))
+    while start <= Decimal(rows) / 2:
+        value *= start
+        start += 1
+    return value
+
+
+def _lower(rows: int, x: Decimal) -> Decimal:
+    """P(chi^2_k <= 2 x), to 50 digits, within `precise`."""
+    if x <= 0:
+        return Decimal(0)
+    a = Decimal(rows) / 2
+    if x > a and x - a - a * (x / a).ln() > 150:
+        return Decimal(1)  # Chernoff: all but e^-150
+    term = total = Decimal(1)
+    n = a
+    while term > total * Decimal("1e-62"):
+        n += 1
+        term = term * x / n
+        total += term
+    return total * (a * x.ln() - x).exp() / _gamma(rows)
+
+
+def mixing_delta(noise: Decimal, rows: int, epsilon: Decimal) -> Decimal:
+    r"""An upper bound, tight to 29 digits, of the exact delta of mixing with this noise, zero-out, both ways.
+
+    With n the noise (a variance, in units of C^2) and c the level of chi^2 at which the loss is epsilon,
+
+    .. math:: \delta = P(\chi^2_k > c / (n + 1)) - e^\epsilon P(\chi^2_k > c / n), \quad
+        c = \max(0, 2 n (n + 1) (\epsilon + \tfrac{k}{2} \log(1 + 1/n)))
+
+    one way, and the other way with P(<=), -epsilon and the two variances exchanged. Within `precise`.
+    """
+    size, loss = 2 * noise * (noise + 1), Decimal(rows) / 2 * (1 + 1 / noise).ln()
+    odds = epsilon.exp()
+    cut = max(size * (loss + epsilon), Decimal(0)) / 2
+    there = 1 - _lower(rows, cut / (noise + 1)) - odds * (1 - _lower(rows, cut / noise))
+    cut = max(size * (loss - epsilon), Decimal(0)) / 2
+    back = _lower(rows, cut / noise) - odds * _lower(rows, cut / (noise + 1))
+    return max(there, back, Decimal(0)) + MARGIN
+
+
+def mixing_epsilon(noise: Decimal, rows: int, delta: Decimal, claimed: Decimal) -> Decimal:
+    """An upper bound of the exact epsilon of mixing: ``claimed`` where that holds, else the figure to 1e-9 of it."""
+    if mixing_delta(noise, rows, claimed) <= delta:
+        return claimed
+    low, high = claimed, 2 * claimed
+    while mixing_delta(noise, rows, high) > delta:
+        low, high = high, 2 * high
+    while high - low > high * Decimal("1e-9"):
+        middle = (low + high) / 2
+        low, high = (low, middle) if mixing_delta(noise, rows, middle) <= delta else (middle, high)
+    return high
+
+
+def replaced(noise: Decimal, rows: int, delta: Decimal) -> Decimal:
+    """The epsilon of mixing for replaced rows, by Renyi divergences; rounded up. Within `precise`."""
+    s = float(noise)
+
+    def cost(u: float) -> float:
+        a = 1 + s / (1 + math.exp(-u))
+        value = -a * math.log1p(1 / s) - math.log1p(-a / (s + 1)) + a * math.log1p(1 / s) - math.log1p(a / s)
+        return rows * value / (2 * (a - 1)) + math.log1p(-1 / a) - math.log(a * float(delta)) / (a - 1)
+
+    order = Decimal(1 + s / (1 + math.exp(-least(cost, -20.0, 12.0))))
+    # What leaves: a log(s / (s + 1)) - log(1 - a / (s + 1)); what enters: a log(1 + 1/s) - log(1 + a/s).
+    value = -(1 - order / (noise + 1)).ln() - (1 + order / noise).ln()
+    epsilon = value * rows / (2 * (order - 1)) + (1 - 1 / order).ln() - (order * delta).ln() / (order - 1)
+    return max(epsilon + MARGIN, Decimal(0))
+
+
+def total(
+    g: Fraction, eta: Fraction, tau: Fraction, rows: int, delta: Fraction, eigenvalue: bool, neighbours: Neighbours,
+    claimed: Decimal,
+) -> Decimal:  # fmt: skip
+    """The epsilon of a mechanism with these settings, within `precise`; ``claimed`` where that is known to hold."""
+    part = decimal(delta)
+    if not eigenvalue:
+        if neighbours == "zero-out":
+            return mixing_epsilon(decimal(g), rows, part, claimed)
+        return replaced(decimal(g), rows, part)
+    found = linear_epsilon(eta, tau, g, rows, delta, neighbours)
+    # What the other analysis proves of the same settings holds, too.
+    return found if found <= claimed or g <= 1 else min(found, joint(eta, tau, g, rows, delta, neighbours))
+
+
+def linear_epsilon(
+    eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours
+) -> Decimal:
+    """The epsilon of linear mixing, integrated over the eigenvalue's noise; of replaced rows by `bounds.joint`.
+
+    Infinite where the settings leave no order. Within `precise`.
+    """
+    reach = quantile(float(delta) / SHARE)
+    if neighbours == "replace-one":
+        # Left out is the event z > Z, not z > tau: then g is lower by eta (Z - tau).
+        lowered = g + eta * (tau - rational(reach))
+        if lowered <= 1:
+            return Decimal("Infinity")
+        return joint(eta, rational(reach), lowered, rows, delta, neighbours)
+    left = float_down(Fraction(decimal(delta) - tail(Decimal(reach))))
+    found = _linear(float(g), float(eta), float(tau), steps(eta) * _STEP * float(eta), rows, left, reach)
+    return Decimal(found) if math.isfinite(found) else Decimal("Infinity")
+
+
+def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
+    """At the order that coarse cells find best: any order gives a valid figure."""
+    most = 1 + g - d + eta * (tau - reach)
+    if not most > 1.0 + 1e-6:
+        return math.inf
+
+    def order(u: float) -> float:
+        return 1 + (most - 1) / (1 + math.exp(-u))
+
+    def cost(a: float, moment: float) -> float:
+        return (moment - math.log(a * delta)) / (a - 1) + math.log1p(-1 / a)
+
+    def coarse(u: float) -> float:
+        a = order(u)
+        return cost(a, _worst_case(a, g, eta, tau, d, rows, reach, _COARSE))
+
+    grid = [0.5 * i for i in range(-14, 9)]
+    best = min(grid, key=coarse)
+    u = least(coarse, best - 0.5, best + 0.5, 8, 8)
+    a = order(u)
+    return max(cost(a, log_moment(a, g, eta, tau, d, rows, reach) + _MARGIN) * (1 + 1e-12), 0.0)
+
+
+def forward(order: float, rows: int, m: Floats) -> Floats:
+    """log rho: of k normals of variance m against m - 1, m > order."""
+    found: Floats = rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m))
+    return found
+
+
+def reverse(order: float, rows: int, m: Floats) -> Floats:
+    """The same of variance m - 1 against m, m > 1; less than `forward`.
+
+    With t = 1 / (m - 1): twice the difference's derivative by t, over k, is
+    (2 a - 1) (1 / ((1 - (a - 1) t)(1 + a t)) - 1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
+    """
+    t = 1 / (m - 1)
+    found: Floats = rows / 2 * (order * np.log1p(t) - np.log1p(order * t))
+    return found
+
+
+def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
+    """The logarithm of a bound of the moment of an order, over all windows: see the module.
+
+    Parameters
+    ----------
+    order
+        a, with 1 < a < 1 + g - d + eta (tau - reach).
+    g, eta, tau, rows
+        Of the mechanism.
+    d
+        The eigenvalue's sensitivity.
+    reach
+        Z: what is above it is left out.
+    """
+    a, highest = order, 1 + g + eta * tau
+    there = _worst_case(a, g, eta, tau, d, rows, reach, _CELL)
+    back = _back(a, g, eta, tau, d, rows, reach)
+    sigma = (math.ceil(float(EIGENVALUE_SLACK) / (eta * _STEP)) + 1) * eta * _STEP
+    edges, masses = _cells(reach, _CELL)
+    m = np.minimum(highest - a * sigma - eta * np.append(edges, reach), g + 1)
+    if not float(m[-1]) > a:
+        return math.inf
+    stray = float(_tails(np.append(masses, _log_upper(reach)) + forward(a, rows, m))[0])
+    return max(there, back, stray + a * (a - 1) * sigma * sigma / (2 * eta * eta))
+
+
+def _gain(a: float, d: float, eta: float) -> float:
+    return a * (a - 1) * d * d / (2 * eta * eta)
+
+
+def _floor(eta: float) -> float:
+    """The device's least eigenvalue of any window is no less."""
+    return -(2.0**-9 + eta * _STEP)
+
+
+def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
+    """F, the most over L."""
+    from scipy.special import log_ndtr
+
+    gain, floor = _gain(a, d, eta), _floor(eta)
+    # Up to the end of the range, where m is 1 + g - d + eta (tau - reach).
+    edges, masses = _cells(reach - (a - 1) * d / eta, cell)
+    m = 1 + g - a * d + eta * tau - eta * edges
+    terms = masses + forward(a, rows, m)
+    integral = _tails(terms) + gain
+    # Windows whose y_0 lies in a cell (below the first edge, ..., beyond the last): the integral from there on, and
+    # the first term at the lowest L that is possible.
+    lowest = np.maximum(eta * tau - a * d - eta * np.append(edges, math.inf), floor)
+    highest = np.append(math.inf, eta * tau - a * d - eta * edges)
+    at = tau - lowest / eta
+    atom = a * log_ndtr(at - d / eta + _STEP) + (1 - a) * log_ndtr(at - _STEP)
+    atom += forward(a, rows, g + 1 + np.maximum(lowest, 0.0))
+    total = np.logaddexp(atom, np.append(integral, -math.inf))
+    return float(np.max(total[highest >= floor]))
+
+
+def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
+    """The other way round, the most over L and D."""
+    from scipy.special import log_ndtr
+
+    gain, floor = _gain(a, d, eta), _floor(eta)
+    # Here y_0 = tau - L / eta. Low enough that the first term falls with L from the first edge down.
+    edges, masses = _cells(reach, _CELL, min(_FIRST, -(a - 1) * d / eta - 1.0))
+    m = 1 + g + eta * tau - eta * edges
+    beyond = _log_upper(reach) + float(reverse(a, rows, np.array([1 + g + eta * (tau - reach)]))[0])
+    integral = np.logaddexp(_tails(masses + reverse(a, rows, m)), beyond) + gain
+    top = tau - floor / eta
+    highest = np.minimum(np.append(edges, math.inf), top)
+    lowest = np.minimum(np.append(edges[0], edges), top)
+    size = log_ndtr(lowest + _STEP)
+    atom = a * size + (1 - a) * log_ndtr(lowest - d / eta - _STEP)
+    # As -L / eta grows, its logarithm grows no faster than that of Phi.
+    atom += (highest - lowest) * np.exp(-np.square(lowest + _STEP) / 2 - size) / math.sqrt(2 * math.pi)
+    atom += reverse(a, rows, g + 1 + np.maximum(eta * (tau - highest), 0.0))
+    total = np.logaddexp(atom, np.append(integral, beyond + gain))
+    return float(np.max(total[np.append(edges[0], edges) <= top]))
+
+
+def _cells(end: float, cell: float, first: float = _FIRST) -> tuple[Floats, Floats]:
+    """Upper edges of cells up to ``end``, the first cell being all below; and log bounds of their shares."""
+    from scipy.special import log_ndtr, ndtr
+
+    first = min(first, end - 1.0)
+    count = math.ceil((end - first) / cell)
+    edges = end - cell * np.arange(count, -1, -1)
+    low, high = edges[:-1], edges[1:]
+    # From whichever side nothing cancels.
+    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    nearest = np.where(low > 0, low, np.minimum(high, 0.0))
+    share += _STEP * np.exp(-nearest * nearest / 2)
+    with np.errstate(divide="ignore"):
+        shares: Floats = np.append(float(log_ndtr(edges[0] + _STEP)), np.log(share))
+    return np.asarray(edges, dtype=np.float64), shares
+
+
+def _tails(terms: Floats) -> Floats:
+    """Logarithms of the sums of exp(terms) from each place on."""
+    top = float(np.max(terms))
+    sums = np.cumsum(np.exp(terms - top)[::-1])[::-1]
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log(sums) + top
+    return found
+
+
+def _log_upper(reach: float) -> float:
+    from scipy.special import log_ndtr
+
+    return float(log_ndtr(-reach + _STEP))
+
+
+# Settings are multiples of this: what two machines compute differs in the last bit, what they calibrate does not.
+_GRID = 2.0**-12
+_MOST = 1e9
+_TAU = 3.0
+
+
+@lru_cache(maxsize=1024)
+def mixing_noise(epsilon: float, delta: float, rows: int) -> float:
+    """The least noise, a multiple of 2^-12, with which mixing is (epsilon, delta)-DP for zero-out neighbours.
+
+    Raises
+    ------
+    UserError
+        If no noise up to 1e9 C^2 is enough.
+    """
+    with precise():
+        target, part = decimal(rational(epsilon)), decimal(rational(delta))
+
+        def holds(noise: float) -> bool:
+            with precise():
+                return mixing_delta(Decimal(noise), rows, target) <= part
+
+        return _search(holds, epsilon, delta, rows)
+
+
+@lru_cache(maxsize=1024)
+def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
+    """The same for replaced rows.
+
+    Raises
+    ------
+    UserError
+        As `mixing_noise`.
+    """
+
+    def holds(noise: float) -> bool:
+        with precise():
+            return replaced(Decimal(noise), rows, decimal(rational(delta))) <= decimal(rational(epsilon))
+
+    return _search(holds, epsilon, delta, rows)
+
+
+@lru_cache(maxsize=1024)
+def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, float]:
+    """Settings (g, eta, tau) of linear mixing for zero-out neighbours: little noise, whatever the eigenvalue is.
+
+    eta is g / sqrt(k) times a power of sqrt 2 and tau is 3, or what is exceeded with a tenth of delta: whichever makes
+    4 g + eta tau least: three times the noise of a window without any eigenvalue, and the one that needs no noise.
+    Where mixing needs no more than tau, no eigenvalue is released.
+
+    Raises
+    ------
+    UserError
+        As `mixing_noise`.
+    """
+    alone = mixing_noise(epsilon, delta, rows)
+    if alone <= _TAU:
+        return alone, 1.0, _TAU
+    exact, target = rational(delta), rational(epsilon)
+
+    def eta_of(g: float, power: int) -> float:
+        return math.ceil(g / math.sqrt(rows) * 2 ** (power / 2) / _GRID) * _GRID
+
+    def least_g(power: int, tau: float, low: float, error: float) -> float:
+        def holds(g: float) -> bool:
+            with precise():
+                found = linear_epsilon(rational(eta_of(g, power)), rational(tau), rational(g), rows, exact, "zero-out")
+                return found <= decimal(target)
+
+        return _search(holds, epsilon, delta, rows, low, error)
+
+    def cost(choice: tuple[int, float]) -> float:
+        try:
+            g = least_g(*choice, alone, 2.0**-7)
+        except UserError:
+            return math.inf
+        return 4 * g + eta_of(g, choice[0]) * choice[1]
+
+    costs: dict[tuple[int, float], float] = {}
+    power = round(math.log2(rows) / 3)
+    for _ in range(12):
+        near = [(power + step, _TAU) for step in (-1, 0, 1)]
+        costs |= {choice: cost(choice) for choice in near if choice not in costs}
+        best = min(near, key=costs.__getitem__)[0]
+        if best == power:
+            break
+        power = best
+    large = round(quantile(delta / SHARE) / _GRID) * _GRID
+    costs |= {choice: cost(choice) for choice in [(power - 1, large), (power, large)]}
+    power, tau = min(costs, key=costs.__getitem__)
+    if costs[power, tau] == math.inf:
+        return joint_settings(epsilon, delta, rows)
+    g = least_g(power, tau, alone, 0.0)
+    return g, eta_of(g, power), tau
+
+
+def _search(
+    holds: Callable[[float], bool], epsilon: float, delta: float, rows: int, low: float = 0.0, error: float = 0.0
+) -> float:
+    """The least noise above ``low`` that holds: a multiple of 2^-12, to a relative error."""
+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13
+    while not holds(above * _GRID):
+        below, above = above, 2 * above
+        if above * _GRID > _MOST:
+            raise UserError(
+                f"no noise up to {_MOST:g} gives epsilon={epsilon!r}, delta={delta!r} with {rows} sketch rows; "
+                "give a larger epsilon or delta, or fewer rows"
+            )
+    while above - below > max(1, error * above):
+        middle = (below + above) // 2
+        below, above = (below, middle) if holds(middle * _GRID) else (middle, above)
+    return above * _GRID

@@ -1,1 +1,0 @@
-"""The consumer group in which learners share the chains."""

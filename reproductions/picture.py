@@ -1,0 +1,126 @@
+"""The picture of an experiment: its panels side by side, with the paper's axes."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from murk.learners.results.plot import BLUE, GREY, INK, figure
+from reproductions.experiment import Panel, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Distinguishable without colour vision (Okabe and Ito), after Murk's own blue.
+_COLOURS: Final = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e5494", INK, GREY)
+_ACROSS = 3
+_MANY = 8
+# Entries of a legend side by side under its panel, inches that a row of them takes, and points down to the first.
+_COLUMNS, _ROW, _DOWN = 2, 0.18, 40
+
+
+def draw(title: str, panels: Sequence[Panel]) -> bytes:
+    """Draw panels, as PNG.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    drawn = _drawn(title, panels)
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format="png", dpi=100)
+    return _small(buffer.getvalue())
+
+
+def _drawn(title: str, panels: Sequence[Panel]) -> Figure:
+    """The figure; legends stand beside panels, where they hide no line."""
+    # Four are two by two, not three and one; of many, those of one kind stand in one row.
+    many = len(panels) > _MANY and len(panels) % 4 == 0
+    across = 4 if many else 2 if len(panels) == 4 else min(_ACROSS, len(panels))
+    down = math.ceil(len(panels) / across)
+    wide, high = (3.6, 3.0) if many else (5.2, 4.0)
+    shared = _shared(panels)
+    longest = 0 if shared else max(len(panel.series) for panel in panels)
+    high += _ROW * math.ceil(longest / _COLUMNS)
+    drawn = figure((wide * across, 0.5 + high * down))
+    grid = drawn.subplots(down, across, squeeze=False).ravel()
+    for axes, panel in zip(grid, panels, strict=False):
+        _panel(axes, panel, legend=not shared)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    drawn.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    if shared:
+        drawn.legend(*grid[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
+    return drawn
+
+
+def _small(picture: bytes) -> bytes:
+    """The same in each line's own colour, blended with white by the steps that 256 colours allow: fewer bytes.
+
+    Colours that are chosen by how often they occur would run two lines' into one.
+    """
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    steps = 256 // len(_COLOURS)
+    palette = [
+        round(255 * (1.0 + step / (steps - 1) * (part - 1.0)))
+        for colour in _COLOURS
+        for step in range(steps)
+        for part in to_rgb(colour)
+    ]
+    colours, buffer = Image.new("P", (1, 1)), io.BytesIO()
+    colours.putpalette(palette)
+    with Image.open(io.BytesIO(picture)) as whole:
+        drawn = whole.convert("RGB").quantize(palette=colours, dither=Image.Dither.NONE)
+        drawn.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _shared(panels: Sequence[Panel]) -> bool:
+    """Whether one legend does for all panels: the same lines in each."""
+    names = [[one.name for one in panel.series if one.style != "box"] for panel in panels]
+    return len(names) > 1 and bool(names[0]) and all(each == names[0] for each in names)
+
+
+def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
+    from matplotlib.transforms import ScaledTranslation
+
+    boxes = [one for one in panel.series if one.style == "box"]
+    if boxes:
+        axes.boxplot([list(one.y) for one in boxes], showfliers=False, medianprops={"color": BLUE})
+        axes.set_xticks(range(1, len(boxes) + 1), [one.name for one in boxes], rotation=20, ha="right", fontsize=8)
+    for place, one in enumerate(each for each in panel.series if each.style != "box"):
+        _line(axes, one, _COLOURS[(place if one.colour is None else one.colour) % len(_COLOURS)])
+    if panel.line_at is not None:
+        axes.axhline(panel.line_at, color=INK, linewidth=0.8, linestyle=":")
+    if panel.log_x:
+        axes.set_xscale("log")
+    elif not boxes:
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.10g}")
+    if panel.log_y:
+        axes.set_yscale("log")
+    axes.set_xlabel(panel.x, color=INK)
+    axes.set_ylabel(panel.y, color=INK)
+    axes.set_title(panel.title, loc="left", fontsize=10, color=INK)
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if legend and len(panel.series) > len(boxes):
+        under = axes.transAxes + ScaledTranslation(0.0, -_DOWN / 72.0, axes.figure.dpi_scale_trans)
+        axes.legend(frameon=False, fontsize=8, ncols=_COLUMNS, loc="upper left", bbox_to_anchor=(0.0, 0.0),
+                    bbox_transform=under, borderaxespad=0.0)  # fmt: skip
+
+
+def _line(axes: Axes, one: Series, colour: str) -> None:
+    if one.style == "points":
+        axes.plot(one.x, one.y, "o", color=colour, label=one.name, markersize=4)
+    else:
+        axes.plot(one.x, one.y, "--" if one.style == "dashed" else "-", color=colour, label=one.name, linewidth=1.4)
+    if len(one.low):
+        axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.15, linewidth=0)

@@ -1,0 +1,187 @@
+"""What a learner holds after many people released: the sum of their releases, drawn at once.
+
+The figures need millions of releases for each of their points. Noise is added to each, but only their sum is learned
+from, and what is known of it is enough: the sum of n Gaussian noises is Gaussian, of n times the variance; that of n
+directions (PrivUnit) is Gaussian but for terms that fade as 1/n, with the mean and the covariance that the mechanism
+has. So the sum is drawn from these, with the learner's own mechanism, and put into the learner's own state: all that
+follows is what it computes for released data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor
+from murk.learners.core.scoring.local import LocalScores
+from murk.learners.core.scoring.mechanism import outer
+from murk.learners.core.scoring.model import QUESTIONS, asked, vectors, with_constant
+from murk.learners.core.scoring.sums import direction_spread, step_of
+from murk.learners.core.state import pack
+from murk.learners.moments.engine import MomentEngine
+from murk.learners.moments.mechanism import Level
+from murk.learners.moments.statistics import Statistics
+from murk.privacy.mechanisms.base import Randomizer
+
+Floats = NDArray[np.float64]
+Learner = PublicGLMClassifier | PublicGLMRegressor
+
+_BLOCK = 20_000
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means over people without noise.
+
+    Parameters
+    ----------
+    people
+        How many, n.
+    square
+        Of ``z z'``, z the features and a constant, (p + 1, p + 1).
+    cross
+        Of ``z y``, (p + 1,), y as it is counted.
+    """
+
+    people: int
+    square: Floats
+    cross: Floats
+
+    @classmethod
+    def of(cls, X: Floats, y: Floats) -> Moments:
+        """Of rows (n, p) and their targets."""
+        Z = np.column_stack([X, np.ones(len(X))])
+        return cls(len(X), Z.T @ Z / len(X), Z.T @ y / len(X))
+
+    def plus(self, more: Moments) -> Moments:
+        """Of both together."""
+        n = self.people + more.people
+        own, other = self.people / n, more.people / n
+        return Moments(n, own * self.square + other * more.square, own * self.cross + other * more.cross)
+
+
+def release_moments(
+    learner: Learner, people: Moments, rng: np.random.Generator | None, variances: tuple[float, float] | None = None
+) -> None:
+    """Give a learner of second moments what people would have released, all within the bounds.
+
+    Parameters
+    ----------
+    learner
+        That has learned nothing.
+    people
+        Who releases.
+    rng
+        Of the noise; None for none.
+    variances
+        Of the noise on the numbers of ``x x'`` and of ``x y``, coded, in place of what the learner's mechanism has.
+    """
+    engine = learner._require()
+    assert isinstance(engine, MomentEngine)
+    layout, response = engine.layout, engine.model.response
+    scale = np.append(np.full(len(people.cross) - 1, learner._gain), 1.0)
+    keep = layout.size
+    middle = response.middle if layout.constant else 0.0
+    cross = scale * (people.cross - middle * people.square[:, -1]) / response.half
+    square = people.square * np.outer(scale, scale)
+    total = _numbers(layout, square[:keep, :keep], cross[:keep])
+    noise = np.zeros(2)
+    if rng is not None:
+        (level,) = [Level.of(mechanism, layout) for mechanism in engine.mechanisms.values()]
+        assert not level.ball
+        noise = np.array(level.variances if variances is None else variances)
+        parts = np.repeat(np.sqrt(noise / people.people), [layout.cross, layout.size])
+        total = total + parts * rng.normal(size=layout.dimension)
+    _put_moments(learner, engine, people.people, total, noise)
+
+
+def release_moments_of(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
+    """The same of rows, whatever the mechanism; y is coded, as learners do."""
+    engine = learner._require()
+    assert isinstance(engine, MomentEngine)
+    (mechanism,) = engine.mechanisms.values()
+    level = Level.of(mechanism, engine.layout)
+    blocks = (
+        engine.layout.vectors(learner._coded(X[i : i + _BLOCK]), y[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)
+    )
+    n, total = summed(mechanism, blocks, rng)
+    _put_moments(learner, engine, n, total / n, np.array(level.variances))
+
+
+def _numbers(layout: Statistics, square: Floats, cross: Floats) -> Floats:
+    """The numbers of a release, from both matrices: the reverse of `Statistics.matrices`."""
+    whole = square * np.where(np.eye(layout.size, dtype=bool), 1.0, layout.root)
+    return np.concatenate([whole[np.triu_indices(layout.size)][: layout.cross], layout.weight * cross])
+
+
+def _put_moments(learner: Learner, engine: MomentEngine, n: int, mean: Floats, noise: Floats) -> None:
+    # Every release with weight 1.
+    counts = np.array([n, n, n * noise[0], n * noise[1], n, n], dtype=np.float64)
+    fold = {**engine.state_dict(), "n_releases": n, "total": pack(n * mean), "sums": pack(counts)}
+    learner.load_state_dict({**learner.state_dict(), "fold": fold})
+
+
+def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
+    """Give a learner of directions what people would have released; y is 0 or 1, or coded to [-1, 1]."""
+    engine = learner._require()
+    assert isinstance(engine, LocalScores)
+    state = engine.state_dict()
+    (pair,), epoch = engine.mechanisms.values(), engine.now.epochs[-1]
+    model, response = epoch.model, engine.settings.response
+    questions = asked(rng.integers(2**64, size=len(X), dtype=np.uint64), model)
+    tallies = []
+    for place, question in enumerate(QUESTIONS):
+        own = np.flatnonzero(questions == place)
+        if not len(own):
+            continue
+        mechanism: Any = pair.mechanism(question)
+        given = (
+            vectors(with_constant(X[rows]), y[rows], model, response, question)
+            for rows in (own[i : i + _BLOCK] for i in range(0, len(own), _BLOCK))
+        )
+        blocks = given if question == "score" else (outer(v, model.transform.shape[0]) for v in given)
+        n, total = summed(mechanism, blocks, rng)
+        whole = [round(value) for value in (total / step_of(mechanism)).tolist()]
+        tallies.append({"level": "default", "question": question, "count": n, "total": whole})
+    fold = {**state, "n_releases": len(X), "epochs": [{**epoch.to_state(), "tallies": tallies}], "shown": None}
+    learner.load_state_dict({**learner.state_dict(), "fold": fold})
+
+
+def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Generator) -> tuple[int, Floats]:
+    """How many rows there are, and the sum of their decoded releases, drawn from its own mean and covariance.
+
+    Parameters
+    ----------
+    mechanism
+        What each row is randomized by: one that adds noise of one variance, or that releases a direction.
+    blocks
+        Rows (m, d) within the mechanism's bound.
+    rng
+        Of the noise.
+    """
+    across, excess = direction_spread(mechanism)
+    d = mechanism.dimension
+    n, mean, spread = 0, np.zeros(d), np.zeros((d, d))
+    for rows in blocks:
+        n += len(rows)
+        mean += rows.sum(axis=0)
+        if excess is not None:
+            # Of each row excess u u' - r r', where u = r / |r|.
+            squares = np.maximum(np.einsum("ij,ij->i", rows, rows), 1e-300)
+            spread += (rows * (excess / squares - 1.0)[:, None]).T @ rows
+    spread += n * across * np.eye(d)
+    values, axes = np.linalg.eigh(spread)
+    return n, mean + axes @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=d))
+
+
+def coefficients(learner: Learner) -> Floats:
+    """Slopes in the features' own units; where there is no root, the direction as if scores were short."""
+    engine = learner._require()
+    if isinstance(engine, LocalScores):
+        return np.asarray(learner.estimate().values[: len(learner._names)])
+    values = engine.fitted().values
+    return np.asarray(values[: len(learner._names)] * learner._gain)
