@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from murk.demo import DATA, TASK
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients import inference
+from murk.learners.problem import problem_for
 from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from murk.errors import DataWarning
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.engine import merged_of
 from murk.learners.core.scoring.sums import Tally, step_of
 from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.forgers import longest
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.releases import ExampleRelease, GradientRelease

@@ -1,6 +1,6 @@
 """IWP-SGD: what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
-The paper's figures are those of ``murk reproduce 000``. Needs scikit-learn for its synthetic data. ``--only NAME`` runs
+The paper's figures are those of ``python -m reproductions 000``. Needs scikit-learn for its synthetic data. ``--only NAME`` runs
 one part: product, losses, coverage, designs, outer, speed.
 """
 
@@ -14,7 +14,7 @@ from river.linear_model import LogisticRegression
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.core.sums_forecast import released_sum
+from murk.learners.core.forecasting import released_sum
 from murk.learners.core.symmetric import flattened, symmetric
 from murk.privacy import ApproxDP, GaussianDP, calibrate
 from murk.stream import Task

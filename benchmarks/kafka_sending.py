@@ -7,7 +7,7 @@ import numpy as np
 from kafka import KafkaProducer
 
 from benchmarks.on_kafka import Clock, Learner, feed_for, filled, releases
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.producers.populations.backpressure import wait_for_models

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise, identifiers
 from murk.stream import Task
 from murk.stream.messages.codec import encode

@@ -19,10 +19,10 @@ from benchmarks.protocol_people import Setting, estimate_of, outcome
 from benchmarks.score_people import features
 from murk.errors import MurkError
 from murk.learners.core.design import Effects, designs
-from murk.learners.core.problem import problem_for
 from murk.learners.estimates.links import logistic
 from murk.learners.examples.inference import estimate as estimate_examples
 from murk.learners.examples.outer_engine import engine_of
+from murk.learners.problem import problem_for
 from murk.learners.sketches.problem import WindowProblem
 from murk.planning.forecast import forecast
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
-from murk.learners.core.problem import problem_for
+from murk.learners.core.forecasting import released_sum
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.sums import direction_spread
-from murk.learners.core.sums_forecast import released_sum
 from murk.learners.core.symmetric import symmetric
 from murk.learners.estimates.links import logistic
 from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
@@ -26,6 +25,7 @@ from murk.learners.gradients.problem import GradientProblem
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.sums import MomentSums
+from murk.learners.problem import problem_for
 from murk.learners.results.report import average_effects
 from murk.learners.sketches.forecast import noise_of
 from murk.learners.sketches.newton import model_of

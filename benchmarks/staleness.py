@@ -21,12 +21,12 @@ from benchmarks.coverage import weighted_fit
 from benchmarks.pipe import learn
 from murk._jit import jit
 from murk.demo import DATA, TASK
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.buffers import Memory, level_rows
 from murk.learners.gradients.losses import Huber, Logistic
 from murk.learners.gradients.settings import Settings
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian

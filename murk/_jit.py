@@ -22,7 +22,7 @@ from murk._scratch import numbers_were_used
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers", "reproduce")
+WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
 """Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
 
 PATIENCE = 300_000

@@ -10,7 +10,7 @@ import numpy as np
 
 import murk.learners
 import murk.learners.core.estimator
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Producer

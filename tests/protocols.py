@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomization import answers_of
 from murk.stream.messages.releases import SketchRelease

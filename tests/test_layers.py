@@ -20,10 +20,10 @@ ALLOWED = {
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
     "dossier": {"privacy", "stream", "learners", "producers"},
-    "reproduce": {"privacy", "stream", "learners", "producers", "demo"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "reproduce"},
+    "planning": {"privacy", "stream", "learners"},
+    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "planning"},
 }
-NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
+NOT_INSTALLED = {"reproductions", "tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {
     "errors",
     "_environment",
@@ -126,7 +126,7 @@ def test_every_part_has_a_place_in_the_order():
         ("murk.stream", ("river", "pandas", "scipy", "rich")),
         ("murk.producers", ("river", "pandas", "scipy", "rich")),
         ("murk.monitoring", ("river", "pandas", "scipy", "rich", "prometheus_client")),
-        ("murk.learners.core.problem", ("river", "pandas", "scipy", "rich")),
+        ("murk.learners.problem", ("river", "pandas", "scipy", "rich")),
         ("murk.learners.gradients.problem", ("river", "pandas", "scipy", "rich")),
         ("murk.learners.examples.problem", ("river", "pandas", "scipy", "rich")),
         ("murk.learners.moments.problem", ("river", "pandas", "scipy", "rich")),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import murk.learners
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
 from tests.learners.catalogue import bounds_of

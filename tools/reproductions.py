@@ -2,9 +2,9 @@
 
 Pages in ``docs/reproductions`` have a place for each figure, between ``<!-- ID -->`` and ``<!-- end -->``: its picture,
 table and checks are written there, and the picture beside the page. ``--from DIR`` takes results that are there
-already, those of ``murk reproduce ID --full --out DIR`` first; otherwise all are made, and kept in
+already, those of ``python -m reproductions ID --full --out DIR`` first; otherwise all are made, and kept in
 ``build/reproduced``. Between ``<!-- ID --data -->`` and ``<!-- end -->`` go the tables of the papers' own files, of all
-results of ``murk reproduce ID --data FILE`` that are there; without any the place stays as it is.
+results of ``python -m reproductions ID --data FILE`` that are there; without any the place stays as it is.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _command(found: dict[str, Any]) -> str:
     seed = f" --seed {origin['seed']}" if origin["seed"] != SEED else ""
     data = f" --data {origin['data']['name']}" if origin["data"] is not None else ""
     time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"`murk reproduce {found['id']}{size}{seed}{data}` ({time})"
+    return f"`python -m reproductions {found['id']}{size}{seed}{data}` ({time})"
 
 
 def _line(row: Row) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
-from murk.learners.core.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
+from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
 from murk.learners.sketches.problem import NewtonProblem
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import (

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.release_distributions import distances, places
-from murk.learners.core.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.learners.core.scoring.model import Model
+from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
 

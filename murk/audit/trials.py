@@ -13,7 +13,7 @@ from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import Silence, exact, losses, places, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
-from murk.learners.core.problem import Releasing
+from murk.learners.problem import Releasing
 from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
 from murk.privacy.noise import NoiseSource
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism

@@ -103,7 +103,7 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
     pairs = [(longest[None, :], np.zeros((1, rows.shape[1])))]
     if mechanism.releases_eigenvalue:
         least = max(float(np.linalg.eigvalsh(rows.T @ rows)[0]), 1e-9) / mechanism.bound**2
-        most = task.sketch.window if task.sketch and task.sketch.window else mechanism.largest_window
+        most = (task.of_organisations and task.block.window) or mechanism.largest_window
         for scale in _SCALES:
             times = math.ceil(scale * (mechanism.g + mechanism.eta * mechanism.tau) / least)
             if times * len(rows) <= min(most, 2**16):

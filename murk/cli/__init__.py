@@ -42,7 +42,7 @@ _COMMANDS = {
     "dossier": ("murk.cli.commands.dossier", "Write a page for a privacy officer's file, made from a task and a log."),
     "reproduce": (
         "murk.cli.commands.reproduce",
-        "Make the papers' tables and figures again, with what is true beside.",
+        "Say how to reproduce the papers' tables and figures.",
     ),
     "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
 }
@@ -126,8 +126,8 @@ def _end(message: str, status: Status, code: str | None = None) -> NoReturn:
     sys.exit(status)
 
 
-def main() -> None:
-    """Run the command line: 0 done, 2 for a mistake of the user's, 1 for anything else.
+def main(command: click.Command = cli, name: str = "murk") -> None:
+    """Run a command line: 0 done, 2 for a mistake of the user's, 1 for anything else.
 
     The text of an unforeseen exception is not printed: it may quote a raw record.
     """
@@ -137,13 +137,13 @@ def main() -> None:
             # A name that a terminal has no letters for is no reason to lose a result.
             stream.reconfigure(errors="backslashreplace")
     with printable_output():
-        _run()
+        _run(command, name)
 
 
-def _run() -> None:
+def _run(command: click.Command, name: str) -> None:
     try:
         with stoppable():
-            cli(standalone_mode=False, prog_name="murk")
+            command(standalone_mode=False, prog_name=name)
     except (click.exceptions.Abort, KeyboardInterrupt):
         _end("murk: stopped; the same command carries on where it stood", Status.STOPPED)
     except click.ClickException as error:
@@ -158,8 +158,7 @@ def _run() -> None:
         sys.exit(Status.FAULT)
     except OSError as error:
         # Files that no library of ours explains; their names are the user's own words.
-        name = error.filename or "a file"
-        words = f"murk: {name}: {error.strerror}: check the path, its permissions and the room on its disk"
+        words = f"murk: {error.filename or 'a file'}: {error.strerror}: check the path, its permissions and the room on its disk"
         _end(words, Status.FAULT, _FILE)
     except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
         _end(f"murk: {unexpected(error)}", Status.FAULT, _FAULT)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from murk.errors import MurkError
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import Problem
     from murk.learners.estimates.estimate import Estimate
+    from murk.learners.problem import Problem
     from murk.stream import Task
     from murk.stream.log.base import Log
     from murk.stream.messages.estimates import CoefficientEstimate
@@ -82,7 +82,7 @@ class Estimates:
         return message
 
     def _newest(self, engine: Any) -> bytes | None:
-        from murk.learners.core.problem import plausible
+        from murk.learners.problem import plausible
 
         engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
         releases = sum(one.n_releases for one in engines)

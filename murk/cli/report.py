@@ -94,7 +94,7 @@ def say_notice(
             err=True,
         )
     rows = SEVERAL_RECORDS if task.of_organisations else SEVERAL_ROWS
-    asked = task.sketch.person is None if task.sketch is not None else population.source.people == "row"
+    asked = task.block.person is None if task.of_organisations else population.source.people == "row"
     if asked and not quiet:
         click.echo(f"{task.name}: caution: {rows}", err=True)
     if population.notice and not quiet:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy import cap_of
 from murk.producers import Ledger, Policy, Producer, SketchProducer
 from murk.stream import Task, open_log

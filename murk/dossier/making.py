@@ -153,8 +153,8 @@ def _to_settle(facts: Facts) -> Iterator[str]:
 def _several_rows(facts: Facts) -> Iterator[str]:
     """Whether a person may have several rows, which decides what every figure is about."""
     task = facts.task
-    if task.sketch is not None:
-        if task.sketch.person is None:
+    if task.of_organisations:
+        if task.block.person is None:
             yield f"May one person have several records? {SEVERAL_RECORDS}"
     elif facts.accounts is None or facts.accounts.rows:
         yield (

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.problem import Problem, plausible
 from murk.learners.estimates.curve import CurvePoint, merged_curve
 from murk.learners.estimates.drift import Drift, drift_of
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
@@ -212,7 +212,7 @@ def figures(
 
     Examples
     --------
-    >>> from murk.learners.core.problem import problem_for
+    >>> from murk.learners.problem import problem_for
     >>> task = Task.parse('''
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
 from murk.monitoring.metrics.exporter import described, exported, new_registry, register

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.core.design import Effects, Population, coefficients, designs
 from murk.learners.results.diagnosis import Advice
-from murk.planning.forecast import budget_words, forecast
+from murk.planning.forecast import as_written, budget_words, forecast
 from murk.stream.task.data.features import NumberFeature
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -38,8 +38,6 @@ _MORE_BUDGET: Final = 2.0
 _FILLED: Final = 0.5
 _SIGMAS: Final = 2.0
 _DRAWS: Final = 2
-# What devices do: they read a model before they release, or they do not.
-_ONLINE: Final = ("scores", "gradients")
 
 
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
@@ -79,15 +77,14 @@ def _changes(
 ) -> Iterator[tuple[str, Task, Population, int]]:
     """Each change in words, with the task, its population and the number of people."""
     kind = "records" if task.of_organisations else "people"
-    block = task.sketch
-    if block is not None and block.method == "moments" and block.range is None and task.target.kind == "binary":
-        settings = block.model_dump(mode="json") | {"method": "newton"}
-        yield "sketch: {method: newton}", task.with_protocol("sketch", **settings), population, people
+    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
+        settings = task.block.model_dump(mode="json") | changed
+        yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
     if not task.of_organisations:
         # Devices are asked for no more than they do now.
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
         for name in able:
-            if task.protocol in _ONLINE or name not in _ONLINE:
+            if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
                 try:
                     yield f"protocol: {name}", task.with_protocol(name), population, people
                 except UserError:

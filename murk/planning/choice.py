@@ -27,38 +27,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.learners.core.problem import Problem, problem_for
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.examples.problem import ExampleProblem
-from murk.learners.gradients.problem import GradientProblem
-from murk.learners.moments.mechanism import Level
-from murk.learners.moments.problem import MomentProblem
-from murk.privacy.sketches import GramMechanism, NewtonMechanism
-from murk.stream.task.privacy import DEFAULT_LEVEL
-from murk.stream.task.registry import MOST_OF_SCORES, PROTOCOLS
+from murk.learners.problem import problem_for
+from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
-
-_ORDER: Final = ("scores", "moments", "gradients", "examples", "sketch")
-"""Of protocols that do about equally well the first is taken: it asks least of the public rows, or for least trust."""
 
 EQUAL: Final = 1.25
 """What is larger by less does about equally well."""
 _NOTHING: Final = 0.1
 """Points of error below which it is all one: nobody need be trusted for less."""
-# c, with public rows and without: of gradients and examples (their directions) those of a binary target.
-_FACTORS: Final[Mapping[str, tuple[float, float]]] = {
-    "scores": (1.7, 2.7),
-    "moments": (1.7, 1.4),
-    "gradients": (2.2, 3.6),
-    "examples": (4.5, 2.6),
-}
-# Of outer products c grows with the number of coefficients: the more there are, the more directions noise hides.
-_OUTER: Final = 0.45
-# Of a coded feature's variance, and of the target's share that a model explains, on the way from moments to effects.
-_VARIANCE, _EXPLAINED = 0.25, 0.2
-# Points that are missed of a logistic model where the distribution of the features is not known, times the root of d.
-_MISSED = 2.0
-ONLINE: Final = ("scores", "gradients")
 
 
 @dataclass(frozen=True)
@@ -142,13 +118,14 @@ def recommend(
     expected: dict[str, float] = {}
     refused: dict[str, str] = {}
     better: str | None = None
-    for name in PROTOCOLS:
-        if name in ONLINE and not online:
+    for name, protocol in PROTOCOLS.items():
+        impractical = protocol.why_impractical(task.coding.size, task.public is not None)
+        if protocol.reads_models and not online:
             refused[name] = "devices would have to read a model before they release"
-        elif name == "sketch" and not organisation:
+        elif protocol.of_organisations and not organisation:
             refused[name] = "no organisation is trusted with the records"
-        elif name == "scores" and task.public is None and task.coding.size >= MOST_OF_SCORES:
-            refused[name] = f"{task.coding.size} coded features are too many for matrices of their second moments"
+        elif impractical:
+            refused[name] = impractical
         else:
             if half_widths is not None:
                 if math.isfinite(half_widths.get(name, math.inf)):
@@ -158,20 +135,20 @@ def recommend(
                 continue
             try:
                 expected[name] = expected_error(task, name, people)
-                if name == "sketch" and task.target.kind == "binary":
-                    step = expected_error(task, name, people, method="newton")
-                    if step * EQUAL < expected[name]:
-                        expected[name], better = step, "newton"
+                for settings in protocol.alternatives(task.with_protocol(name).block, task.target.kind):
+                    other = expected_error(task, name, people, **settings)
+                    if other * EQUAL < expected[name]:
+                        expected[name], better = other, settings["method"]
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
         raise UserError("no protocol can give this: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
     least = min(expected.values())
     enough = EQUAL * least if half_widths is not None else max(EQUAL * least, _NOTHING)
-    best = next(name for name in _ORDER if expected.get(name, math.inf) <= enough)
+    best = min((name for name, error in expected.items() if error <= enough), key=lambda name: PROTOCOLS[name].rank)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
-    method = better if best == "sketch" else None
+    method = better if PROTOCOLS[best].of_organisations else None
     return Recommendation(best, _reason(task, best, ranked, people, measure, method), ranked, refused, measure, method)
 
 
@@ -197,52 +174,7 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)
     problem.check_state()
-    return 50.0 * math.sqrt(_variance(problem, own, people))
-
-
-def _variance(problem: Problem, task: Task, n: int) -> float:
-    """Of the effect of a standard deviation of a feature, with the target coded to -1 and +1."""
-    p, public = task.coding.size, task.public is not None
-    made: Any = problem.mechanisms[DEFAULT_LEVEL]
-    factor = _FACTORS.get(task.protocol, (1.0, 1.0))[not public]
-    missed = (_MISSED / 50.0) ** 2 / max(p - 1, 1) if task.target.kind == "binary" else 0.0
-    if isinstance(made, GramMechanism):
-        # Any two records, as local guarantees have it.
-        scale = made.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
-        cross, squares = scale**2 / 2.0 / made.target_weight**2, scale**2 / 2.0
-        return _of_moments(cross, squares, n * n) + 1.0 / n + missed
-    if isinstance(made, NewtonMechanism):
-        # The same of the step, whose Hessian is a quarter of X'X, and without the model's bias.
-        part: GramMechanism = made.step
-        scale = part.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
-        left = max(n - int(made.first), 1)
-        return _of_moments(2.0 * scale**2 / part.target_weight**2, 8.0 * scale**2, left * left) + 1.0 / left
-    if isinstance(problem, MomentProblem):
-        squares, cross = Level.of(made, problem.layout).variances
-        # Where targets are told, both numbers have the first's noise.
-        cross = squares if problem.layout.observed else cross
-        return factor**2 * _of_moments(cross / problem.layout.weight**2, squares / 2.0, n) + missed
-    if isinstance(problem, ScoreProblem):
-        noise = made.score.variance
-    elif isinstance(problem, GradientProblem):
-        noise = made.variance / problem.settings.bound**2
-    elif isinstance(problem, ExampleProblem):
-        noise = made.variance
-        if problem.settings.outer:
-            # Of numbers off the diagonal, half of the noise; records are divided by 1 + their squared length.
-            own = noise / 2.0 * (2.0 + _VARIANCE * (p - 1)) ** 2
-            return (_OUTER * p) ** 2 * _of_moments(own, own, n) + missed
-        if not public:
-            length = 1.0 + _VARIANCE * (p - 1)
-            return factor**2 * _of_moments((noise**2 + noise) * length**2, noise**2 * length**2, n) + missed
-    else:
-        raise UserError(f"protocol: {task.protocol} with these settings is not among those compared")
-    return float(factor**2 * p * (noise + 1.0 / p) / n)
-
-
-def _of_moments(cross: float, squares: float, n: float) -> float:
-    """By the variances of the noise on an ``x y`` and on an ``x x'``, of n of them."""
-    return (cross + squares * _EXPLAINED / _VARIANCE) / (n * _VARIANCE)
+    return 50.0 * math.sqrt(part(protocol, "forecast").effect_variance(problem, own, people))
 
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -19,11 +17,12 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
 from murk.learners.core.design import Population, Records
-from murk.learners.core.problem import plausible, problem_for
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.units import units
+from murk.learners.problem import plausible, problem_for
 from murk.learners.results.report import average_effects
 from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.registry import part
 from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
@@ -39,11 +38,6 @@ _MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
 _NONE: Final = ("none: ", "no interval: ")
 """How notes of estimates begin that have no interval."""
-# Kind of release to the module beside this one that adds up what people release.
-_MODULES: Final[Mapping[str, str]] = {
-    "score": "scores", "gradient": "gradients", "example": "examples", "moment": "moments", "gram": "windows",
-    "sketch": "mixtures", "newton": "steps",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -246,17 +240,8 @@ def _estimates(
 ) -> Iterator[tuple[int, Estimate | None]]:
     """Each number of people with its estimate; None where its sums have no solution."""
     problem = problem_for(task)
-    if problem.kind not in _MODULES:
-        raise UserError(
-            f"no forecast of releases of kind {problem.kind}: a simulated run (--seed) shows what they tell"
-        )
-    # Each protocol's learner is imported where it is asked for, so that a run need not wait for the others'.
-    module = import_module(f"murk.planning.{_MODULES[problem.kind]}")
     chains = min(task.log.partitions, _MOST_CHAINS)
-    if hasattr(module, "path"):
-        steps = module.path(problem, records, counts, shares, chains, rng)
-    else:
-        steps = (partial(module.estimate, problem, records, people, shares, chains, rng) for people in counts)
+    steps = part(task.protocol, "forecast").estimates(problem, records, counts, shares, chains, rng)
     for people, step in zip(counts, steps, strict=True):
         try:
             with plausible():
@@ -266,6 +251,11 @@ def _estimates(
         except (MurkError, np.linalg.LinAlgError):
             one = None
         yield people, one
+
+
+def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
+    """Return settings as a task file writes them."""
+    return f"{protocol}: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}"
 
 
 def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:

@@ -55,7 +55,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     # Without covariates gradients have no interval, or by random scaling one that long paths must be simulated for.
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
-    chains = task.scores is not None and task.scores.models == "own" and task.log.partitions > 1
+    chains = getattr(task.block, "models", None) == "own" and task.log.partitions > 1
     if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:

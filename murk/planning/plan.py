@@ -15,7 +15,7 @@ from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.units import units
 from murk.planning.choice import EQUAL, recommend
-from murk.planning.forecast import Forecast, budget_words, forecast, forecasts
+from murk.planning.forecast import Forecast, as_written, budget_words, forecast, forecasts
 from murk.planning.needed import check_half_widths, people_for
 from murk.planning.words import what_if_rare
 from murk.stream.task.errors import nearest
@@ -226,7 +226,7 @@ def plan(
     }
     if task.of_organisations:
         chosen = {
-            count: (name, why + (_by_newton(task, cells, count, found[0], draws) if name == "sketch" else ""))
+            count: (name, why + _by_alternative(task, cells, count, found[0], draws))
             for count, (name, why) in chosen.items()
         }
     if not all(name for name, _ in chosen.values()):
@@ -337,16 +337,16 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     return found.protocol, reason
 
 
-def _by_newton(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
-    """What a Newton step would do, where an organisation releases second moments and it does clearly better."""
-    block = task.sketch
-    if block is None or block.method != "moments" or block.range is not None or task.target.kind != "binary":
-        return ""
-    own = next(one for one in cells if (one.protocol, one.people, one.budget) == ("sketch", people, 1.0))
-    settings = block.model_dump(mode="json") | {"method": "newton"}
-    [step] = _cells(task.with_protocol("sketch", **settings), "sketch", [people], 1.0, design, draws)
-    better = EQUAL * step.points < own.points
-    return f"; with sketch: {{method: newton}} {step.points:.2g} points" if better else ""
+def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
+    """Describe the protocol's other settings where their forecast is clearly better."""
+    words = ""
+    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
+        own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
+        settings = task.block.model_dump(mode="json") | changed
+        [other] = _cells(task.with_protocol(task.protocol, **settings), task.protocol, [people], 1.0, design, draws)
+        if EQUAL * other.points < own.points:
+            words += f"; with {as_written(task.protocol, changed)} {other.points:.2g} points"
+    return words
 
 
 def _nothing(tasks: Sequence[Task | str], population: Population) -> str:

@@ -16,10 +16,10 @@ from murk.privacy import conversions, explain
 from murk.privacy.rounding import float_down, float_up, rational
 
 __all__ = [
+    "KINDS",
     "ApproxDP",
     "GaussianDP",
     "Guarantee",
-    "KINDS",
     "Kind",
     "PureDP",
     "ZeroConcentratedDP",

@@ -19,7 +19,7 @@ from murk.stream.messages.releases import truncate_time
 from murk.stream.worker.recovery import check_carries
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import Problem
+    from murk.learners.problem import Problem
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.receipts import FlushReport

@@ -14,7 +14,7 @@ from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import InteractiveProblem, PersonProblem
+    from murk.learners.problem import InteractiveProblem, PersonProblem
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 

@@ -22,7 +22,7 @@ from murk.stream.messages.releases import KINDS
 from murk.stream.messages.wire import writer
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import PersonProblem
+    from murk.learners.problem import PersonProblem
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.progress import Run
@@ -250,7 +250,7 @@ class Producer(Releaser["PersonProblem"]):
         return report
 
     def _find_problem(self, task: Task) -> PersonProblem:
-        from murk.learners.core.problem import person_problem_for
+        from murk.learners.problem import person_problem_for
 
         return person_problem_for(task)
 

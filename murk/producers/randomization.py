@@ -13,8 +13,8 @@ from murk._scratch import empty, keep
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import AskingProblem, PersonProblem, Releasing
     from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.problem import AskingProblem, PersonProblem, Releasing
     from murk.privacy.noise import NoiseSource
 
 FEW = 64
@@ -45,7 +45,7 @@ def answers_of(
     """
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
-    from murk.learners.core.problem import SingleQuestionProblem
+    from murk.learners.problem import SingleQuestionProblem
 
     asking = cast("AskingProblem", problem)
     asked = np.empty(len(x), dtype=object)

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from murk.cli import cli, main
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task
 from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST

@@ -9,7 +9,7 @@ import pytest
 
 from murk.cli.estimates import Estimates, publisher
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.learners.results.report import report_log
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig

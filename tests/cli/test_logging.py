@@ -7,7 +7,7 @@ import re
 import pytest
 
 import murk
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.log.base import AllChains, UnreachableError
 from murk.stream.worker import pool

@@ -12,7 +12,7 @@ from murk.cli.commands.ledger import command as ledger_command
 from murk.cli.commands.produce import command as produce_command
 from murk.cli.commands.status import command
 from murk.cli.options import open_existing
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.producers import Ledger
 from murk.stream import Worker
 from murk.stream.log.base import Checkpoint

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from murk.dossier.example import Example, example_of, made_up, with_sample
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task
 from murk.stream.messages.codec import WireRules, decode
 from murk.stream.worker.learner import payload_lengths

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.snapshot import Snapshot
 from murk.producers import Ledger

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import yaml
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring.reference import read_reference
 from murk.producers.populations.run_lock import noted
 from murk.stream import Task

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.producers.models import Models
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate

@@ -5,11 +5,11 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.learners.core.options import InverseScalingStep
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.losses import Huber
 from murk.learners.gradients.settings import Settings
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import SimulatedNoise

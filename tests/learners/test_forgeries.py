@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from murk.learners import LDPSGDClassifier, PublicGLMRegressor
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.losses import Logistic
 from murk.learners.gradients.settings import Settings
+from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.stream.log.sqlite.log import SqliteLog

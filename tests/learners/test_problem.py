@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.problem import HostileModelError, problem_for
 from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.problem import HostileModelError, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
 from murk.stream.task.change import check_task_change

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from murk.errors import UserError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task
 
 LOCAL, SKETCH = "gdp: {mu: 4.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"

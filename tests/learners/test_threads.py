@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients.engine import SGDEngine
+from murk.learners.problem import problem_for
 from murk.stream.task.task import Task
 from tests.learners.catalogue import BY_RECORD, FEATURES, NAMES, RECORD, STRICT, compiled, made, target_of
 

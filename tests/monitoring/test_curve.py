@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.status import command
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
 from murk.stream import Worker
 from murk.stream.messages.codec import WireRules, decode

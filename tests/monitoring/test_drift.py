@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.problem import ScoreProblem
+from murk.learners.problem import problem_for
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.exporter import exported
 from murk.monitoring.snapshot import Snapshot

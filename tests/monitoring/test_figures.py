@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
 from murk.learners.core.state import pack
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.gradients import layout as at
 from murk.learners.gradients.inference import PLUG_IN
+from murk.learners.problem import problem_for
 from murk.learners.results.numbers import finite
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, MOST_SPANS, History, Pace

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
+from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.figures import Place, figures

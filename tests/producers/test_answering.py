@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.learners.core import in_place
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring import record as kernels
 from murk.learners.core.scoring.answers import OneAnswer
 from murk.learners.core.scoring.model import Model
+from murk.learners.problem import problem_for
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import randomization
 from murk.producers.randomization import MOST_HELD, Answering, answer_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below
 from murk.producers import FileSource, Policy
 from murk.producers.base import CANDIDATES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Policy
 from murk.producers.policy import Admission

@@ -14,7 +14,7 @@ import pytest
 
 import murk
 from murk.errors import MurkError, UserError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer, delivery

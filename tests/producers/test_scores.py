@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.model import Model
 from murk.learners.core.scoring.problem import ScoreProblem
+from murk.learners.problem import problem_for
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
 from murk.producers import FileSource
 from murk.producers.models import Models

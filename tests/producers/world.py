@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log

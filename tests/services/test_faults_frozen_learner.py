@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log.base import FencedError
 from murk.stream.worker.worker import Worker

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from kafka import TopicPartition
 
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log.base import DeadLetter, UnreachableError
 from murk.stream.log.kafka import log as kafka_log

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.problem import Problem, problem_for
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.problem import Problem, problem_for
 from murk.stream.log.base import Log
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import RejectedError, encode

@@ -24,7 +24,7 @@ def test_a_result_is_put_where_its_page_has_a_place(tmp_path):
     for words in (
         "before\n",
         "between\n",
-        "`murk reproduce 009/good` (3 s)",
+        "`python -m reproductions 009/good` (3 s)",
         "](009-good.png)",
         "| mean | 0 |",
         "Seen.",
@@ -61,7 +61,7 @@ def test_results_of_the_papers_files_go_to_one_table_each_once(tmp_path):
     # In the order of their names, a full result in place of a reduced one, and none without a file.
     assert text.count("| `a.csv` | mean |") == text.count("| `b.csv` | mean |") == text.count("SHA-256") // 2 == 1
     assert text.index("`a.csv`") < text.index("`b.csv`")
-    assert "`murk reproduce 009/good --full --data b.csv` (3 s)" in text
+    assert "`python -m reproductions 009/good --full --data b.csv` (3 s)" in text
     assert made["a.csv", "reduced"][:12] in text
     assert "--seed" not in text
     assert "1 check holds" in text or "1 checks hold" in text
@@ -71,7 +71,7 @@ def test_results_of_the_papers_files_go_to_one_table_each_once(tmp_path):
 
 def test_every_figure_has_a_filled_place_on_a_page():
     text = "\n".join(page.read_text() for page in PAGES.glob("*.md"))
-    assert [name for name in experiments() if f"<!-- {name} -->\n`murk reproduce {name}" not in text] == []
+    assert [name for name in experiments() if f"<!-- {name} -->\n`python -m reproductions {name}" not in text] == []
     # A block made before its figure showed something else has another title.
     pictures = {name: f"![{one.title}]({name.replace('/', '-')}.png)" for name, one in experiments().items()}
     assert [name for name, picture in pictures.items() if picture not in text] == []

@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.problem import problem_for
 from murk.learners.gradients.problem import GradientProblem
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.log.sqlite.log import SqliteLog

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task, Worker, open_log
 from murk.stream.log.sqlite.log import SqliteLog, upgrade
 from tests.cli.harness import murk, people, query, refused

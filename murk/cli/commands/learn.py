@@ -65,7 +65,7 @@ def command(
     and with --chain, a learner that starts later takes the chain over from the one before.
     """
     from murk.errors import UserError
-    from murk.learners.core.problem import problem_for
+    from murk.learners.problem import problem_for
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
     from murk.stream.log.base import AllChains

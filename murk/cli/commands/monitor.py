@@ -47,7 +47,7 @@ def command(
     The page is at /, metrics for Prometheus at /metrics, health at /healthz, everything as JSON at
     /api/status. The log is only read.
     """
-    from murk.learners.core.problem import problem_for
+    from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
     from murk.monitoring.metrics.process import ProcessMetrics

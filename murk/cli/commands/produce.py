@@ -39,7 +39,7 @@ def command(
     Gradients and scores need a fresh model, so the people wait until learners have published one. With
     `protocol: sketch` organisations release, a window of records at a time.
     """
-    from murk.learners.core.problem import interactive_of
+    from murk.learners.problem import interactive_of
     from murk.producers import Policy
     from murk.producers.populations.backpressure import wait_for_models
     from murk.producers.populations.ledger_places import default_ledger

@@ -46,7 +46,7 @@ def command(
     `murk produce` announces it.
     """
     from murk.errors import UserError
-    from murk.learners.core.problem import problem_for
+    from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.constants import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
+from murk.learners.core.projection import confine
 from murk.learners.core.symmetric import flattened, matrix_size
 from murk.learners.core.values import numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.moments import kernels
 from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
@@ -175,7 +175,7 @@ class PublicSample:
             well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
         # Of the others, what is not a number among them, the kernel decides: a call takes as long as a whole row.
         for place in np.flatnonzero(~well_within):
-            inside &= not kernels.confine(rows[place], reach, False, False)
+            inside &= not confine(rows[place], reach, False, False)
         scale = np.append(np.full(len(self.names), gain), 1.0)
         points = np.column_stack([rows * gain, np.ones(len(rows))])
         # Where rows had to be scaled down, only of the kept ones is known what their moments then are.

@@ -36,7 +36,7 @@ from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.stream.messages.trail import LEVEL
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import Problem
+    from murk.learners.problem import Problem
 
 Array = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ from typing import Literal
 from murk.stream.task.data.coding import is_constant
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.protocol import Scale
+from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 
@@ -102,7 +103,7 @@ def _in_units(task: Task) -> tuple[float, float]:
     """What effects per unit, in the target's units as coded, are to be multiplied by; and what an intercept lacks."""
     if isinstance(task.target, RealTarget):
         half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
-        linked = task.moments is not None and task.moments.link != "identity"
+        linked = PROTOCOLS[task.protocol].has_link(task.block)
         return (1.0 / half, 0.0) if linked else (1.0, middle)
     if fits_probabilities(task):
         return 0.5, 0.5

@@ -23,11 +23,11 @@ from murk.learners.examples.evaluation import Example
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.protocol import FORMER_RELEASES
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.releases import ExampleRelease
-from murk.stream.task.registry import FORMER_RELEASES
 
 
 class IWPSGD(SGDEstimator):
@@ -190,7 +190,7 @@ class IWPSGD(SGDEstimator):
             If the state is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
-        self._load_or_go_on(state, FORMER_RELEASES["examples"] if by_default else ())
+        self._load_or_go_on(state, FORMER_RELEASES if by_default else ())
 
     # What was learned
 

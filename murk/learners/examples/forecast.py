@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.design import Records
-from murk.learners.core.sums_forecast import split
+from murk.learners.core.forecasting import (
+    VARIANCE,
+    misfit_variance,
+    moments_variance,
+    one_by_one,
+    split,
+    vectors_variance,
+)
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import parts
@@ -26,6 +33,8 @@ from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.polish import factors
 from murk.learners.examples.problem import ExampleProblem
 from murk.learners.examples.settings import POLISHED
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
@@ -138,3 +147,25 @@ def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
     theta = np.zeros(settings.features)
     theta[:free] = np.linalg.lstsq(bend[:free, :free] + ridge * np.eye(free), aimed[:free], rcond=None)[0]
     return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))
+
+
+estimates = one_by_one(estimate)
+
+# Of outer products the factor grows with the number of coefficients: noise hides more directions.
+_OUTER: Final = 0.45
+
+
+def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
+    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    p, public = task.coding.size, task.public is not None
+    mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
+    noise = mechanism.variance
+    if problem.settings.outer:
+        # Numbers off the diagonal have half of the noise; records are divided by 1 + their squared length.
+        own = noise / 2.0 * (2.0 + VARIANCE * (p - 1)) ** 2
+        return (_OUTER * p) ** 2 * moments_variance(own, own, people) + misfit_variance(task)
+    if public:
+        return 4.5**2 * vectors_variance(p, noise, people)
+    length = 1.0 + VARIANCE * (p - 1)
+    own = moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
+    return 2.6**2 * own + misfit_variance(task)

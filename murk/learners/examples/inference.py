@@ -56,8 +56,6 @@ from murk.learners.examples.settings import level_rows
 if TYPE_CHECKING:
     from murk.learners.examples.settings import ExampleMechanism, ExampleSettings
 
-    pass
-
 
 class ChainSums(Protocol):
     """What a chain has summed of its releases, in the places that `murk.learners.examples.layout` names."""

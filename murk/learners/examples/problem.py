@@ -134,7 +134,7 @@ def problem_for(task: Task) -> ExampleProblem:
         If a level's guarantee cannot be given by Gaussian noise, the radius is outside the loss's valid region, or
         examples are too long.
     """
-    block, learner, coding = task.examples, task.learner, task.coding
+    block, learner, coding = task.block, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
         raise UserError(f"the task {task.name!r} is not one of released examples of a binary or real target")
     step = learner.step

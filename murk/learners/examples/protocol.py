@@ -1,7 +1,7 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field
@@ -26,6 +26,8 @@ BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
 LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
 """Losses by kind of target."""
 _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
+FORMER_RELEASES: Final = ("joint", "directions")
+"""Releases that earlier versions chose for a task file that names none."""
 
 
 class ExamplesBlock(Block):
@@ -148,7 +150,7 @@ class ExamplesProtocol(TaskProtocol):
     """People release their features and target, once and without reading a model."""
 
     name = "examples"
-    learner = "iwp_sgd"
+    rank = 4
     block = ExamplesBlock
     releases = "example"
     # The inverse of Gaussian smoothing is what makes these learners unbiased.
@@ -202,6 +204,10 @@ class ExamplesProtocol(TaskProtocol):
                 "examples", "release",
             )  # fmt: skip
 
+    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
+        """Keep a former default release."""
+        return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
+
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds by the log loss; a line through labels by the quadratic one."""
         return {"log": "log odds", "quadratic": "probability", "squared": "slope"}.get(block.loss, "own")  # type: ignore[return-value]
@@ -209,3 +215,6 @@ class ExamplesProtocol(TaskProtocol):
     def model(self, block: Any, target: str) -> str:
         """The loss, and its weight."""
         return f"{block.loss} loss" + {OUTER: " over 1 + |x|^2", "directions": " over |x|^2"}.get(block.release, "")
+
+
+PROTOCOL: Final = ExamplesProtocol()

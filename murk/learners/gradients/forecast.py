@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.design import Records
+from murk.learners.core.forecasting import one_by_one, split, vectors_variance
 from murk.learners.core.options import InverseScalingStep
-from murk.learners.core.sums_forecast import split
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
@@ -26,6 +26,8 @@ from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import SimulatedNoise
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
@@ -130,3 +132,13 @@ def _counted(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, in
         # Random scaling's V is linear in these three sums.
         real[k.SUM_SQUARES] /= more
         engine.memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
+
+
+estimates = one_by_one(estimate)
+
+
+def effect_variance(problem: GradientProblem, task: Task, people: int) -> float:
+    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    factor = 3.6 if task.public is None else 2.2
+    noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2
+    return factor**2 * vectors_variance(task.coding.size, noise, people)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.core.options import InverseScalingStep
-from murk.learners.core.problem import HostileModelError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.buffers import Memory
@@ -23,6 +22,7 @@ from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.inference import estimate
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
+from murk.learners.problem import HostileModelError
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log.base import MAX_STATE
 from murk.stream.messages.trail import trail_bytes

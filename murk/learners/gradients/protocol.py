@@ -1,6 +1,6 @@
 """Gradients at the newest iterate, for LDP-SGD (`protocol: gradients`)."""
 
-from typing import Any
+from typing import Any, Final
 
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.learner import LearnerBlock
@@ -11,7 +11,8 @@ class GradientsProtocol(TaskProtocol):
     """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
 
     name = "gradients"
-    learner = "ldp_sgd"
+    rank = 3
+    reads_models = True
     releases = "gradient"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
@@ -26,3 +27,6 @@ class GradientsProtocol(TaskProtocol):
     def model(self, block: Any, target: str) -> str:
         """That of the objective, which a task names itself."""
         return {"binary": "logistic", "classes": "softmax"}.get(target, "least squares")
+
+
+PROTOCOL: Final = GradientsProtocol()

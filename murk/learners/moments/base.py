@@ -26,6 +26,7 @@ from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merge
 from murk.learners.moments.fit import Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.problem import check_size
+from murk.learners.moments.protocol import FORMER_RELEASES
 from murk.learners.moments.root import NoRootError
 from murk.learners.moments.statistics import Statistics, balanced
 from murk.privacy import Guarantee
@@ -34,7 +35,6 @@ from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.task.data.containers import column_array
-from murk.stream.task.registry import FORMER_RELEASES
 
 Floats = NDArray[np.float64]
 
@@ -265,7 +265,7 @@ class PublicMoments(StreamEstimator):
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
-        self._load_or_go_on(state, FORMER_RELEASES["moments"] if of_moments else ())
+        self._load_or_go_on(state, FORMER_RELEASES if of_moments else ())
 
     # What was learned
 

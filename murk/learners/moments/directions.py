@@ -68,7 +68,7 @@ def directions_of(task: Task) -> DirectionProblem:
     UserError
         If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
     """
-    block, binary = task.moments, task.target.kind == "binary"
+    block, binary = task.block, task.target.kind == "binary"
     assert block is not None
     if binary:
         curve = own_curve(curve_of(block.loss or "logistic", LOSSES, "loss"), 0.0, 1.0)

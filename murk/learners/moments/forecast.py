@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from murk.learners.core.design import Records
-from murk.learners.core.sums_forecast import released_sum, split
+from murk.learners.core.forecasting import (
+    misfit_variance,
+    moments_variance,
+    one_by_one,
+    released_sum,
+    split,
+    vectors_variance,
+)
+from murk.learners.core.scoring import forecasting as scoring
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.problem import MomentProblem
 from murk.learners.moments.sums import MomentSums
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
 
 def estimate(
@@ -37,3 +48,24 @@ def estimate(
             sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]
             sums[kernels.SQUARES + part] += size * weights[part] ** 2
     return problem.model.fit(MomentSums(total, sums, people), layout).estimate
+
+
+def estimates(
+    problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+    """Yield the estimate after each number of people; directions are scores at the model of version 0."""
+    draw = one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
+    return draw(problem, records, counts, levels, chains, rng)
+
+
+def effect_variance(problem: Any, task: Task, people: int) -> float:
+    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    factor, mechanism = 1.4 if task.public is None else 1.7, problem.mechanisms[DEFAULT_LEVEL]
+    if not isinstance(problem, MomentProblem):
+        return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)
+    squares, cross = Level.of(mechanism, problem.layout).variances
+    # Where targets are told, both numbers have the first's noise.
+    cross = squares if problem.layout.observed else cross
+    own = moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
+    return factor**2 * own + misfit_variance(task)

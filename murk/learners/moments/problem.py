@@ -133,7 +133,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     >>> problem_for(task).layout.labels  # type: ignore[union-attr]
     ('age*age', 'age*intercept', 'observed', 'age*target', 'intercept*target')
     """
-    block, coding = task.moments, task.coding
+    block, coding = task.block, task.coding
     assert block is not None
     if block.release == "directions":
         return directions_of(task)

@@ -1,6 +1,6 @@
 """Released moments, for public-data GLM (`protocol: moments`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -14,6 +14,8 @@ TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softpl
 """Losses and links whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
 OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
 """Settings that say how second moments are released or used, with their defaults."""
+FORMER_RELEASES: Final = ("joint",)
+"""Releases that earlier versions chose for a task file that names none."""
 
 
 class MomentsBlock(Block):
@@ -106,7 +108,7 @@ class MomentsProtocol(TaskProtocol):
     """People release moments of features and target, or directions where covariates are public."""
 
     name = "moments"
-    learner = "public_glm"
+    rank = 2
     block = MomentsBlock
     releases = "moment"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
@@ -138,6 +140,14 @@ class MomentsProtocol(TaskProtocol):
         """Check that nothing is asked for that is made from public covariates."""
         check_public(block)
 
+    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
+        """Keep a former default release."""
+        return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
+
+    def has_link(self, block: Any) -> bool:
+        """Return whether the link is not the identity."""
+        return bool(block.link != "identity")
+
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds of the logistic model, slopes of the identity link."""
         if block.loss == "logistic":
@@ -147,3 +157,6 @@ class MomentsProtocol(TaskProtocol):
     def model(self, block: Any, target: str) -> str:
         """The link or the loss."""
         return f"{block.link} link" if block.loss is None else f"{block.loss} loss"
+
+
+PROTOCOL: Final = MomentsProtocol()

@@ -277,7 +277,7 @@ def diagnose_task(
     task: Task, found: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
 ) -> dict[str, Any] | None:
     """Say of a report of a task what `diagnose` says; ``advise`` forecasts what would help."""
-    from murk.learners.core.problem import plausible
+    from murk.learners.problem import plausible
 
     def advice() -> Sequence[Advice]:
         if advise is None:

@@ -28,9 +28,9 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
-    from murk.learners.core.problem import plausible, problem_for
     from murk.learners.estimates.curve import merged_curve
     from murk.learners.estimates.drift import drift_of
+    from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
 
     problem = problem_for(task)
@@ -69,7 +69,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Each level of the menu: its guarantee as data and in plain words."""
-    from murk.learners.core.problem import problem_for
+    from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
     return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
@@ -221,7 +221,7 @@ def report_estimate(
     forecast
         Whether to say what it would take to learn the rest, which takes several times as long as the estimate.
     """
-    from murk.learners.core.problem import plausible
+    from murk.learners.problem import plausible
     from murk.learners.results.forgers import describe_forgers
 
     intervals = estimate.intervals(level)

@@ -1,77 +1,20 @@
-"""What is learned of so many people's scores: the engine itself, on the sums that its epochs come to."""
+"""Forecast of scores: their estimate from drawn sums, and the variance of an effect by a rule of thumb."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from murk.learners.core.design import Records
-from murk.learners.core.scoring.engine import ScoreEngine
-from murk.learners.core.scoring.model import QUESTIONS, Question, vectors
+from murk.learners.core.forecasting import vectors_variance
+from murk.learners.core.scoring.forecasting import estimates
 from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.core.scoring.shared import SharedScoreEngine
-from murk.learners.core.scoring.sums import Tally, step_of
-from murk.learners.core.sums_forecast import released_sum, split
-from murk.learners.core.symmetric import NEVER, flattened
-from murk.learners.estimates.estimate import Estimate
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
-_FORGOTTEN = 2
-"""A chain that forgets has settled after so many times what it keeps."""
+__all__ = ["effect_variance", "estimates"]
 
 
-def path(
-    problem: ScoreProblem, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
-    rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-    """The estimates after several numbers of people in order, who are spread over chains."""
-    # Sums at the same models are one chain's.
-    chains = chains if problem.interactive and not problem.settings.shared else 1
-    engines = [problem.engine() for _ in range(chains)]
-    kept = problem.settings.forget
-
-    def after(people: int) -> Estimate:
-        each = max(people // chains, 1)
-        if kept is not None:
-            each = min(each, _FORGOTTEN * kept)
-        for engine in engines:
-            _learn(engine, records, each, levels, rng)
-        return problem.estimate(engines)
-
-    for people in counts:
-        yield partial(after, people)
-
-
-def _learn(
-    engine: ScoreEngine, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
-) -> None:
-    """Learn until so many people have answered in all."""
-    while engine.now.count < people:
-        done = engine.now.count
-        end = engine.settings.epoch_end(done)
-        size = (people if end == NEVER else min(people, end)) - done
-        model = engine.model
-        shares = {
-            "score": 1.0 - model.scatter - model.curvature, "scatter": model.scatter, "curvature": model.curvature,
-        }  # fmt: skip
-        asked = {question: _answers(engine, records, question) for question in QUESTIONS if shares[question]}
-        sums = {}
-        for level, answering in split(size, levels).items():
-            counts = split(answering, {question: shares[question] for question in asked})
-            for question, V in asked.items():
-                if question not in counts:
-                    continue
-                mechanism = engine.mechanisms[level].mechanism(question)
-                total = released_sum(mechanism, V, records.drawn(counts[question], rng), rng)
-                integers = [round(value) for value in (total / step_of(mechanism)).tolist()]
-                sums[level, question] = Tally(counts[question], integers)
-        engine.learn_sums(sums)
-        if isinstance(engine, SharedScoreEngine):
-            engine.begin_epoch([])
-
-
-def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
-    V = vectors(records.X, records.y, engine.model, engine.settings.response, question)
-    return V if question == "score" else flattened(V[:, :, None] * V[:, None, :])
+def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
+    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    factor = 2.7 if task.public is None else 1.7
+    mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
+    return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

@@ -1,6 +1,7 @@
 """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Set
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -8,6 +9,9 @@ from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+MOST_FEATURES: Final = 64
+"""Coded features from which people are not asked for a matrix of their second moments."""
 
 
 class ScoresBlock(Block):
@@ -38,7 +42,8 @@ class ScoresProtocol(TaskProtocol):
     """People of one epoch release scores at one published model, and the learner solves once an epoch."""
 
     name = "scores"
-    learner = "scores"
+    rank = 1
+    reads_models = True
     block = ScoresBlock
     releases = "score"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
@@ -63,6 +68,16 @@ class ScoresProtocol(TaskProtocol):
                 "protocol",
             )
 
+    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
+        """Keep who makes the models and what average effects are of."""
+        return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
+
+    def why_impractical(self, features: int, public: bool) -> str:
+        """Matrices of second moments are too much to ask of a person where they are large."""
+        if public or features < MOST_FEATURES:
+            return ""
+        return f"{features} coded features are too many for matrices of their second moments"
+
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds of two labels, slopes of a real target."""
         return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
@@ -70,3 +85,6 @@ class ScoresProtocol(TaskProtocol):
     def model(self, block: Any, target: str) -> str:
         """Least squares of a real target, else the logistic model of its labels."""
         return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")
+
+
+PROTOCOL: Final = ScoresProtocol()

@@ -1,25 +1,22 @@
-"""What is learned of an organisation's so many records, from the sums of their windows' second moments.
-
-What is learned of an organisation's so many records, from the sums of their windows' Newton steps.
-
-What is learned of an organisation's so many records, from the sums of their windows' mixtures.
+"""Forecasts of an organisation's estimate from drawn sums of its windows, and the variance of an effect.
 
 A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance, so that
-``M'M`` has Wishart's distribution with k degrees of freedom: it is drawn at once (Bartlett), whatever k and n are.
+``M'M`` has Wishart's distribution with k degrees of freedom. It is drawn at once (Bartlett), whatever k and n are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.errors import UserError
 from murk.learners.core.design import Records
-from murk.learners.core.sums_forecast import split, within_bounds
+from murk.learners.core.forecasting import misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.newton import model_of
 from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
@@ -27,13 +24,15 @@ from murk.learners.sketches.settings import SketchSettings
 from murk.learners.sketches.sums import SketchSums, gram_precision, sketch_precision
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.sketches.newton import EDGE
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
 
 def gram_estimate(
     problem: GramProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """The gram_estimate of one organisation's so many records, in windows as the task has them."""
+    """Return the estimate from released second moments of ``people`` records, in the task's windows."""
     engine, settings = problem.engine(), problem.settings
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     d = z.shape[1]
@@ -67,7 +66,7 @@ def newton_estimate(
     problem: NewtonProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """The newton_estimate of one organisation's so many records, in windows as the task has them."""
+    """Return the estimate from released Newton steps of ``people`` records, in the task's windows."""
     engine, settings = problem.engine(), problem.settings
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     d = z.shape[1]
@@ -112,7 +111,7 @@ def sketch_estimate(
     problem: SketchProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """The sketch_estimate of one organisation's so many records, in windows as the task has them."""
+    """Return the estimate from released mixtures of ``people`` records, in the task's windows."""
     settings = problem.settings
     engine = problem.engine()
     if people < min(settings.rows, settings.window or settings.rows):
@@ -164,3 +163,42 @@ def _times(sums: SketchSums, factor: int) -> SketchSums:
     for name in (*sums.scalars, *sums.counts):
         setattr(sums, name, getattr(sums, name) * factor)
     return sums
+
+
+_ESTIMATES: Final[Mapping[str, Callable[..., Estimate]]] = {
+    "gram": gram_estimate, "newton": newton_estimate, "sketch": sketch_estimate,
+}  # fmt: skip
+
+
+def estimates(
+    problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+    """Yield the estimate after each number of records."""
+    return one_by_one(_ESTIMATES[problem.kind])(problem, records, counts, levels, chains, rng)
+
+
+def effect_variance(problem: Any, task: Task, people: int) -> float:
+    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1.
+
+    Raises
+    ------
+    UserError
+        For mixtures, which have no such rule.
+    """
+    mechanism = problem.mechanisms[DEFAULT_LEVEL]
+    if isinstance(mechanism, GramMechanism):
+        scale = _local_scale(mechanism)
+        own = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
+        return own + 1.0 / people + misfit_variance(task)
+    if isinstance(mechanism, NewtonMechanism):
+        # The same of the step, whose Hessian is a quarter of X'X, and without the model's bias.
+        scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
+        own = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
+        return own + 1.0 / left
+    raise UserError(f"protocol: {task.protocol} with these settings is not among those compared")
+
+
+def _local_scale(mechanism: GramMechanism) -> float:
+    """Return the noise scale that hides any record among any other, as local guarantees do."""
+    return mechanism.scale * (1.0 if mechanism.neighbours == "replace-one" else math.sqrt(2.0))

@@ -285,7 +285,7 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     UserError
         If a level's guarantee cannot be given, or the rows are too few.
     """
-    block = task.sketch
+    block = task.block
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
     if block.method == "newton":

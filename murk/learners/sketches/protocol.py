@@ -1,6 +1,6 @@
 """What organisations release of their records, for GaussMix (`protocol: sketch`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -104,7 +104,7 @@ class SketchProtocol(TaskProtocol):
     """Organisations release sketches of windows of their records."""
 
     name = "sketch"
-    learner = "gaussmix"
+    rank = 5
     block = SketchBlock
     releases = "sketch"
     # Of mixtures; they have a mechanism of their own.
@@ -169,6 +169,15 @@ class SketchProtocol(TaskProtocol):
                 "sketch", "first",
             )  # fmt: skip
 
+    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
+        """Keep the former default method."""
+        return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
+
+    def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
+        """A Newton step in place of second moments, for a binary target."""
+        applies = block is not None and block.method == "moments" and block.range is None and target == "binary"
+        return ({"method": "newton"},) if applies else ()
+
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds of two labels, unless the quadratic surrogate's range is given: then its own."""
         if target == "real":
@@ -180,3 +189,6 @@ class SketchProtocol(TaskProtocol):
         if block is not None and block.method == "newton":
             return "logistic loss"
         return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"
+
+
+PROTOCOL: Final = SketchProtocol()

@@ -1,7 +1,7 @@
 """Alerts on the exported metrics, and the series that they need recorded, as plain data.
 
 Alerts speak of tasks and chains, never of people. Each says what to do, and links to its page of the runbook, which
-the monitor serves (`murk.monitoring.web.runbook`). Prometheus' rule file is generated from them.
+the monitor serves (`murk.monitoring.runbook`). Prometheus' rule file is generated from them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murk.monitoring.web.runbook import runbook_routes
+from murk.monitoring.runbook import runbook_routes
 from murk.monitoring.web.server import Response, Route, text
 
 if TYPE_CHECKING:

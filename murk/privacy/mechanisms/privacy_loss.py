@@ -18,11 +18,11 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, Zer
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
 __all__ = [
+    "DELTA_UNITS",
+    "UNITS",
     "Amount",
     "Currency",
-    "DELTA_UNITS",
     "PrivacyLoss",
-    "UNITS",
     "cap_of",
     "epsilon_cost",
     "epsilon_units",

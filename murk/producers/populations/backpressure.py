@@ -14,7 +14,7 @@ from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import decode_state
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import InteractiveProblem
+    from murk.learners.problem import InteractiveProblem
 
 _SHORTEST, _LONGEST = 0.005, 0.05
 """Seconds between two looks: about a fifth of the time that was waited already."""

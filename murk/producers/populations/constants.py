@@ -13,7 +13,7 @@ from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.features import INDICATOR, NumberFeature
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import Problem
+    from murk.learners.problem import Problem
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.task.data.coding import Coding
     from murk.stream.task.task import Task

@@ -228,7 +228,7 @@ class FileSource:
         if BY_LOT in levels and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         check_columns(task, level_column, organisation_column)
-        self._owner_column = None if task.sketch is None else task.sketch.person
+        self._owner_column = task.block.person if task.of_organisations else None
         self._named = [name for name in (self._name_column, level_column, self._owner_column) if name is not None]
         self._survey = self.records.survey()
         self.fallback_level = next(iter(levels))

@@ -42,7 +42,7 @@ from murk.stream.task.errors import shown
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.learners.core.problem import Problem
+    from murk.learners.problem import Problem
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.task.task import Task
 
@@ -224,9 +224,9 @@ class PopulationConfig:
             When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature
             or the target; and where people are named, or levels chosen one by one, in a task of organisations.
         """
-        if task.sketch is not None:
+        if task.of_organisations:
             self._check_organisations(task)
-            column = task.sketch.organisation
+            column = task.block.organisation
             return FileSource(self.source, task, level=self.level, organisation_column=column, strict=strict)
         kind, colon, column = self.level.partition(":")
         if colon and kind == "column":
@@ -436,7 +436,7 @@ class FilePopulation(ABC):
         log, crowd = self.log, self.crowd
         task = task.with_simulated(crowd.seed is not None)
         self.source = crowd.open(task)
-        if crowd.person is not None or task.sketch is not None or not self.ledger.names.has_digests:
+        if crowd.person is not None or task.of_organisations or not self.ledger.names.has_digests:
             # With its key lost nobody is found in the ledger: said before anything is written.
             self.ledger.names.reading()
         standing = log.document()

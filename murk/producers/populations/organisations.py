@@ -180,10 +180,10 @@ class OrganisationPopulation(FilePopulation):
         A run that goes on draws the same ones, and which rows are drawn is no function of what any row holds.
         """
         task, beyond = self.source.task, []
-        assert task.sketch is not None
+        assert task.of_organisations
         for rows in self._rows.values():
-            if len(rows) > task.sketch.most_rows:
-                beyond += sorted(rows, key=partial(_lot, task.name))[task.sketch.most_rows :]
+            if len(rows) > task.block.most_rows:
+                beyond += sorted(rows, key=partial(_lot, task.name))[task.block.most_rows :]
         self._rows.clear()
         return frozenset(beyond)
 

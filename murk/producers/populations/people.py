@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from murk.learners.core.problem import PersonProblem, interactive_of, person_problem_for
+from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
 from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts

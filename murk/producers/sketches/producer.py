@@ -139,9 +139,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         self.organisation = person_name(organisation)
         self.level = level
         self._source = source
-        assert task.sketch is not None
-        self._owner_column, self._most_rows = task.sketch.person, task.sketch.most_rows
-        size = task.sketch.window
+        assert task.of_organisations
+        self._owner_column, self._most_rows = task.block.person, task.block.most_rows
+        size = task.block.window
         largest = int(self._problem.mechanisms[level].largest_window)
         self._size = min(size or largest, largest)
         self._windows = ledger.windows(task.hash, source)
@@ -444,14 +444,14 @@ def sketch_problem_for(task: Task) -> WindowProblem:
     Raises
     ------
     UserError
-        As `murk.learners.core.problem.problem_for`; and where people release, not organisations.
+        As `murk.learners.problem.problem_for`; and where people release, not organisations.
     """
     if not task.of_organisations:
         raise UserError(
             f"to the task {task.name!r} people release their own records (protocol: {task.protocol}), not "
             "organisations sketches: use Producer"
         )
-    from murk.learners.core.problem import problem_for
+    from murk.learners.problem import problem_for
 
     problem: WindowProblem = problem_for(task)  # type: ignore[assignment]
     return problem

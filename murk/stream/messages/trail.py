@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murk.errors import MurkError
 from murk.stream.log.base import MAX_STATE
-
-if TYPE_CHECKING:
-    from murk.stream.worker.learner import Estimated, StreamLearner
 
 LEVEL = 0.95
 """Level of the intervals that are kept."""
@@ -40,6 +37,39 @@ _FIRST, _FIRST_OF = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]
 _Counts = Annotated[list[_Count], Field(max_length=MOST_POINTS)]
+
+
+class Estimated(Protocol):
+    """Estimate from which a point is made."""
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Coefficients."""
+
+    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Half-widths of their intervals, infinite where nothing is known."""
+
+    @property
+    def standard_error(self) -> float:
+        """Root of the summed squared standard errors."""
+
+
+class Estimating(Protocol):
+    """Learner of which points are kept."""
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients of the estimate."""
+
+    def estimate(self) -> Estimated:
+        """Return what has been learned, which changes nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain JSON data."""
 
 
 class Trail(BaseModel):
@@ -129,13 +159,13 @@ class TrailRecorder:
                 return _count(place)
             place += 1
 
-    def mark(self, learner: StreamLearner, time: int) -> None:
+    def mark(self, learner: Estimating, time: int) -> None:
         """Add a point where the learner's count is one of the grid; ``time`` is when its newest release was."""
         count = learner.n_releases
         if self.next(count - 1) == count:
             self.record(learner, time)
 
-    def record(self, learner: StreamLearner, time: int) -> None:
+    def record(self, learner: Estimating, time: int) -> None:
         """Add a point at the learner's count, whichever it is, where any are kept and it is beyond the last."""
         count = learner.n_releases
         if not self._most or count <= max(self._counts, default=0):

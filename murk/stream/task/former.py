@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from murk.learners.sketches.protocol import FORMER_METHOD
 from murk.privacy.mechanisms import BEST
 from murk.stream.task.checks import FORMER_OBJECTIVE
 from murk.stream.task.learner import PublicBlock
-from murk.stream.task.registry import FORMER_PROTOCOL, FORMER_RELEASES, FORMER_SET_ASIDE
+from murk.stream.task.registry import BLOCKS, FORMER_PROTOCOL, FORMER_SET_ASIDE, PROTOCOLS
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
@@ -26,10 +25,11 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         "effects".
     """
     changes: dict[str, Any] = {}
-    for name in ("examples", "moments"):
+    for name in BLOCKS:
         own, former = getattr(task, name), getattr(carried, name)
-        if "release" in by_rule and own and former and former.release in FORMER_RELEASES[name]:
-            changes[name] = own.model_dump(mode="json") | {"release": former.release}
+        kept = {} if own is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
+        if kept:
+            changes[name] = own.model_dump(mode="json") | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
         changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None}
     same = "protocol" in changes or task.protocol == carried.protocol
@@ -38,16 +38,9 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         changes["objective"] = FORMER_OBJECTIVE
     if "delays" in by_rule and carried.learner.delays is None:
         changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
-    if task.scores is not None and carried.scores is not None:
-        kept = {key: getattr(carried.scores, key) for key in ("models", "effects") if key in by_rule}
-        if kept:
-            changes["scores"] = task.scores.model_dump(mode="json") | kept
     sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
     if task.protocol == "moments" and task.public is None and carried.public == sample:
         changes["public"] = sample.model_dump(mode="json")
     if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
         changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
-    mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
-    if "method" in by_rule and task.sketch is not None and mixed:
-        changes["sketch"] = task.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
     return changes

@@ -1,7 +1,7 @@
 """What is to be said of a protocol in one place: its block in a task, its releases, what can randomize them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -51,8 +51,6 @@ class TaskProtocol(ABC):
     ----------
     name
         What ``protocol:`` says.
-    learner
-        The package of `murk.learners` that learns it: its module ``problem`` is what devices and learners agree on.
     block
         The model of its block in a task; None where it has none.
     releases
@@ -71,6 +69,11 @@ class TaskProtocol(ABC):
         Whether its learner can forget old releases.
     why_no_forgetting
         Why it cannot.
+    rank
+        Order of preference among protocols that do about equally well: the lowest asks for the fewest public rows, or
+        for the least trust.
+    reads_models
+        Whether devices read a model before they release.
     of_organisations
         Whether organisations release, not people.
     estimates_loss
@@ -78,7 +81,6 @@ class TaskProtocol(ABC):
     """
 
     name: ClassVar[str]
-    learner: ClassVar[str]
     block: ClassVar[type[Block] | None] = None
     releases: ClassVar[str]
     offer: ClassVar[Offer]
@@ -88,6 +90,8 @@ class TaskProtocol(ABC):
     why_no_staleness: ClassVar[str] = "of no model"
     forgets: ClassVar[bool] = False
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
+    rank: ClassVar[int]
+    reads_models: ClassVar[bool] = False
     of_organisations: ClassVar[bool] = False
     estimates_loss: ClassVar[bool] = False
 
@@ -124,6 +128,38 @@ class TaskProtocol(ABC):
         PydanticCustomError
             Naming the key, with the choices.
         """
+
+    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
+        """Return the settings of a log's task to keep where a task file leaves them to the rules of earlier versions.
+
+        Parameters
+        ----------
+        block
+            Settings of the task that the log carries.
+        by_rule
+            Keys that the task file leaves out.
+        """
+        return {}
+
+    def why_impractical(self, features: int, public: bool) -> str:
+        """Return why a task of so many coded features should not use this protocol; empty where it may.
+
+        Parameters
+        ----------
+        features
+            Number of coded features, the constant included.
+        public
+            Whether the task has public covariates.
+        """
+        return ""
+
+    def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
+        """Return other settings that planners should compare with a task's own."""
+        return ()
+
+    def has_link(self, block: Any) -> bool:
+        """Return whether coefficients are on the scale of a link function of a real target."""
+        return False
 
     @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:

@@ -1,16 +1,16 @@
-"""The registry of protocols, and what a task asks of it. A new protocol is a module beside this one and a line here."""
+"""Registry of protocols. A new protocol is a folder and a line here.
+
+A folder's module ``protocol`` defines ``PROTOCOL``, the `TaskProtocol`. Its other parts are imported when they are used:
+``problem``, ``forecast`` and ``audit``.
+"""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
 
 from murk.errors import UserError
-from murk.learners.examples.protocol import ExamplesProtocol
-from murk.learners.gradients.protocol import GradientsProtocol
-from murk.learners.moments.protocol import MomentsProtocol
-from murk.learners.scores.protocol import ScoresProtocol
-from murk.learners.sketches.protocol import SketchProtocol
 from murk.privacy.guarantees import Guarantee
 from murk.stream.task.block import Block
 from murk.stream.task.checks import OBJECTIVES
@@ -19,18 +19,28 @@ from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.learner import LearnerBlock, MaxStaleness
 from murk.stream.task.protocol import TaskProtocol, coded_features
 
-PROTOCOLS: Final[dict[str, TaskProtocol]] = {
-    one.name: one
-    for one in (GradientsProtocol(), ScoresProtocol(), ExamplesProtocol(), MomentsProtocol(), SketchProtocol())
+FOLDERS: Final[Mapping[str, str]] = {
+    "gradients": "murk.learners.gradients",
+    "scores": "murk.learners.scores",
+    "examples": "murk.learners.examples",
+    "moments": "murk.learners.moments",
+    "sketch": "murk.learners.sketches",
 }
+"""Package of each protocol, by the name that a task file uses."""
+
+
+def part(protocol: str, module: str) -> Any:
+    """Import a module of a protocol's package, such as ``problem``."""
+    return import_module(f"{FOLDERS[protocol]}.{module}")
+
+
+PROTOCOLS: Final[dict[str, TaskProtocol]] = {name: part(name, "protocol").PROTOCOL for name in FOLDERS}
 """Protocols by name."""
-BLOCKS: Final = {name: one.block for name, one in PROTOCOLS.items() if one.block is not None}
-"""Models of the protocols' blocks; a task has a field for each."""
+BLOCKS: Final = {name: protocol.block for name, protocol in PROTOCOLS.items() if protocol.block is not None}
+"""Settings models by protocol; a task has a field for each."""
 
 FORMER_PROTOCOL: Final = "gradients"
 """Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
-FORMER_RELEASES: Final = {"examples": ("joint", "directions"), "moments": ("joint",)}
-"""Releases that were taken before for a file that names none (up to 0.3 joint ones); logs begun so go on."""
 FORMER_SET_ASIDE: Final = 1000
 """Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
 
@@ -48,8 +58,6 @@ else:
 ProtocolName = Annotated[_Name, BeforeValidator(_known)]
 
 _OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
-MOST_OF_SCORES: Final = 64
-"""So many coded features are too many to ask people for a matrix of their second moments."""
 
 
 def protocol_by_rule(data: Mapping[str, Any]) -> str:
@@ -61,7 +69,7 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """
     target = data.get("target")
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
-    many = coded_features(data) >= MOST_OF_SCORES
+    many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
     if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
     return "scores"

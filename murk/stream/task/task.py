@@ -4,18 +4,14 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
-from murk.learners.examples.protocol import ExamplesBlock
-from murk.learners.moments.protocol import MomentsBlock
-from murk.learners.scores.protocol import ScoresBlock
-from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block, Integer, Text
 from murk.stream.task.canonical import canonical_json
 from murk.stream.task.checks import check_names, check_objective, check_times
@@ -58,7 +54,21 @@ def _task_name(name: str) -> str:
     return name
 
 
-class Task(Block):
+def _block_fields() -> dict[str, Any]:
+    """Return a field for each protocol's settings."""
+    return {
+        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
+        for name, block in BLOCKS.items()
+    }
+
+
+if TYPE_CHECKING:
+    _ProtocolBlocks = Block
+else:
+    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_block_fields())
+
+
+class Task(_ProtocolBlocks):
     """A public specification: features with public bounds, target, objective, promise and settings.
 
     Two tasks are equal if their resolved documents are. Make one with `Task.load`, `Task.parse` or
@@ -104,10 +114,6 @@ class Task(Block):
         "`logistic` (as published); `softmax` for classes; for a real one `huber`, "
         "`squared` (the mean, as `scores` learn it too) or `median`; may be left out",
     )
-    scores: ScoresBlock | None = Field(default=None, description="settings of `protocol: scores`")
-    examples: ExamplesBlock | None = Field(default=None, description="settings of `protocol: examples`")
-    moments: MomentsBlock | None = Field(default=None, description="settings of `protocol: moments`")
-    sketch: SketchBlock | None = Field(default=None, description="settings of `protocol: sketch`")
     privacy: PrivacyBlock = Field(description="what is promised")
     learner: LearnerBlock = Field(default=LearnerBlock(), description="how it is learned")
     max_staleness: MaxStaleness = Field(
@@ -228,7 +234,7 @@ class Task(Block):
 
     def _check_covariates(self) -> None:
         if self.public is None:
-            PROTOCOLS[self.protocol].check_without_public(self._block, self.target.kind)
+            PROTOCOLS[self.protocol].check_without_public(self.block, self.target.kind)
         if self.covariates is None:
             return
         if self.public is None:
@@ -241,7 +247,7 @@ class Task(Block):
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
         # Close to a release's dimension; which guarantees are possible hardly depends on it.
         try:
-            offered = PROTOCOLS[self.protocol].offered(self._block)
+            offered = PROTOCOLS[self.protocol].offered(self.block)
             self.privacy.check_feasible(self.protocol, self.coding.size * classes, offered)
         except PydanticCustomError as error:
             context = error.context or {}
@@ -255,7 +261,7 @@ class Task(Block):
     @property
     def release_kind(self) -> str:
         """Kind of its releases, such as ``"gradient"``."""
-        return PROTOCOLS[self.protocol].release_kind(self._block)
+        return PROTOCOLS[self.protocol].release_kind(self.block)
 
     @property
     def of_organisations(self) -> bool:
@@ -265,17 +271,18 @@ class Task(Block):
     @property
     def coefficient_scale(self) -> Scale:
         """What its coefficients are of, such as ``"log odds"``."""
-        return PROTOCOLS[self.protocol].scale(self._block, self.target.kind)
+        return PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
 
     @property
     def fitted_model(self) -> str:
         """What is fitted to its releases, in a word or two."""
         # The balanced loss is another way to the same model.
         own = None if self.objective == "balanced" else self.objective
-        return own or PROTOCOLS[self.protocol].model(self._block, self.target.kind)
+        return own or PROTOCOLS[self.protocol].model(self.block, self.target.kind)
 
     @property
-    def _block(self) -> Block | None:
+    def block(self) -> Any:
+        """Settings of its protocol; None where the protocol has none."""
         return getattr(self, self.protocol) if self.protocol in BLOCKS else None
 
     @property

@@ -8,26 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from murk.stream.messages.codec import WireRules
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from murk.privacy.mechanisms import Costed
+    from murk.stream.messages.trail import Estimated
     from murk.stream.task.task import Task
-
-
-class Estimated(Protocol):
-    """What a point is made of."""
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """Coefficients."""
-
-    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Half widths of their intervals, infinite where nothing is known."""
-
-    @property
-    def standard_error(self) -> float:
-        """Root of the summed squared standard errors."""
 
 
 class StreamLearner(Protocol):

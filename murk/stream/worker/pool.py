@@ -57,7 +57,7 @@ class WorkerPool(Generic[Learner]):
     Examples
     --------
     >>> import tempfile
-    >>> from murk.learners.core.problem import problem_for
+    >>> from murk.learners.problem import problem_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child

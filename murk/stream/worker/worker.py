@@ -125,7 +125,7 @@ class Worker:
     A stranger's bytes become a dead letter, and the stream goes on:
 
     >>> import tempfile
-    >>> from murk.learners.core.problem import problem_for
+    >>> from murk.learners.problem import problem_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child

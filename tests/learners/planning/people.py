@@ -3,10 +3,10 @@
 import numpy as np
 
 from murk.learners.core.design import Population
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.model import QUESTIONS
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.estimates.links import logistic
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomization import answers_of
 from murk.stream import Task

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from murk.learners.core.design import Records
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.line import ProbabilityLine
 from murk.learners.core.scoring.model import Model, Response, directions
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import logistic
+from murk.learners.problem import problem_for
 from murk.learners.results.coefficients import coefficient
 from murk.learners.results.report import report_estimate
 from murk.learners.results.text import average_table, describe_learned

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.problem import person_problem_for
+from murk.learners.problem import person_problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
 

@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from murk.cli.metrics import learner_metrics
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.stream import Task, open_log
 from murk.stream.worker.pool import WorkerPool

@@ -7,7 +7,7 @@ import pytest
 
 from murk import __version__
 from murk.cli.metrics import learner_metrics
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
 from murk.monitoring.metrics.process import ProcessMetrics

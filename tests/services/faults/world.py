@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
-from murk.learners.core.problem import problem_for
 from murk.learners.core.scoring.engine import Chain
 from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import Epoch
+from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.topics import Names

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream import Task
 from tests.stream.tasks import ANY_PROTOCOL
 

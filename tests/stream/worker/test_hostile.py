@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
+from murk.learners.problem import problem_for
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.releases import SketchRelease
 from murk.stream.task.task import Task

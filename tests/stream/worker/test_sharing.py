@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.problem import problem_for
 from murk.learners.estimates.curve import merged_curve
+from murk.learners.problem import problem_for
 from murk.stream.log.base import Checkpoint, UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import encode_iterate

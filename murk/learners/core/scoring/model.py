@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from murk._scratch import copied, empty, keep
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.curves import CodedCurve
-from murk.learners.core.problem import HostileModelError
 from murk.learners.core.scoring import kernels
 from murk.learners.core.scoring.kernels import LARGEST_LOGIT
 from murk.learners.estimates.links import logistic
+from murk.learners.problem import HostileModelError
 
 Array = NDArray[np.float64]
 Question = Literal["score", "scatter", "curvature"]

@@ -226,7 +226,7 @@ def problem_for(task: Task) -> ScoreProblem:
     UserError
         If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
     """
-    block, coding = task.scores, task.coding
+    block, coding = task.block, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
     shared = block.models == "shared"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -19,7 +18,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.stream.task.privacy import DEFAULT_LEVEL
-from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.registry import part
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
 
@@ -246,8 +245,7 @@ def problem_for(task: Task) -> Problem:
     UserError
         If a level's guarantee and the task's protocol or mechanism do not fit.
     """
-    learner = PROTOCOLS[task.protocol].learner
-    problem: Problem = import_module(f"murk.learners.{learner}.problem").problem_for(task)
+    problem: Problem = part(task.protocol, "problem").problem_for(task)
     return problem
 
 

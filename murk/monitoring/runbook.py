@@ -16,7 +16,7 @@ from murk.monitoring.metrics.alerts import ALERTS, RUNBOOK, Alert
 from murk.monitoring.web.server import Response, Route
 
 _PACKAGED = Path(__file__).with_name("recover.md")
-_SOURCE = Path(__file__).parents[3] / "docs" / "recover.md"
+_SOURCE = Path(__file__).parents[2] / "docs" / "recover.md"
 _INLINE = (
     (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
     (re.compile(r"\*\*([^*]+)\*\*"), r"<strong>\1</strong>"),

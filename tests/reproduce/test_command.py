@@ -1,4 +1,4 @@
-"""`murk reproduce`: the list, the table, and what goes wrong."""
+"""`python -m reproductions`: the list, the table, and what goes wrong."""
 
 import json
 
@@ -7,12 +7,13 @@ from click.testing import CliRunner
 
 from murk.cli import cli, main
 from reproductions import catalogue
+from reproductions.__main__ import command
 from reproductions.experiment import Experiment, Paper
 from tests.reproduce import made_up
 
 
 def run(*arguments):
-    found = CliRunner().invoke(cli, ["reproduce", *map(str, arguments)])
+    found = CliRunner().invoke(command, [*map(str, arguments)])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return found
@@ -21,9 +22,9 @@ def run(*arguments):
 def ended(*arguments):
     """The status that the whole program ends with."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["murk", "reproduce", *map(str, arguments)])
+        patch.setattr("sys.argv", ["reproductions", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
-            main()
+            main(command, "python -m reproductions")
     return int(end.value.code)
 
 
@@ -40,7 +41,7 @@ def made_up_paper(monkeypatch):
 def test_the_list_names_every_figure():
     found = json.loads(run("--json").output)
     assert [paper["number"] for paper in found["papers"]] == ["000", "002", "003", "004"]
-    assert "murk reproduce ID" in run().output
+    assert "python -m reproductions ID" in run().output
 
 
 def test_a_table_says_what_was_published_and_what_is_found(made_up_paper, tmp_path):
@@ -101,3 +102,8 @@ def test_mistakes_are_said_in_a_line(made_up_paper, tmp_path):
         run("009/god")
     with pytest.raises(ValueError, match="name one"):
         run("all", "--data", tmp_path / "x.csv")
+
+
+def test_the_package_says_where_the_reproductions_are():
+    found = CliRunner().invoke(cli, ["reproduce", "002/fig5", "--full"])
+    assert "python -m reproductions 002/fig5 --full" in str(found.exception)
