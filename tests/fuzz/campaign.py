@@ -177,7 +177,8 @@ def _jobs(seed: int, counts: dict[str, int], first: int) -> Iterator[tuple[int, 
     places = dict.fromkeys(counts, 0)
     while any(places[name] < counts[name] for name in counts):
         name = min(counts, key=lambda name: places[name] / counts[name])
-        count = min(CHUNK, counts[name] - places[name])
+        # Few where one takes milliseconds, so that a chunk comes back in time.
+        count = min(max(1, round(CHUNK * min(1.0, 5.0 * SHARES[name]))), counts[name] - places[name])
         yield seed, name, first + places[name], count
         places[name] += count
 

@@ -68,8 +68,8 @@ MOST_WORDS = 20_000
 SHARES: Mapping[str, float] = MappingProxyType(
     {
         "gradient": 0.2, "example": 0.15, "moment": 0.15, "sketch": 0.08, "gram": 0.03, "newton": 0.02, "model": 0.15,
-        "control": 0.03, "state": 0.01, "source": 0.003, "task": 0.005, "http": 0.0075, "score": 0.1642,
-        "gateway": 0.0003,
+        "control": 0.01, "state": 0.01, "source": 0.001, "task": 0.002, "http": 0.0075, "score": 0.1894,
+        "gateway": 0.0001,
     }
 )  # fmt: skip
 """Share of a campaign's inputs: most where an input takes microseconds and anybody may send one."""
