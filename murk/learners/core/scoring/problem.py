@@ -27,7 +27,6 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.trail import trail_bytes
-from murk.stream.task.data.features import ClassTarget
 
 if TYPE_CHECKING:
     from murk.learners.core.scoring.answers import OneAnswer
@@ -216,29 +215,6 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
             f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
             f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients{instead}"
         )
-
-
-def problem_for(task: Task) -> ScoreProblem:
-    """The scores of a resolved task with ``protocol: scores``.
-
-    Raises
-    ------
-    UserError
-        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
-    """
-    block, coding = task.block, task.coding
-    assert block is not None
-    labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
-    shared = block.models == "shared"
-    # Of each partition's releases so many are kept, and epochs are of all.
-    forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
-    settings = Settings(
-        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
-        shared=shared, line=block.effects == "line",
-    )  # fmt: skip
-    # Before a mechanism of so many numbers is sought, which may not exist.
-    check_size(settings, len(task.privacy.levels), interactive=True)
-    return ScoreProblem(settings, level_mechanisms(task, settings))
 
 
 def covariates_of(task: Task) -> PublicCovariates | None:

@@ -1,0 +1,31 @@
+"""Problem of a task with ``protocol: scores``."""
+
+from __future__ import annotations
+
+from murk.learners.core.scoring.problem import ScoreProblem, check_size, covariates_of, level_mechanisms
+from murk.learners.core.scoring.settings import Settings
+from murk.stream.task.data.features import ClassTarget
+from murk.stream.task.task import Task
+
+
+def problem_for(task: Task) -> ScoreProblem:
+    """The scores of a resolved task with ``protocol: scores``.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    """
+    block, coding = task.block, task.coding
+    assert block is not None
+    labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+    shared = block.models == "shared"
+    # Of each partition's releases so many are kept, and epochs are of all.
+    forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
+    settings = Settings(
+        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
+        shared=shared, line=block.effects == "line",
+    )  # fmt: skip
+    # Before a mechanism of so many numbers is sought, which may not exist.
+    check_size(settings, len(task.privacy.levels), interactive=True)
+    return ScoreProblem(settings, level_mechanisms(task, settings))
