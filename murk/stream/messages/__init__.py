@@ -1,1 +1,1 @@
-"""What is written to a log: releases, models and states, with their codec."""
+"""Messages of a log (releases, models and states) and their codec."""

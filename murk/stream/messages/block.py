@@ -1,4 +1,4 @@
-"""Releases in a row, with the columns of them that a learner works on, each made once."""
+"""Blocks of releases, with columns that are extracted once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = NDArray[np.int64]
 
 
 class Block(list[Any]):
-    """Releases of one kind, in order; never changed. `block_of` makes one of any sequence of them.
+    """Releases of one kind, in order; never changed.
 
     Examples
     --------
@@ -34,12 +34,12 @@ class Block(list[Any]):
 
     @cached_property
     def levels(self) -> list[str]:
-        """The level of each."""
+        """The level of each release."""
         return [release.level for release in self]
 
     @cached_property
     def payloads(self) -> list[list[int]]:
-        """The payload of each."""
+        """The payload of each release."""
         return [release.payload for release in self]
 
     @cached_property
@@ -52,19 +52,19 @@ class Block(list[Any]):
         Raises
         ------
         MurkError
-            If one holds another number of numbers: it was not admitted.
+            If a payload has another length.
         """
         if self._rows.shape[1] != size:
-            raise _unlike(size)
+            raise _wrong_length(size)
         return self._rows
 
     def split(self, *names: str) -> dict[Any, Rows]:
-        """Return the rows of each value of a field, or of each tuple of the values of several, as they first come.
+        """Return the rows by value of a field, or by tuple of values of several fields, in order of appearance.
 
         Raises
         ------
         MurkError
-            If payloads of one hold different numbers of numbers.
+            If payloads of one group differ in length.
         """
         known, found = self._split
         if known != names:
@@ -75,7 +75,7 @@ class Block(list[Any]):
                 groups: dict[Any, list[list[int]]] = {}
                 for key, payload in zip(keys, self.payloads, strict=True):
                     groups.setdefault(key, []).append(payload)
-                found = {key: rows_of(own, len(own[0])) for key, own in groups.items()}
+                found = {key: rows_of(payloads, len(payloads[0])) for key, payloads in groups.items()}
             self._split = names, found
         return found
 
@@ -86,18 +86,18 @@ def block_of(releases: Sequence[Any]) -> Block:
 
 
 def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
-    """Return payloads as rows (m, size), in half the time that numpy takes.
+    """Return payloads as rows (m, size), faster than `numpy.array`.
 
     Raises
     ------
     MurkError
-        If one does not hold so many whole numbers of 64 bits.
+        If a payload has another length or an entry is not a 64-bit integer.
     """
     pack = _row(size).pack
     try:
         packed = bytearray().join([pack(*payload) for payload in payloads])
     except struct.error:
-        raise _unlike(size) from None
+        raise _wrong_length(size) from None
     return np.frombuffer(packed, dtype=np.int64).reshape(len(payloads), size)
 
 
@@ -106,5 +106,5 @@ def _row(size: int) -> struct.Struct:
     return struct.Struct(f"{size}q")
 
 
-def _unlike(size: int) -> MurkError:
-    return MurkError(f"a release does not hold the {size} numbers that it was to be learned as")
+def _wrong_length(size: int) -> MurkError:
+    return MurkError(f"the payload of a release does not have the expected {size} integers")

@@ -1,8 +1,7 @@
-"""From bytes on a log to checked releases, and back.
+"""Encode and validate releases: compact JSON with an explicit schema version.
 
-A log is open to anyone who can reach it, so `decode` takes any bytes at all and either gives a release that
-fits the task or raises `RejectedError` with one of a few fixed reasons. The format is JSON: compact, with an
-explicit schema version.
+A log is open to anyone who can reach it. `decode` takes any bytes and either returns a release that fits the task or
+raises `RejectedError` with one of a few fixed reasons.
 """
 
 import math
@@ -17,39 +16,21 @@ from murk.errors import MurkError
 from murk.stream.messages.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
 
 Reason = Literal[
-    "too-large",
-    "malformed",
-    "schema",
-    "wrong-task",
-    "simulated",
-    "dimension",
-    "level",
-    "magnitude",
-    "chain",
-    "expired",
-    "stale",
-    "future",
-    "version",
-    "duplicate",
-]
+    "too-large", "malformed", "schema", "wrong-task", "simulated", "dimension", "level", "magnitude", "chain",
+    "expired", "stale", "future", "version", "duplicate",
+]  # fmt: skip
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 EXCERPT: Final = 60
-# Beyond so many keys, parsing them would cost more than the sender's work of making them.
+# Parsing more keys would cost more than the sender's work of making them.
 MOST_COLONS: Final = 100
 
 _Message = TypeVar("_Message", bound=BaseModel)
 
 
 class RejectedError(MurkError):
-    """A message that is not learned from, with a reason from a fixed vocabulary.
+    """A message that is not learned, with a reason from `REASONS`, which is used as a metrics label.
 
-    Parameters
-    ----------
-    reason
-        One of `REASONS`: used as a metrics label.
-    detail
-        What was found, for anyone who reads the dead letters. It may quote the sender's bytes: bounded, and
-        escaped to printable ASCII.
+    ``detail`` may quote the sender's bytes: bounded, and escaped to printable ASCII.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -63,24 +44,20 @@ class RejectedError(MurkError):
 
 @dataclass(frozen=True, slots=True)
 class WireRules:
-    """What a release must satisfy to be of a given task.
+    """What a release must satisfy to belong to a task.
 
     Parameters
     ----------
-    task_hash
-        The hash of the task.
-    simulated
-        Whether the log carries simulated releases; it then carries no others.
     lengths
-        The lengths that a payload may have.
+        Allowed lengths of a payload.
     magnitudes
-        Level name to the largest plausible ``|payload_j|`` at that level.
+        Largest plausible ``|payload_j|`` by level.
     partitions
-        The number of chains.
+        Number of chains.
     max_bytes
-        The longest message that is parsed at all. By default what the longest valid release takes.
+        Longest message that is parsed; by default the length of the longest valid release.
     kind
-        The kind of release that the task's protocol has.
+        Kind of release of the task's protocol.
 
     Examples
     --------
@@ -98,58 +75,42 @@ class WireRules:
 
     def __post_init__(self) -> None:
         if not self.lengths or min(self.lengths) < 1:
-            raise ValueError(f"lengths {self.lengths}; a payload has at least one coordinate")
+            raise ValueError(f"lengths {self.lengths}: a payload must have at least one coordinate")
         if self.max_bytes <= 0:
             object.__setattr__(self, "max_bytes", longest_release(self.kind, max(self.lengths)))
 
 
 def longest_release(kind: str, dimension: int) -> int:
-    """Return how many bytes a release of a kind with so many integers takes at the most.
+    """Return the largest number of bytes of a release with so many integers.
 
     Examples
     --------
     >>> longest_release("gradient", 2), longest_release("sketch", 3)
     (556, 544)
     """
-    # Base64 has four characters for three bytes; as text, an integer has 19 digits and a sign at most, a comma and
-    # a space. The other fields take less than 512.
+    # Base64 has four characters for three bytes. As text, an integer has at most 19 digits and a sign, plus a comma
+    # and a space. The other fields take less than 512 bytes.
     if issubclass(KINDS[kind], PackedRelease):
-        # Of two matrices of d columns there are d (d + 1) integers, beside d - 1 floats of 24 characters at most.
+        # Two matrices of d columns have d (d + 1) integers, besides d - 1 floats of at most 24 characters.
         model = 26 * math.isqrt(dimension) if kind == "newton" else 0
         return 512 + 4 * -(-8 * dimension // 3) + model
     return 512 + 22 * dimension
 
 
 def encode(release: Release) -> bytes:
-    """Return the bytes of a release: compact JSON with its fields in their declared order.
-
-    Examples
-    --------
-    >>> release = GradientRelease(
-    ...     id="0" * 32,
-    ...     task="f" * 64,
-    ...     level="default",
-    ...     chain=0,
-    ...     version=7,
-    ...     payload=[12, -7],
-    ...     time=86_400,
-    ...     expires=172_800,
-    ... )
-    >>> encode(release)[:27]
-    b'{"schema":1,"kind":"gradien'
-    """
+    """Return a release as compact JSON with its fields in declared order."""
     return _bytes(release)
 
 
 def decode(data: bytes, rules: WireRules) -> Release:
-    """Return the release that some bytes hold, if they hold one that fits the rules.
+    """Decode and validate a release.
 
     Raises
     ------
     RejectedError
-        With the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON object,
-        or a key given twice), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``,
-        ``chain``, ``level``, ``dimension``, ``magnitude``. No other exception, whatever the bytes.
+        With the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON object, or a
+        repeated key), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``, ``chain``, ``level``,
+        ``dimension``, ``magnitude``. No bytes raise any other exception.
     """
     release: Release = _parser(KINDS[rules.kind])(data, rules.max_bytes)
     if release.task != rules.task_hash:
@@ -172,22 +133,19 @@ def decode(data: bytes, rules: WireRules) -> Release:
 
 
 def encode_iterate(message: IterateMessage) -> bytes:
-    """Return the bytes of a published iterate: compact JSON; its floats come back bit for bit."""
+    """Return a published iterate as compact JSON; floats round-trip exactly."""
     return _bytes(message)
 
 
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Return the published iterate that some bytes hold, if it is one of the task's.
-
-    Whether a device wants to compute at it (radius, floor of the scale) is the problem's to check.
+    """Decode a published iterate of a task. Whether a device may compute at it is for the problem to check.
 
     Raises
     ------
     RejectedError
-        With reason ``too-large``, ``malformed``, ``schema`` (fields, types, a coordinate that is not
-        finite), ``wrong-task``, ``chain`` or ``dimension``.
+        With reason ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or ``dimension``.
     """
-    # A float takes at most 24 characters, and the other fields less than 512.
+    # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
     message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:
         raise RejectedError("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
@@ -199,7 +157,7 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of every kind of message, by kind.
+    """Return the JSON Schema of each kind of message.
 
     Examples
     --------
@@ -207,12 +165,12 @@ def json_schema() -> dict[str, Any]:
     ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch']
     """
     kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
-    # As serialized, since the wire has no defaults: every field is always written.
+    # As serialized: on the wire every field is written.
     return {kind: model.model_json_schema(by_alias=True, mode="serialization") for kind, model in kinds.items()}
 
 
 def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
-    """Return the start of foreign text, bounded and escaped to printable ASCII."""
+    """Return the start of untrusted text, bounded and escaped to printable ASCII."""
     if isinstance(text, bytes):
         text = text[: limit + 1].decode("utf-8", "backslashreplace")
     shown = ascii(text[:limit])[1:-1]
@@ -225,7 +183,6 @@ def _bytes(message: BaseModel) -> bytes:
 
 @cache
 def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
-    # Looked up once: doing so for every message would take a few per cent of the time of decoding it.
     validate: Callable[[bytes], _Message] = model.__pydantic_validator__.validate_json
     names = set(model.model_fields)
     fields = len(names)
@@ -233,10 +190,10 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
     def parse(data: bytes, max_bytes: int) -> _Message:
         if len(data) > max_bytes:
             raise RejectedError("too-large", f"{len(data)} bytes, at most {max_bytes} are read")
-        # Each pair of a key and a value has a colon.
+        # Each key has a colon.
         colons = data.count(b":")
         if colons > MOST_COLONS:
-            raise _crowded(data, colons, fields)
+            raise _too_many_colons(data, colons, fields)
         try:
             message = validate(data)
         except ValidationError as error:
@@ -244,8 +201,8 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
         if len(message.__pydantic_fields_set__) != fields:
             missing = sorted(names - message.__pydantic_fields_set__)
             raise RejectedError("schema", f"{missing[0].rstrip('_')}: missing")
-        # The parser keeps the last of equal keys. No valid string holds a colon, so that with every key there
-        # the colons are as many as the fields exactly when no key is given twice.
+        # The parser keeps the last of equal keys. No valid string contains a colon: with all keys present, there are
+        # as many colons as fields exactly when no key is repeated.
         if colons != fields:
             raise RejectedError("malformed", "a key is given twice")
         return message
@@ -253,8 +210,8 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
     return parse
 
 
-def _crowded(data: bytes, colons: int, fields: int) -> RejectedError:
-    """Why a message with far more colons than fields is refused: JSON is told from other bytes, and nothing is kept."""
+def _too_many_colons(data: bytes, colons: int, fields: int) -> RejectedError:
+    """Return why a message with far more colons than fields is refused, without building its content."""
     import msgspec
 
     try:

@@ -1,4 +1,4 @@
-"""What a worker tells everybody of its task: the estimate of all chains, as plain JSON, for dashboards and neighbours.
+"""The estimate message: what all chains of a task have learned, as plain JSON for dashboards.
 
 It is a function of the chains' states, hence of releases and public settings alone.
 """
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from murk.stream.messages.releases import Count, Schema, TaskHash
 
 KEY = b"estimate"
-"""The key under which the newest estimate stands, on a topic or in a log's file."""
+"""Key of the newest estimate, on a topic or in a log file."""
 
 _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
@@ -24,11 +24,11 @@ class Effect(BaseModel):
     Parameters
     ----------
     unit
-        What a unit of the feature is, in words.
+        Unit of the feature, in words.
     value
-        The effect per unit.
+        Effect per unit.
     low, high
-        Its confidence interval; null where nothing is known.
+        Confidence interval; null where unknown.
     """
 
     model_config = _PLAIN
@@ -47,11 +47,11 @@ class CoefficientEstimate(BaseModel):
     value
         The coefficient, in coded units.
     low, high
-        Its confidence interval, in coded units; null where nothing is known.
+        Confidence interval, in coded units; null where unknown.
     learned
-        Whether it was learned: otherwise noise hides it, and its value says nothing.
+        Whether the coefficient was learned; otherwise noise hides it.
     effect
-        The same per unit of its feature; null where a coefficient has none.
+        The coefficient per unit of its feature; null where it has no unit.
     """
 
     model_config = _PLAIN
@@ -64,28 +64,22 @@ class CoefficientEstimate(BaseModel):
 
 
 class EstimateMessage(BaseModel):
-    """The newest estimate of a task, by all its chains together.
+    """The newest estimate of a task, from all its chains.
 
     Parameters
     ----------
-    task
-        Hash of the task.
-    name
-        Name of the task.
+    task, name
+        Hash and name of the task.
     simulated
         Whether the noise was simulated; then nobody's privacy was protected.
     releases
         Number of releases learned; it only grows.
-    level
-        Nominal level of the intervals.
-    method
-        Where the intervals come from.
-    note
-        What is known of their true coverage, in words.
+    level, method, note
+        Nominal level of the intervals, their origin, and what is known of their coverage.
     scale
-        What an effect per unit is: of `odds ratio` its exponential is meant.
+        Scale of an effect per unit; for `odds ratio` its exponential is meant.
     standard_error
-        Root of the summed squared standard errors of the coefficients; null where one is not known.
+        Root of the coefficients' summed squared standard errors; null where one is unknown.
     coefficients
         Coefficients by name.
     """
@@ -106,5 +100,5 @@ class EstimateMessage(BaseModel):
     coefficients: dict[str, CoefficientEstimate]
 
     def encode(self) -> bytes:
-        """Return the message's bytes."""
+        """Return the message as JSON bytes."""
         return json.dumps(self.model_dump(by_alias=True), allow_nan=False, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""What leaves a person's device: release records, with every field checked."""
+"""Release records: what leaves a person's device, with every field validated."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 LEVEL_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
 
-# Integers keep within the 64 bits of kernels and other parsers; of a list only the first mistake is described.
+# Integers fit the 64 bits of kernels and other parsers; for a list, only the first mistake is reported.
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
@@ -39,7 +39,7 @@ Schema = Annotated[int, Field(alias="schema", ge=SCHEMA_VERSION, le=SCHEMA_VERSI
 
 
 _WIRE = ConfigDict(
-    # Built when first used, as all models are: a process needs few, and to build all takes a tenth of a small run.
+    # Building a model is slow, and a process needs only a few.
     defer_build=True,
     strict=True,
     extra="forbid",
@@ -51,24 +51,29 @@ _WIRE = ConfigDict(
 
 
 class Release(BaseModel):
-    """What every release carries; each protocol has a kind of its own.
+    """Base class for releases; each protocol has its own kind.
 
     Parameters
     ----------
     id
-        128 random bits as 32 hex digits, which say nothing of a person or a record.
+        128 random bits as 32 hex digits, independent of person and record.
     task
-        The task's hash, 64 hex digits.
+        Hash of the task, 64 hex digits.
     level
-        The name of the level, one of the task's: which mechanism was used.
+        Name of one of the task's levels: the mechanism that was used.
     chain
-        The chain (partition) that learns from it, drawn independently of person and record.
+        Chain (partition) that learns from the release, drawn independently of person and record.
     payload
-        The integers that the mechanism released.
+        Integers that the mechanism released.
     time, expires
         Seconds since 1970, truncated to the task's granularity.
     simulated
         Whether the noise was simulated (seeded) rather than secure.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of the wrong type or out of range.
     """
 
     model_config = _WIRE
@@ -86,27 +91,20 @@ class Release(BaseModel):
 
     @property
     def integers(self) -> "Sequence[int] | npt.NDArray[np.int64]":
-        """The payload's integers."""
+        """The payload as integers."""
         return self.payload
 
 
 class GradientRelease(Release):
-    """One privatized gradient: all that a person's device sends where the protocol is gradients.
-
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
+    """One privatized gradient.
 
     Parameters
     ----------
     chain, version
-        The chain (partition) whose iterate the gradient was taken at, and that iterate's version: how
-        many releases the chain had learned.
+        Chain (partition) at whose iterate the gradient was computed, and the number of releases that the chain had
+        learned by then.
     payload
-        The integers that the mechanism released, one for each dimension.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
+        Integers that the mechanism released, one for each dimension.
 
     Examples
     --------
@@ -129,41 +127,18 @@ class GradientRelease(Release):
 
 
 class ScoreRelease(Release):
-    """One person's privatized answer to one question of an epoch, which was drawn without looking at the record.
-
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
+    """One person's privatized answer to one question of an epoch, drawn independently of the record.
 
     Parameters
     ----------
     version
-        Where the epoch begins whose model it answers: releases learned by the chain, or by all that share models.
+        Number of releases, of the chain or of all chains that share models, at which the epoch of the answered model
+        began.
     question
-        What was asked. ``score``: the bounded score, one number for each coded feature and the constant, of K classes
-        K - 1 times as many. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row after
-        row.
+        What was asked. `score`: the bounded score, one number for each coded feature and the constant, K - 1 times as
+        many for K classes. `scatter` and `curvature`: the upper triangle of a symmetric matrix of them, row by row.
     payload
-        The integers that the mechanism released.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
-
-    Examples
-    --------
-    >>> release = ScoreRelease(
-    ...     id="0" * 32,
-    ...     task="f" * 64,
-    ...     level="default",
-    ...     chain=0,
-    ...     version=3000,
-    ...     question="score",
-    ...     payload=[12, -7],
-    ...     time=1_700_006_400,
-    ...     expires=1_700_611_200,
-    ... )
-    >>> release.version, release.question
-    (3000, 'score')
+        Integers that the mechanism released.
     """
 
     kind: Literal["score"] = "score"
@@ -174,21 +149,13 @@ class ScoreRelease(Release):
 class ExampleRelease(Release):
     """One privatized example: its direction, its features and target, or their product, randomized once (IWP-SGD).
 
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
-
     Parameters
     ----------
     payload
-        The integers that the task's mechanism released: the features over the record's length (of a label times
-        it), 1 and the target over that length, and whether the target is missing (``release: directions``); the
-        features times the label with the constant last (a joint release of a binary target), the features and the
-        scaled target (of a real one); or the features and then the target, each randomized by itself (``release:
-        separate``).
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
+        Integers that the mechanism released. `release: directions`: the features over the record's length (times the
+        label), 1 and the target over that length, and whether the target is missing. `release: joint`: the features
+        times the label with the constant last (binary target), or the features and the scaled target (real target).
+        `release: separate`: the features and the target, each randomized by itself.
     """
 
     kind: Literal["example"] = "example"
@@ -197,38 +164,30 @@ class ExampleRelease(Release):
 class MomentRelease(Release):
     """One person's privatized moments x x' and x y, randomized once (public-data GLM).
 
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
-
     Parameters
     ----------
     payload
-        The integers that the mechanism released: the upper triangle of x x' (without the constant's own entry, which
-        is known) and then x y.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
+        Integers that the mechanism released: the upper triangle of x x' without the constant's own entry, then x y.
     """
 
     kind: Literal["moment"] = "moment"
 
 
 class PackedRelease(Release):
-    """A release whose payload is in base64: an organisation's, of many integers."""
+    """A release of an organisation: its payload is base64 of little-endian 64-bit integers."""
 
     payload: Base64  # type: ignore[assignment]
 
     @staticmethod
     def packed(integers: "npt.ArrayLike") -> str:
-        """Write integers as a payload."""
+        """Encode integers as a payload."""
         import numpy as np
 
         return base64.b64encode(np.asarray(integers, dtype="<i8").tobytes()).decode("ascii")
 
     @cached_property
     def integers(self) -> "npt.NDArray[np.int64]":
-        """The payload's integers, one row after another."""
+        """The payload as integers, row by row."""
         import numpy as np
 
         return np.frombuffer(base64.b64decode(self.payload), dtype="<i8").astype(np.int64)
@@ -237,24 +196,17 @@ class PackedRelease(Release):
 class SketchRelease(PackedRelease):
     """One window of an organisation's records, mixed and randomized (GaussMix).
 
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
-
     Parameters
     ----------
     rows
-        Number k of rows of the sketch.
+        Number of rows of the sketch.
     records
-        Number n of records in the window. It is public: neighbours differ in what a record says.
+        Number of records in the window. It is public: neighbouring data sets differ in the content of a record.
     spread
-        Standard deviation of the added noise over the records' bound C: a function of public settings and,
-        where the task's method releases it, of the noisy least eigenvalue.
+        Standard deviation of the added noise over the records' bound C: a function of public settings and, where the
+        task's method releases it, of the noisy least eigenvalue.
     payload
-        The k rows' integers, one row after another, in base64 of little-endian 64-bit integers.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
+        The integers of all rows, row by row, in base64 of little-endian 64-bit integers.
 
     Examples
     --------
@@ -281,37 +233,15 @@ class SketchRelease(PackedRelease):
 
 
 class GramRelease(PackedRelease):
-    """The second moments of one window of an organisation's records, randomized (GaussMix with ``method: moments``).
-
-    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
+    """The privatized second moments of one window of an organisation's records (GaussMix with ``method: moments``).
 
     Parameters
     ----------
     records
-        Number n of records in the window. It is public: neighbours differ in what a record says.
+        Number of records in the window. It is public: neighbouring data sets differ in the content of a record.
     payload
-        The integers of the upper triangle of the matrix of features, constant and target, row after row, in base64 of
+        Integers of the upper triangle of the matrix of features, constant and target, row by row, in base64 of
         little-endian 64-bit integers.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
-
-    Examples
-    --------
-    >>> release = GramRelease(
-    ...     id="0" * 32,
-    ...     task="f" * 64,
-    ...     level="default",
-    ...     chain=0,
-    ...     records=1000,
-    ...     payload=GramRelease.packed([12, -7, 5]),
-    ...     time=1_700_006_400,
-    ...     expires=1_700_611_200,
-    ... )
-    >>> release.integers.tolist()
-    [12, -7, 5]
     """
 
     kind: Literal["gram"] = "gram"
@@ -319,43 +249,21 @@ class GramRelease(PackedRelease):
 
 
 class NewtonRelease(PackedRelease):
-    """One window of an organisation's records as a Newton step (GaussMix with ``method: newton``), randomized.
+    """One window of an organisation's records as a privatized Newton step (GaussMix with ``method: newton``).
 
-    The second moments of its first records, and those of all others as they look from a model that the first ones'
-    release tells: their scores, and the information. Like every release it also carries ``id``, ``task``, ``level``,
-    ``chain``, ``time``, ``expires`` and ``simulated``.
+    The first records are released as second moments, from which a model follows. The other records are released as
+    their scores and information at that model.
 
     Parameters
     ----------
     records
-        Number n of records in the window, the first ones included. It is public: neighbours differ in what a record
-        says.
+        Number of records in the window, the first ones included. It is public: neighbouring data sets differ in the
+        content of a record.
     model
-        The model's coefficients, features and then the constant, finite: made of the first part's integers alone.
+        The model's coefficients, features and then the constant, finite: a function of the first part's integers alone.
     payload
-        The integers of both upper triangles, the first part's and then the other's, each row after row, in base64 of
+        Integers of both upper triangles, the first part's and then the other's, each row by row, in base64 of
         little-endian 64-bit integers.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type or out of range.
-
-    Examples
-    --------
-    >>> release = NewtonRelease(
-    ...     id="0" * 32,
-    ...     task="f" * 64,
-    ...     level="default",
-    ...     chain=0,
-    ...     records=1000,
-    ...     model=[0.25],
-    ...     payload=NewtonRelease.packed([12, -7, 5, 3, 0, 4]),
-    ...     time=1_700_006_400,
-    ...     expires=1_700_611_200,
-    ... )
-    >>> release.integers.tolist()
-    [12, -7, 5, 3, 0, 4]
     """
 
     kind: Literal["newton"] = "newton"
@@ -366,34 +274,23 @@ class NewtonRelease(PackedRelease):
 KINDS: Final[dict[str, type[Release]]] = {
     kind.model_fields["kind"].default: kind
     for kind in (
-        GradientRelease,
-        ScoreRelease,
-        ExampleRelease,
-        MomentRelease,
-        SketchRelease,
-        GramRelease,
-        NewtonRelease,
+        GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease, GramRelease, NewtonRelease,
     )
-}
-"""What the releases of each protocol are."""
+}  # fmt: skip
+"""Release models by kind."""
 
 
 class IterateMessage(BaseModel):
-    """One published model of a chain: what a device reads before it takes its gradient or its score.
+    """One published model of a chain, which a device reads before it computes its gradient or score.
 
     Parameters
     ----------
     task
-        The task's hash, 64 hex digits.
+        Hash of the task, 64 hex digits.
     chain, version
-        The chain (the first of those that share models), and how many releases it (they) had learned by then.
+        The chain (the first of those that share models), and the number of releases that it (they) had learned.
     iterate
-        The model's numbers, finite; JSON carries float64 exactly. Of gradients they are the iterate's coordinates.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, of another type, not finite or out of range.
+        The model's numbers, finite; JSON preserves float64 exactly. For gradients they are the iterate's coordinates.
     """
 
     model_config = _WIRE
@@ -408,8 +305,6 @@ class IterateMessage(BaseModel):
 
 def truncate_time(time: float, granularity: int) -> int:
     """Truncate a time to a multiple of the granularity, in seconds since 1970.
-
-    A release tells the day, say, and not the second at which its person was at their device.
 
     Examples
     --------

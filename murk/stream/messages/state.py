@@ -1,4 +1,4 @@
-"""What a worker writes on the log beside its offset: the state message of a chain.
+"""The state message, which a worker commits together with its offset.
 
 It is JSON with an explicit schema, so that a monitor or another version can read it without running code.
 """
@@ -16,7 +16,7 @@ from murk.stream.messages.trail import Trail
 
 SCHEMA = 2
 _WITHOUT_TRAIL = 1
-"""Schema of states that carry no trail, which are read all the same."""
+"""Schema of states without a trail, which are still read."""
 _KEYS = 5
 
 _Count = Annotated[int, Field(ge=0)]
@@ -24,21 +24,19 @@ _STRICT = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid")
 
 
 class Counters(BaseModel):
-    """What became of the messages that a chain has read: read = learned + duplicates + dead letters.
+    """Numbers of messages that a chain has read: read = learned + duplicates + dead letters.
 
     Parameters
     ----------
     learned, duplicates
-        Their numbers.
+        Number of releases learned, and of duplicates dropped.
     dead
         Dead letters by reason.
     levels
         Learned releases by level.
-    staleness
-        Learned gradients by age: entry b counts those whose age (the number of releases that the chain had
-        learned since their model) takes b bits to write: 0, 1, 2-3, 4-7, ...
-    staleness_sum
-        Sum of their ages.
+    staleness, staleness_sum
+        Learned gradients by age, and the sum of ages: entry b counts those whose age (releases that the chain had
+        learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
     """
 
     model_config = _STRICT
@@ -57,23 +55,20 @@ class Counters(BaseModel):
 
 
 class StateMessage(BaseModel):
-    """A chain's state: what it is a state of, how far it has read, what became of it all, and the learner's.
+    """A chain's committed state.
 
     Parameters
     ----------
-    task
-        Hash of the task.
-    identity
-        Identity of the log that was read.
+    task, identity
+        Hash of the task, and identity of the log.
     chain
         The chain.
     offset
         First offset of the chain's partition that is not in the state.
     last_id
-        Id of the newest valid release among the offsets that the window for duplicates reaches back upon
-        from ``offset``, or None where there is none.
+        Id of the newest valid release within the window for duplicates before `offset`, or None.
     counters
-        What became of the messages read.
+        Numbers of messages read, by outcome.
     trail
         How the estimate has moved.
     learner
@@ -94,15 +89,15 @@ class StateMessage(BaseModel):
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Return the message's bytes; floats come back exactly as they went.
+        """Return the message as JSON bytes; floats round-trip exactly.
 
         Raises
         ------
         MurkError
-            When the learner's state holds something that JSON has not, as infinity or NaN.
+            When the learner's state is not valid JSON data, such as infinity or NaN.
         """
         try:
-            # Not pydantic's own JSON, which writes NaN and infinity as null without a word.
+            # Pydantic's own JSON would silently write NaN and infinity as null.
             text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
         except (TypeError, ValueError) as error:
             raise MurkError(f"the learner's state of chain {self.chain} is not plain JSON: {error}") from error
@@ -110,12 +105,12 @@ class StateMessage(BaseModel):
 
 
 def decode_state(message: bytes, where: str) -> StateMessage:
-    """Read a state message; ``where`` names its place for the error.
+    """Decode a state message; ``where`` names its origin in errors.
 
     Raises
     ------
     MurkError
-        When it is not a state message, or one of another version.
+        When it is damaged, or was written by another version.
     """
     try:
         data = json.loads(message)
@@ -133,8 +128,8 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     try:
         return StateMessage.model_validate(data)
     except ValidationError as error:
-        # Anyone who wrote it chose the keys.
-        keys = ", ".join(
-            sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
-        )
-        raise MurkError(f"the state of {where} is damaged at: {keys}. Restore the log from a copy") from error
+        # The writer chose the keys: they are untrusted text.
+        keys = sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
+        raise MurkError(
+            f"the state of {where} is damaged at: {', '.join(keys)}. Restore the log from a copy"
+        ) from error

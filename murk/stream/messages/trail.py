@@ -1,8 +1,8 @@
-"""How a chain's estimate has moved, kept in its state: points at counts that are spread evenly over their logarithm.
+"""The trail of a chain: how its estimate has moved, kept in its state.
 
-At which counts follows from the count alone, and their times are the log's own, so that anyone who replays the log
-keeps the same points. Four counts an octave are on the grid: 1, 2, ..., 8, 10, 12, 14, 16, 20, ... Where they come to
-be too many, every second one is left out. Of points between two counts of the grid, the newest is kept.
+Points lie on a grid of four counts per octave: 1, 2, ..., 8, 10, 12, 14, 16, 20, ... Where there are too many, every
+second one is dropped. The grid follows from the count alone and times are the log's own, so that a replay gives the
+same points.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from murk.errors import MurkError
 from murk.stream.log.base import MAX_STATE
 
 LEVEL = 0.95
-"""Level of the intervals that are kept."""
+"""Level of the intervals in a trail."""
 
 MOST_POINTS = 200
 FEWEST_POINTS = 16
-"""Of a task with so many coefficients that fewer points would fit, none are kept."""
+"""A task with so many coefficients that fewer points would fit has no trail."""
 
 TRAIL_BYTES = 2**18
-"""No trail is longer than about this."""
+"""Approximate upper bound of a trail's size."""
 
-_BESIDE = 4096
-"""Bytes of a state beside its learner and its trail, at the most."""
+_OVERHEAD = 4096
+"""Upper bound of a state's bytes besides its learner and its trail."""
 
-_FIRST, _FIRST_OF = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
-"""Count of the first point: a few people's releases say nothing. Of an organisation's many records, each one does."""
+_FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
+"""Count of the first point. One release of an organisation covers many records; a few people's say nothing."""
 
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]
@@ -47,7 +47,7 @@ class Estimated(Protocol):
         """Coefficients."""
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Half-widths of their intervals, infinite where nothing is known."""
+        """Half-widths of the intervals, infinite where unknown."""
 
     @property
     def standard_error(self) -> float:
@@ -55,7 +55,7 @@ class Estimated(Protocol):
 
 
 class Estimating(Protocol):
-    """Learner of which points are kept."""
+    """Learner whose estimates a trail records."""
 
     @property
     def n_releases(self) -> int:
@@ -66,25 +66,25 @@ class Estimating(Protocol):
         """Number of coefficients of the estimate."""
 
     def estimate(self) -> Estimated:
-        """Return what has been learned, which changes nothing."""
+        """Return what has been learned, without changing it."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain JSON data."""
 
 
 class Trail(BaseModel):
-    """How the estimate of a chain has moved: at most 200 points, at counts spread evenly over their logarithm.
+    """At most 200 points of a chain's estimate, at counts spread evenly over their logarithm.
 
     Parameters
     ----------
     counts
         Releases that the chain had learned at each point.
     times
-        When the log appended the last of them, in seconds since 1970, truncated to the task's granularity; never
-        below the one before.
+        When the log appended the newest of them, in seconds since 1970, truncated to the task's granularity; never
+        decreasing.
     numbers
-        For each point p coefficients, the p half widths of their 95% intervals, and the estimated error, infinite
-        where not known: base64 of little-endian float32, whose digits do not show the arithmetic library's last bits.
+        For each point p coefficients, the p half-widths of their 95% intervals, and the standard error, infinite where
+        unknown: base64 of little-endian float32.
     """
 
     model_config = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid")
@@ -94,12 +94,12 @@ class Trail(BaseModel):
     numbers: str = ""
 
     def table(self, coefficients: int, where: str) -> NDArray[np.float32]:
-        """Return the numbers, ``(points, 2 coefficients + 1)``; ``where`` names the chain for the error.
+        """Decode ``numbers`` as an array (points, 2 coefficients + 1); ``where`` names the chain in errors.
 
         Raises
         ------
         MurkError
-            When they are not those of so many coefficients and as many points as there are counts.
+            When the trail is damaged.
         """
         try:
             numbers = np.frombuffer(base64.b64decode(self.numbers, validate=True), dtype="<f4")
@@ -112,18 +112,7 @@ class Trail(BaseModel):
 
 
 class TrailRecorder:
-    """Adds points to a chain's trail as its count passes the grid.
-
-    Parameters
-    ----------
-    start
-        Where it stands; one that was begun late, by a version that kept none before, goes on from there.
-    coefficients
-        How many the estimate has.
-    first
-        Count of the first point.
-    where
-        The chain, for errors.
+    """Add points to a chain's trail as its count passes the grid.
 
     Examples
     --------
@@ -145,55 +134,52 @@ class TrailRecorder:
         return self._trail
 
     def forget(self) -> None:
-        """Leave all points out."""
+        """Drop all points."""
         self._counts, self._times, self._rows = [], [], []
         self._trail = Trail()
 
     def next(self, count: int) -> int | None:
-        """Return the next count after this one at which there is a point; None where none are kept."""
+        """Return the next grid count above ``count``; None where the task has no trail."""
         if not self._most:
             return None
-        place = max(_place(count + 1), _place(self._first))
-        while True:
-            if place % _stride(place, self._first, self._most) == 0:
-                return _count(place)
-            place += 1
+        index = max(_grid_index(count + 1), _grid_index(self._first))
+        while index % _stride(index, self._first, self._most):
+            index += 1
+        return _grid_count(index)
 
     def mark(self, learner: Estimating, time: int) -> None:
-        """Add a point where the learner's count is one of the grid; ``time`` is when its newest release was."""
+        """Add a point if the learner's count is on the grid; ``time`` is when its newest release was appended."""
         count = learner.n_releases
         if self.next(count - 1) == count:
             self.record(learner, time)
 
     def record(self, learner: Estimating, time: int) -> None:
-        """Add a point at the learner's count, whichever it is, where any are kept and it is beyond the last."""
+        """Add a point at the learner's count, if it is beyond the last one and the task has a trail."""
         count = learner.n_releases
         if not self._most or count <= max(self._counts, default=0):
             return
-        if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _BESIDE > MAX_STATE:
-            # A learner that took nearly all the room before there were trails has to get by without. That is asked of
-            # what it has learned alone, so that anyone who begins between two commits comes to the same.
+        if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _OVERHEAD > MAX_STATE:
+            # This depends on the learner's state alone, so that a replay decides the same.
             self.forget()
             return
         try:
             estimate = learner.estimate()
         except (ArithmeticError, ValueError, MurkError):
-            # What cannot be known at this count, and never could be, is a gap in a curve; learning goes on.
+            # No estimate at this count: the curve has a gap, and learning goes on.
             return
         self.add(count, time, estimate)
 
     def add(self, count: int, time: int, estimate: Estimated) -> None:
-        """Add a point, which is the newest."""
+        """Append a point."""
         row = np.concatenate([estimate.values, estimate.half_widths(LEVEL), [estimate.standard_error]])
-        # What is beyond single precision is not known to anybody's use.
         with np.errstate(over="ignore"):
             self._rows.append(row.astype("<f4"))
         self._counts.append(count)
         # A broker's clock may be set back.
         self._times.append(max([time, *self._times[-1:]]))
-        stride = _stride(_place(count), self._first, self._most)
-        # The newest of each stretch, which is the one on the grid where that was added.
-        kept = {-(-_place(one) // stride): i for i, one in enumerate(self._counts)}.values()
+        stride = _stride(_grid_index(count), self._first, self._most)
+        # The newest point of each stretch, which is the one on the grid if that was added.
+        kept = {-(-_grid_index(known) // stride): i for i, known in enumerate(self._counts)}.values()
         self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
         self._rows = [self._rows[i] for i in kept]
         numbers = base64.b64encode(np.concatenate(self._rows).astype("<f4").tobytes()).decode("ascii")
@@ -201,7 +187,7 @@ class TrailRecorder:
 
 
 def most_points(coefficients: int) -> int:
-    """Return how many points are kept: 200, fewer where each is long, and 0 rather than fewer than 16.
+    """Return the largest number of points: 200, fewer where points are long, and 0 rather than fewer than 16.
 
     Examples
     --------
@@ -213,32 +199,31 @@ def most_points(coefficients: int) -> int:
 
 
 def trail_bytes(coefficients: int) -> int:
-    """Return how much of a chain's state its trail takes up at the most."""
-    # A count, a time and their commas; base64 of float32.
+    """Return the largest size of a trail in a chain's state."""
+    # A count and a time with their commas, and base64 of float32.
     return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
 
 def first_point(kind: str) -> int:
-    """Return the count of the first point, for a kind of release."""
-    return _FIRST_OF.get(kind, _FIRST)
+    """Return the count of the first point for a kind of release."""
+    return _FIRST_BY_KIND.get(kind, _FIRST)
 
 
-def _place(count: int) -> int:
-    """Number of the smallest count of the grid that is not below this one."""
+def _grid_index(count: int) -> int:
+    """Return the index of the smallest grid count that is at least ``count``."""
     exponent = max(0, count.bit_length() - _OCTAVE.bit_length())
     return _OCTAVE * exponent - (-count >> exponent)
 
 
-def _count(place: int) -> int:
-    """The count of that number."""
-    exponent = max(0, place // _OCTAVE - 1)
-    return (place - _OCTAVE * exponent) << exponent
+def _grid_count(index: int) -> int:
+    exponent = max(0, index // _OCTAVE - 1)
+    return (index - _OCTAVE * exponent) << exponent
 
 
-def _stride(place: int, first: int, most: int) -> int:
-    """Of which multiple a place of the grid must be to be kept, once the chain has come to it or just before."""
+def _stride(index: int, first: int, most: int) -> int:
+    """Return the divisor of the grid indices that are kept when the chain has reached ``index``."""
     stride = 1
-    while -(-place // stride) - (_place(first) - 1) // stride > most:
+    while -(-index // stride) - (_grid_index(first) - 1) // stride > most:
         stride *= 2
     return stride
 

@@ -1,11 +1,7 @@
-"""Kinds of releases as compiled parsers and writers know them: the fields of their models, their types and bounds.
+"""Encode and decode many releases quickly, with compiled parsers made from the release models.
 
-The bytes of many releases, each checked where it is made.
-
-Releases off a log, as fast as they come: what is plainly right is taken at once, and all else asked of `decode`.
-
-What `decode` says of a message is what holds. A compiled parser, made from the same fields, takes most messages in a
-fraction of its time; it may hesitate where `decode` would not, and never takes what that would refuse.
+`decode` remains the authority. A compiled parser may hesitate where `decode` would accept, and then `decode` is asked;
+it never accepts what `decode` would refuse.
 """
 
 from __future__ import annotations
@@ -22,44 +18,44 @@ from murk.stream.messages.codec import WireRules, decode, encode
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
 LARGEST = 2**62 - 1
-"""No coordinate of a release is larger."""
+"""Largest coordinate of a release."""
 
 _BOUNDS = ("gt", "ge", "lt", "le")
+_BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a kind's fields in their order, but for their patterns.
+    """Return a msgspec struct with a release model's fields, without their patterns.
 
     Parameters
     ----------
     model
         A kind whose payload is a list of integers.
     widest
-        The largest size of one of them.
+        Largest magnitude of an integer.
     only
-        The texts that some fields may have.
+        Allowed values of some text fields.
     """
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
-    # Looking for the largest of ten numbers takes Python as long as all the rest.
     limit = min(widest, LARGEST)
     types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
     types.update({name: Literal[texts] for name, texts in only.items()})
-    fields = [(model.model_fields[name].alias or name, one) for name, one in types.items()]
-    # Releases hold no cycles: the garbage collector need not look at them.
+    fields = [(model.model_fields[name].alias or name, kind) for name, kind in types.items()]
+    # Releases have no reference cycles, so the garbage collector can skip them.
     return msgspec.defstruct(model.__name__, fields, frozen=True, forbid_unknown_fields=True, gc=False)
 
 
 def _typed(annotation: Any, constraints: Any) -> Any:
-    """A field's type in the parser's own words."""
-    bounds = {name: getattr(one, name) for one in constraints for name in _BOUNDS if hasattr(one, name)}
+    """Return a field's type with its bounds, for msgspec."""
+    bounds = {name: getattr(bound, name) for bound in constraints for name in _BOUNDS if hasattr(bound, name)}
     return Annotated[annotation, msgspec.Meta(**bounds)] if bounds else annotation
 
 
 @cache
 def writer(kind: str) -> Callable[..., bytes]:
-    """Return what makes the bytes of a release of its fields: those of `encode`, in half its time or less.
+    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster.
 
-    What is not plainly right is left to the kind's own model, which raises its ``pydantic.ValidationError``.
+    Fields that may be invalid are left to the model, which raises ``pydantic.ValidationError``.
 
     Examples
     --------
@@ -83,16 +79,16 @@ def writer(kind: str) -> Callable[..., bytes]:
     struct = struct_of(model)
     to_json, parse = msgspec.json.Encoder().encode, msgspec.json.Decoder(struct).decode
     patterns = {
-        name: re.compile(one.pattern)
+        name: re.compile(constraint.pattern)
         for name, field in model.model_fields.items()
-        for one in field.metadata
-        if getattr(one, "pattern", None)
+        for constraint in field.metadata
+        if getattr(constraint, "pattern", None)
     }
-    own = patterns.pop("id").fullmatch
+    id_matches = patterns.pop("id").fullmatch
 
-    # A block's are the same again and again.
+    # The releases of a block share these texts.
     @cache
-    def fit(*texts: str) -> bool:
+    def others_match(*texts: str) -> bool:
         return all(map(re.Pattern.fullmatch, patterns.values(), texts))
 
     names = tuple(patterns)
@@ -100,9 +96,9 @@ def writer(kind: str) -> Callable[..., bytes]:
     def write(**fields: Any) -> bytes:
         try:
             data = to_json(struct(schema=SCHEMA_VERSION, kind=kind, **fields))
-            # The bytes themselves are held against types and bounds.
+            # Parsing checks types and bounds.
             parse(data)
-            plain = own(fields["id"]) and fit(*[fields[name] for name in names])
+            plain = id_matches(fields["id"]) and others_match(*[fields[name] for name in names])
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
             plain = False
         return data if plain else encode(model(**fields))
@@ -111,31 +107,31 @@ def writer(kind: str) -> Callable[..., bytes]:
 
 
 class Received(Protocol):
-    """What all received releases have; those of a kind have all of its fields."""
+    """Fields that all received releases have."""
 
     @property
     def kind(self) -> str:
-        """The kind."""
+        """Kind of release."""
 
     @property
     def id(self) -> str:
-        """The id, 32 hexadecimal digits."""
+        """Id, 32 hexadecimal digits."""
 
     @property
     def level(self) -> str:
-        """One of the task's levels."""
+        """Level."""
 
     @property
     def chain(self) -> int:
-        """The chain."""
+        """Chain."""
 
     @property
     def expires(self) -> int:
-        """Seconds since 1970."""
+        """Expiry in seconds since 1970."""
 
 
 def receiver(rules: WireRules) -> Callable[[bytes], Received]:
-    """Return `decode` for one task's rules, in a third of its time: as true to them, and with the same errors.
+    """Return a faster `decode` for one task's rules, with the same results and errors.
 
     Examples
     --------
@@ -146,7 +142,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     """
     model = KINDS[rules.kind]
     if issubclass(model, PackedRelease):
-        # An organisation's releases are few and long, and need no parser of their own.
+        # An organisation's releases are few and long: parsing is not the bottleneck.
         return lambda data: decode(data, rules)
     magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
     task, simulated, partitions, fields = rules.task_hash, rules.simulated, rules.partitions, len(model.model_fields)
@@ -154,7 +150,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct_of(model, widest)).decode
 
     def receive(data: bytes) -> Received:
-        # As many colons as fields: no key is given twice (see `decode`).
+        # As many colons as fields: no key is repeated (see `decode`).
         if len(data) <= longest and data.count(b":") == fields:
             try:
                 release = parse(data)
@@ -180,15 +176,9 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
 
 
 def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None]:
-    """Return what reads many messages at once: all of them, as `receiver` would, where all are plainly right.
+    """Return a function that decodes many messages at once.
 
-    It gives None where any may not be, or there are none: then each is read by itself.
-
-    Examples
-    --------
-    >>> read = block_receiver(WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}))
-    >>> read([b"{}"]) is None
-    True
+    It returns None if there are none or any of them may be invalid; then `receiver` decodes each by itself.
     """
     model = KINDS[rules.kind]
     if issubclass(model, PackedRelease) or not rules.magnitudes:
@@ -196,42 +186,38 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
     magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
     simulated, partitions, fields = {rules.simulated}, rules.partitions, len(model.model_fields)
     narrowest, widest = min(magnitudes.values()), max(magnitudes.values())
-    own = struct_of(model, widest, task=(rules.task_hash,), level=tuple(magnitudes))
-    parse: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[own]).decode  # type: ignore[valid-type]
+    struct = struct_of(model, widest, task=(rules.task_hash,), level=tuple(magnitudes))
+    parse: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[struct]).decode  # type: ignore[valid-type]
 
     def read(values: Sequence[bytes]) -> Block | None:
         if not (all(values) and max(map(len, values), default=longest + 1) <= longest):
             return None
         joined = b",".join(values)
-        # As many colons as fields: no key is given twice, and no text holds one. So each message, beginning and ending
-        # as an object does, is one: what is between two is then the end of an object and the beginning of another.
+        # As many colons as fields: no key is repeated, and no text contains a colon. So each message, which begins and
+        # ends with a brace, is one object: a comma between two messages cannot be inside an object.
         if joined.count(b":") != fields * len(values) or {(data[0], data[-1]) for data in values} != {_BRACES}:
             return None
         try:
-            found = Block(parse(b"[%b]" % joined))
-            ids = "".join([release.id for release in found])
+            block = Block(parse(b"[%b]" % joined))
+            ids = "".join([release.id for release in block])
             canonical = bytes.fromhex(ids).hex() == ids
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
         plain = (
             canonical
-            and len(found) == len(values)
-            and {len(release.id) for release in found} == {32}
-            and {release.simulated for release in found} == simulated
-            and max([release.chain for release in found]) < partitions
-            and lengths.issuperset(map(len, found.payloads))
-            and (narrowest == widest or _within(narrowest, found.payloads) or all(
-                _within(magnitudes[release.level], [release.payload]) for release in found
+            and len(block) == len(values)
+            and {len(release.id) for release in block} == {32}
+            and {release.simulated for release in block} == simulated
+            and max([release.chain for release in block]) < partitions
+            and lengths.issuperset(map(len, block.payloads))
+            and (narrowest == widest or _within(narrowest, block.payloads) or all(
+                _within(magnitudes[release.level], [release.payload]) for release in block
             ))
         )  # fmt: skip
-        return found if plain else None
+        return block if plain else None
 
     return read
 
 
-_BRACES = (ord("{"), ord("}"))
-
-
 def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:
-    """Whether no number of some payloads is larger."""
     return max(map(max, payloads)) <= bound and min(map(min, payloads)) >= -bound
