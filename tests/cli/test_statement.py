@@ -182,7 +182,7 @@ def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
     as_format(path, 2)
     with Ledger(path) as old:
         old.withdraw(NAME)
-    assert "--migrate` puts keyed hashes in their place" in " ".join(ledger(path).split())
+    assert "--migrate` replaces them by keyed hashes" in " ".join(ledger(path).split())
     assert json.loads(ledger(path, "--json"))["names"] == "plain"
     said = " ".join(ledger(path, "--migrate").split())
     assert "keep a copy of it apart" in said

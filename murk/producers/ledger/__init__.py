@@ -1,1 +1,1 @@
-"""The durable account of what people have spent, auditable alone: one SQLite file and all that writes to it."""
+"""The account of what people have spent: one SQLite file and everything that reads or writes it."""

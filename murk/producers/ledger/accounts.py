@@ -1,4 +1,4 @@
-"""Accounts: what a ledger has noted of a person, a task and everyone, as data and in plain words."""
+"""Accounts: what a ledger records of a person, a task and everyone, as data and in plain words."""
 
 from __future__ import annotations
 
@@ -20,19 +20,9 @@ _COUNTS = ("released", "refused", "queued", "dropped")
 class LevelAccount:
     """A person's releases at one level of a task.
 
-    Parameters
-    ----------
-    level, guarantee, mechanism
-        The level, what it promises for one release, and how it was randomized.
-    released, refused
-        Releases that were paid for, and that were refused.
-    queued, dropped
-        Of those paid for, how many wait for the log to confirm them, and how many were deleted before it did (expired,
-        or the person withdrew). The log may have either: a process may have died before it heard so.
-    first, last
-        The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
-    receipts
-        Numbers under which the ledger keeps the releases, ascending; they are not in what is sent.
+    ``queued`` and ``dropped`` count paid releases that wait for the log's confirmation or were deleted before it
+    (expired, or the person withdrew); the log may have either. ``first`` and ``last`` are days (seconds since 1970,
+    truncated; None if unknown). ``receipts`` are the numbers of the releases in the ledger; they are not sent.
     """
 
     level: str
@@ -48,11 +38,11 @@ class LevelAccount:
 
     @property
     def sent(self) -> int:
-        """Releases that the log has confirmed."""
+        """Number of releases that the log has confirmed."""
         return self.released - self.queued - self.dropped
 
     def plus(self, other: LevelAccount) -> LevelAccount:
-        """The same level's releases, with others of it."""
+        """Return the sum of two accounts of the same level."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         spent = [one for one in (self, other) if one.released]
         first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
@@ -62,7 +52,7 @@ class LevelAccount:
 
     @property
     def days(self) -> str:
-        """When it released, in words; empty where nothing is known."""
+        """The days of the releases, in words; empty if unknown."""
         if self.last is None:
             return ""
         if self.first is None:
@@ -74,14 +64,14 @@ class LevelAccount:
 
 @dataclass(frozen=True, slots=True)
 class CapStatus:
-    """A cap that was promised (None: no cap), and how much of it is spent (None where that has no figure)."""
+    """A promised cap (None: no cap) and the amount spent (None: unknown in its currency)."""
 
     cap: PrivacyLoss | None
     spent: PrivacyLoss | None
     level: str = ""
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
-        """Plain data: the cap and what is spent, each as a guarantee."""
+        """Return the cap and the amount spent as guarantees in plain data."""
         return {
             name: None if amount is None else amount.to_dict()
             for name, amount in (("spent", self.spent), ("cap", self.cap))
@@ -92,29 +82,10 @@ class CapStatus:
 class TaskAccount:
     """A person's account with one task.
 
-    Parameters
-    ----------
-    name, hash
-        The task.
-    levels
-        What was released, level by level.
-    caps
-        What was promised for the task, and what is spent of it.
-    withdrawn
-        Whether they want no more releases to it.
-    published
-        Whether they are in the task's public sample: their features (without the target) are published with it as they
-        are, under no guarantee.
-    accountant
-        What all their releases to the task together promise, in whatever terms are asked for.
-    guarantee
-        The same in the strongest terms that all of them allow; None without any release, or any such terms.
-    windows
-        What became of an organisation's windows; None for a person.
-    withdrawn_on
-        The day of the withdrawal (seconds since 1970); None where there is none, or it is not known.
-    simulated
-        Whether its noise is simulated, which protects nobody.
+    ``published`` is whether the person is in the task's public sample: their features (without the target) are
+    published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` states the result in
+    the strongest terms that all of them allow (None without any). ``windows`` counts an organisation's windows; None
+    for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
     """
 
     name: str
@@ -134,18 +105,8 @@ class TaskAccount:
 class Account:
     """One person's account: what was promised, spent, sent and refused.
 
-    Parameters
-    ----------
-    tasks
-        One entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
-    caps
-        What was promised over all tasks, and what is spent of it.
-    withdrawn
-        Whether they want no more releases at all.
-    accountant
-        What all their releases together promise, in whatever terms are asked for.
-    guarantee
-        The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    ``tasks`` has an entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
+    ``accountant`` and ``guarantee`` are as in `TaskAccount`, over all tasks.
     """
 
     tasks: tuple[TaskAccount, ...]
@@ -157,30 +118,20 @@ class Account:
 
     @property
     def is_known(self) -> bool:
-        """Whether the ledger has ever heard of this person."""
+        """Whether the ledger has any entry for this person."""
         return bool(self.tasks) or self.withdrawn
 
     def describe(self) -> list[str]:
-        """Say it in plain words, a sentence or two a line."""
+        """Describe the account in plain words, a sentence or two per line."""
         return account_lines(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over everyone in a ledger; they name nobody and depend on no value.
+    """Sums over everyone in a ledger; they identify nobody and depend on no value.
 
-    Parameters
-    ----------
-    people
-        Number of people with an account.
-    releases, refused, queued, dropped
-        Releases paid for; refused; waiting in the outbox; deleted unconfirmed.
-    withdrawn
-        Number of withdrawals.
-    levels
-        (task name, level) -> releases.
-    files, rows, organisations
-        Number of files that people released from; of people who are rows of a file; of accounts of organisations.
+    ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``files`` counts
+    files that people released from, and ``rows`` the people who are rows of a file.
     """
 
     people: int
@@ -196,18 +147,18 @@ class Totals:
 
     @property
     def who(self) -> str:
-        """Whose accounts they are: ``"person"``, or ``"organisation"`` where all are."""
+        """Kind of the accounts: ``"person"``, or ``"organisation"`` if all are organisations'."""
         return "organisation" if 0 < self.organisations == self.people else "person"
 
     @property
     def counted(self) -> str:
-        """How many accounts, in words."""
+        """Number of accounts, in words."""
         one, more = ("organisation", "organisations") if self.who == "organisation" else ("person", "people")
         return f"{self.people:,} {one if self.people == 1 else more}"
 
 
 def account_lines(account: Account) -> list[str]:
-    """A person's account, a sentence or two a line."""
+    """Describe a person's account, a sentence or two per line."""
     if not account.is_known:
         return [
             "Nothing was ever released by this ledger under this name. (Capitals count. Where the rows of a file are "
@@ -217,7 +168,7 @@ def account_lines(account: Account) -> list[str]:
     lines = []
     for task in account.tasks:
         lines += _task_lines(task)
-    # Nothing released is not nothing disclosed where features were published.
+    # Without a release, published features still disclose something.
     if len(account.tasks) > 1 and (account.accountant.releases or not any(task.published for task in account.tasks)):
         lines.append(f"All tasks: {account.accountant.describe()}")
     lines += [f"Promised over all tasks: {_words(standing)}" for standing in account.caps]
@@ -258,7 +209,6 @@ def _task_lines(task: TaskAccount) -> list[str]:
 
 
 def _all_words(task: TaskAccount) -> str:
-    """What all releases to a task promise together."""
     if task.windows is None or task.guarantee is None:
         return task.accountant.describe()
     words = f"{_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
@@ -286,7 +236,7 @@ def _words(standing: CapStatus) -> str:
 
 
 def describe_together(standings: Sequence[CapStatus], who: str = "person") -> list[str]:
-    """Say what the person (or organisation) who has spent most has spent on all tasks together, a line for each cap."""
+    """Describe what the person (or organisation) who has spent most has spent over all tasks, a line for each cap."""
     lines = []
     for one in standings:
         spent = "an amount that has no figure in its terms" if one.spent is None else one.spent.rounded()
@@ -306,7 +256,7 @@ def _most(one: CapStatus, who: str, spent: str) -> str:
 
 
 def _apart(blank: Guarantee) -> str:
-    """How often records of an organisation are told apart, any two of them first."""
+    """State how often records of an organisation are told apart, beginning with any two records."""
     both = percent(any_two_records(blank).max_attack_accuracy)
     return (
         f"any two records are told apart in at most {both}, a record and a blank one in at most "
@@ -315,7 +265,7 @@ def _apart(blank: Guarantee) -> str:
 
 
 def day_text(day: int) -> str:
-    """A day of the ledger, as ``2026-11-22``."""
+    """Format a day of the ledger as ``2026-11-22``."""
     return datetime.fromtimestamp(day, UTC).date().isoformat()
 
 

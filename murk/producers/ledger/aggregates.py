@@ -1,4 +1,4 @@
-"""Sums over the people of a task that are reported to others, with one durable baseline for all who report."""
+"""Sums over the people of a task for reports to others, with one stored baseline for all who report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from murk.producers.ledger.key import NameKey
 from murk.producers.ledger.prices import Price, Promise
 
 SMALLEST_GROUP = 20
-"""Figures that depend on people leave a device only as sums over at least so many of them."""
+"""Figures that depend on people leave a device only as sums over at least this many of them."""
 
 # A person's account with a task: what was released at which level, what was refused, deleted, and waits.
 _ACCOUNTS = """
@@ -33,17 +33,10 @@ _CHANGED = """
 
 @dataclass(frozen=True, slots=True)
 class PeopleTotals:
-    """Sums over the people of a task, as they may be reported to others.
+    """Sums over the people of a task that may be reported to others.
 
-    Parameters
-    ----------
-    people
-        How many have an account.
-    refused, queued
-        Releases that were refused; releases that wait in the outbox.
-    spent
-        (share, number of people) pairs: the largest share that a person has spent of any cap that the task has
-        for them.
+    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people): the
+    largest share that a person has spent of any of their caps for the task.
     """
 
     people: int
@@ -53,21 +46,12 @@ class PeopleTotals:
 
 
 class GroupSums:
-    """Sums over the people of a task that may be reported to others, again and again.
+    """Sums over the people of a task that may be reported to others, repeatedly.
 
-    They are of at least `SMALLEST_GROUP` people, and change only when so many accounts have changed since they last
-    did: the difference of any two of them is a sum over so many people, too. The accounts of which sums were reported
-    last stand in the ledger, so that this holds whoever reports: two exporters at once, or one after another.
-
-    Made by `Ledger.group_sums`. The accounts of now are copied to SQLite's temporary storage: memory does not grow
-    with the number of people.
-
-    Parameters
-    ----------
-    file, task
-        The ledger's file, and the task's number in it.
-    opening
-        Gives the key to read the outbox with.
+    They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
+    difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
+    this also holds for several exporters. Current accounts are copied to SQLite's temporary storage; memory does not
+    grow with the number of people. Made by `Ledger.group_sums`; ``opening`` returns the key to the outbox.
     """
 
     def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:
@@ -78,7 +62,7 @@ class GroupSums:
         file.query(f"CREATE TABLE IF NOT EXISTS {self._waiting} (home, person, waiting, PRIMARY KEY (home, person))")
 
     def report(self) -> PeopleTotals | None:
-        """Return the sums that may be reported now: new ones, or those that were reported last; None without any."""
+        """Return new sums if they may be reported, else those reported last; None before any."""
         last = self._last()
         self._take()
         changed = self._file.query(f"SELECT count(*) {_CHANGED.format(now=self._now)}", (self._task,))[0][0]
@@ -87,23 +71,23 @@ class GroupSums:
         )[0]
         before = 0 if last is None else last[0]
         if last is None and self._file.query("SELECT 1 FROM meta WHERE key = 'reports'"):
-            # What earlier versions have reported nobody knows: at the latest what is now.
+            # The reports of earlier versions are unknown; assume that they covered the current accounts.
             self._note(before, None)
         elif min(people, changed) >= SMALLEST_GROUP:
             self._note(before, PeopleTotals(people, refused, queued, self._shares()))
-        # Another exporter may have been quicker: then its sums are the ones that were reported.
-        noted = self._last()
-        return None if noted is None else noted[1]
+        # Read again: another exporter may have reported in between.
+        reported = self._last()
+        return None if reported is None else reported[1]
 
     def _last(self) -> tuple[int, PeopleTotals | None] | None:
-        """The round and the sums that were reported last; None where none ever were."""
+        """Return the round and the sums reported last; None before any."""
         rows = self._file.query("SELECT round, sums FROM reports WHERE task = ?", (self._task,))
         if not rows:
             return None
         if rows[0][1] is None:
             return rows[0][0], None
-        found = json.loads(rows[0][1])
-        return rows[0][0], PeopleTotals(**{**found, "spent": tuple(map(tuple, found["spent"]))})
+        sums = json.loads(rows[0][1])
+        return rows[0][0], PeopleTotals(**{**sums, "spent": tuple(map(tuple, sums["spent"]))})
 
     def _take(self) -> None:
         rows = self._file.query("SELECT owner, tariff FROM outbox WHERE task = ?", (self._task,))
@@ -115,11 +99,11 @@ class GroupSums:
         for owner, count in counts.items():
             self._file.query(f"INSERT INTO {self._waiting} VALUES (?, ?, ?)", (*owner, count))
         self._file.query(f"DELETE FROM {self._now}")
-        # One statement sees one state of the file, whatever other processes write meanwhile.
+        # A single statement reads one state of the file, even while other processes write.
         self._file.query(f"INSERT INTO {self._now} {_ACCOUNTS.format(waiting=self._waiting)}", (self._task,))
 
     def _note(self, before: int, sums: PeopleTotals | None) -> None:
-        """Note what is reported, if nobody else has reported since."""
+        """Store the reported sums, unless another exporter has reported since."""
         text = None if sums is None else json.dumps(asdict(sums))
         with self._file.write() as connection:
             rows = connection.execute("SELECT round FROM reports WHERE task = ?", (self._task,)).fetchall()
@@ -143,14 +127,14 @@ class GroupSums:
 
 
 def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:
-    """The largest share spent of any cap that a person with this history has."""
+    """Return the largest share spent of any cap that applies to a person with these releases."""
     history = {price: count for price, count in released.items() if count}
     levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)
     for cap in caps:
         spent = cap.spent(history, prices) if cap.level in levels else (0, 0)
         if spent is None:
-            return 1.0  # Nobody knows what is left, so nothing is.
+            return 1.0  # The remainder is unknown and counts as 0.
         for amount, most in zip(spent, (cap.units, cap.delta_units), strict=True):
             if amount:
                 largest = max(largest, Fraction(amount, most) if most else Fraction(1))

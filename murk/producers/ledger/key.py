@@ -1,9 +1,9 @@
-"""The key under which a ledger hashes people's names and digests of files; it lies in a file beside the ledger.
+"""The key under which a ledger hashes names and file digests, in a file beside the ledger.
 
-The key never changes, and is never made a second time: under another one everybody would be somebody new, with
-nothing spent. It is made with the first name or file, while the ledger's write lock is held, in this order: the key is
-written as ``LEDGER.key.new``; the ledger's commit, with the key's fingerprint; then the name ``LEDGER.key``. So a key
-under that name beside a ledger that knows of none says that the ledger is not the newest.
+The key is made once, with the first name or file: under another one everyone would be new, with nothing spent. While
+the ledger's write lock is held it is written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file
+is renamed to ``LEDGER.key``. A key of that name beside a ledger without a fingerprint shows that the ledger is not the
+newest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.requests import Key
 
 Id = str | int | bytes
-"""What a person or record is called in the file: a row, a keyed hash, or (in ledgers of before) a text."""
+"""Stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text."""
 
 SUFFIX, DRAFT = ".key", ".key.new"
 KEPT = (
@@ -35,7 +35,7 @@ _HEADER = "murk ledger key 1 "
 
 @dataclass(frozen=True)
 class NameKey:
-    """Turns names into what a ledger calls them; without a secret it leaves them as they are.
+    """Hashes names for storage in a ledger; without a secret it leaves them unchanged.
 
     Examples
     --------
@@ -48,42 +48,42 @@ class NameKey:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this key from others, and nothing else about it."""
+        """Hash that identifies the key and reveals nothing else about it."""
         return self._hash(b"", b"murk ledger key").hex()
 
     def person(self, name: Key) -> Id:
-        """What a person is called."""
+        """Return a person's stored name."""
         if self.secret is None or not isinstance(name, str):
             return name
         return self._hash(name.encode(), b"murk person")
 
     def people(self, names: Sequence[Key]) -> Sequence[Id]:
-        """What people are called."""
+        """Return people's stored names."""
         return names if self.secret is None else [self.person(name) for name in names]
 
     def record(self, key: Key | None, person: Id) -> Id | None:
-        """What a person's record is called."""
+        """Return the stored name of a person's record."""
         if isinstance(person, bytes) and isinstance(key, str):
             return self._hash(person + key.encode(), b"murk record")
         return key
 
     def source(self, digest: str) -> str:
-        """What records are called, by their digest."""
+        """Return the stored name of records with a digest."""
         return digest if self.secret is None else self._hash(digest.encode(), b"murk source").hex()
 
     def _hash(self, data: bytes, purpose: bytes) -> bytes:
-        # 128 bits: nobody who has not the key can aim at another's account, and no two of 10^12 names meet by chance.
+        # 128 bits: no two of 10^12 names collide by chance, and without the key nobody can construct a collision.
         return blake2b(data, key=self.secret or b"", digest_size=16, person=purpose).digest()
 
 
 def key_path(ledger: Path, suffix: str = SUFFIX) -> Path:
-    """Where a ledger's key lies: beside the file itself, whatever link it is reached by."""
+    """Return the path of a ledger's key: beside the file itself, with links resolved."""
     real = ledger.resolve()
     return real.with_name(real.name + suffix)
 
 
 def make_key(ledger: Path) -> NameKey:
-    """Make a key and put it on disk, not under its name yet; only while the ledger's write lock is held."""
+    """Write a new key under its draft name; call this only while the ledger's write lock is held."""
     key = NameKey(secrets.token_bytes(KEY_BYTES))
     assert key.secret is not None
     path = key_path(ledger, DRAFT)
@@ -103,20 +103,20 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
     Raises
     ------
     UserError
-        When it is gone, damaged, or another ledger's. The message says nothing of its content.
+        If it is missing, damaged, or another ledger's. The message does not quote it.
     """
     path = key_path(ledger)
     wrong = False
-    # A process that has just made it may give it its name between two looks.
-    for place in (path, key_path(ledger, DRAFT), path):
+    # Another process may rename the draft between two attempts.
+    for candidate in (path, key_path(ledger, DRAFT), path):
         try:
-            text = place.read_text(encoding="ascii")
+            text = candidate.read_text(encoding="ascii")
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             raise UserError(
-                f"the key {place} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
+                f"the key {candidate} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
             ) from None
         key = _parse(text)
         if key is not None and key.fingerprint == fingerprint:
@@ -137,7 +137,7 @@ def _parse(text: str) -> NameKey | None:
 
 
 def give_name(ledger: Path, fingerprint: str) -> None:
-    """Give a committed key its name; another process may be quicker, and a folder may be read-only."""
+    """Rename a committed key to its final name, unless another process has or the folder is read-only."""
     path, draft = key_path(ledger), key_path(ledger, DRAFT)
     with suppress(OSError, UserError):
         read_key(ledger, fingerprint)

@@ -1,9 +1,7 @@
-"""Transactions of a ledger, and the deletion of releases that the log has confirmed.
+"""The ledger: accounts of what people have spent, with the outbox of releases that wait to be sent.
 
-The durable account of what people have spent, and of what waits to be sent.
-
-A debit and the release that it pays for are written in one transaction, before anything is sent: a crash
-may lose a report, never a debit. All amounts are integers, rounded against the spender.
+A debit and the release that it pays for are one transaction, written before anything is sent: a crash may lose a
+report, never a debit. Amounts are integers, rounded against the spender.
 """
 
 from __future__ import annotations
@@ -34,20 +32,11 @@ from murk.producers.ledger.windows import Windows
 from murk.stream.messages.releases import truncate_time
 
 TIDY_SECONDS = 1.0
-"""Deleted releases stand in the write-ahead log for about so long while others are made; emptying it takes the disk
-a few milliseconds."""
+"""Most seconds that deleted releases stay in the write-ahead log while others are made."""
 
 
 class Settling:
-    """Begins and ends the transactions of one open ledger.
-
-    Parameters
-    ----------
-    file
-        The ledger's file.
-    names
-        What it calls people; a key that was made gets its name after the commit.
-    """
+    """Transactions of one open ledger, and the deletion of releases that the log has confirmed."""
 
     def __init__(self, file: LedgerFile, names: Names) -> None:
         self._file, self._names = file, names
@@ -55,42 +44,35 @@ class Settling:
         self._left = False
         self._tidied = time.monotonic()
 
-    @property
-    def is_due(self) -> bool:
-        """Whether there is anything to delete."""
-        return bool(self._confirmed)
-
     def confirm(self, numbers: Sequence[int]) -> None:
         """Delete releases that the log has.
 
-        The disk is not waited for: what a power failure brings back is looked for on the log again.
+        The commit does not wait for the disk: releases that a power failure restores are looked for on the log again.
         """
         self._confirmed.extend(outbox.ranges(numbers))
-        # The log has them whatever happens here. What cannot be deleted now is with the next transaction, which says
-        # what is wrong with the disk.
+        # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
         with suppress(MurkError):
             self.delete_confirmed()
             if time.monotonic() - self._tidied > TIDY_SECONDS:
                 self.tidy()
 
     def delete_confirmed(self) -> None:
-        """Delete what was confirmed, where that could not be done yet."""
-        if self.is_due:
+        """Delete confirmed releases whose deletion failed before."""
+        if self._confirmed:
             with self.write(waits=False):
                 pass
 
     def tidy(self) -> None:
-        """Empty the write-ahead log, if anything that was deleted may stand in it; not while others use the file."""
+        """Empty the write-ahead log if it may hold deleted releases and no other process uses the file."""
         self._tidied = time.monotonic()
         if self._left and self._file.empty_log():
             self._left = False
 
     @contextmanager
     def write(self, *, waits: bool = True) -> Iterator[Connection]:
-        """Hold a transaction; commit at the end, or leave everything as it was.
+        """Hold a transaction: commit at the end, or roll back.
 
-        Without ``waits`` the commit does not wait for the disk; that is for what is found out and written again
-        after a power failure.
+        Without ``waits`` the commit does not wait for the disk, for changes that are made again after a power failure.
         """
         with self._file.write(waits=waits) as connection:
             deleted = len(self._confirmed)
@@ -98,20 +80,19 @@ class Settling:
             yield connection
         self._names.committed()
         self._left = self._left or bool(deleted)
-        # After the commit only: rolled back, the bytes are still there and still to be deleted.
+        # Only after the commit: a rollback restores the bytes.
         del self._confirmed[:deleted]
 
 
 class Ledger:
-    """Accounts of any number of people in one SQLite file, with the outbox of what they released.
+    """Accounts of any number of people in one SQLite file, with the outbox of their releases.
 
-    A release is paid in integer units of `PrivacyLoss` and must fit every cap that was promised: over all tasks,
-    for its task, and for its level, each in its own currency. All caps are looked at before any is drawn on,
-    and one block of releases is one transaction (``synchronous=FULL``).
+    A release is paid in integer units of `PrivacyLoss` and must fit every promised cap: over all tasks, for its task
+    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``).
 
-    An old copy put in the place of the file cannot be distinguished from it, nor can a file without the ``-wal`` that a
-    crash left beside it; everything else that is not the ledger that was last written (damaged, foreign,
-    emptied, of another version or identity) is refused. Opening reads the whole file once.
+    Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
+    foreign, empty, of another version or identity), with two exceptions that cannot be detected: an older copy put in
+    its place, and a file without the ``-wal`` that a crash left.
 
     One object serves one thread of one process; any number of processes may open the same file.
 
@@ -120,19 +101,18 @@ class Ledger:
     path
         The file.
     identity
-        Accept only the ledger with this identity, e.g. the one noted beside the log at its first use; a
-        missing file is then refused and not made.
+        Accept only the ledger with this identity; a missing file is then refused, not made.
     create
-        Make the file where there is none.
+        Make the file if there is none.
     timeout
-        Seconds to wait for another process that writes.
+        Seconds to wait for another process's transaction.
 
     Raises
     ------
     UserError
-        When the file is not the ledger that is meant.
+        If the file is not the expected ledger.
     MurkError
-        When it cannot be opened or made.
+        If it cannot be opened or made.
 
     Examples
     --------
@@ -143,17 +123,11 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        identity: str | None = None,
-        create: bool = True,
-        timeout: float = 30.0,
+        self, path: str | Path, *, identity: str | None = None, create: bool = True, timeout: float = 30.0
     ) -> None:
         self._file = LedgerFile(path, create=create, timeout=timeout, identity=identity)
         try:
             self.names = Names(self._file)
-            """What it calls people."""
         except BaseException:
             self._file.close()
             raise
@@ -163,9 +137,9 @@ class Ledger:
         self._sources = Sources(self.names)
         self._settling = Settling(self._file, self.names)
         self.identity = self._file.identity
-        """Random name that the ledger was given when it was made."""
+        """Random identifier, drawn when the ledger was made."""
         self.check_thread = self._file.check_owner
-        """Refuses any other thread or process than the one that opened the file, which is not looked at."""
+        """Raises a MurkError in any thread or process but the one that opened the ledger; does not read the file."""
 
     @property
     def path(self) -> Path:
@@ -174,16 +148,16 @@ class Ledger:
 
     @property
     def next_number(self) -> int:
-        """Number that the next release will get; numbers grow and are never used twice."""
+        """Number of the next release. Numbers grow and are never reused."""
         return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
 
     def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
-        """Tie a task to the log that its releases go to: recorded at first use, checked ever after.
+        """Bind a task to the log that its releases go to: recorded at first use, checked afterwards.
 
         Raises
         ------
         UserError
-            When the task's releases went to another log before.
+            If the task's releases went to another log.
         """
         bind(self._file, log_identity, task_hash, name, simulated)
 
@@ -195,70 +169,69 @@ class Ledger:
         caps: Sequence[tuple[str, PrivacyLoss]] = (),
         lifetime: PrivacyLoss | None = None,
     ) -> None:
-        """Note what releases of a bound task cost, and what is promised to everyone.
+        """Record the costs of a bound task's releases and the caps promised to everyone.
 
         Parameters
         ----------
         task_hash
-            A task tied to its log by `bind`.
+            A task bound by `bind`.
         charges
-            What a release costs, for each level that may be chosen.
+            Cost of a release at each level that may be chosen.
         caps
-            (level, amount): at most so much of this task for a person who asks for that level ('' for any).
-            Caps in several currencies all hold.
+            (level, amount): cap on this task for a person who asks for that level ('' for any). All caps hold.
         lifetime
-            At most so much for a person over all tasks.
+            Cap for each person over all tasks.
 
         Raises
         ------
         UserError
-            When a cap is larger than the one that was promised before: a promise is only ever tightened.
+            If a cap is larger than the one promised before.
         """
         self._common.forget()
         self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
-        """Replace a cap by a larger one, after those whom it was promised to have agreed.
+        """Raise a cap, with its owners' consent.
 
         Parameters
         ----------
         cap
-            The new cap; it takes the place of the one in the same currency.
+            The new cap; it replaces the one in the same currency.
         task_hash, level
-            The task and level it is for; by default the cap over all tasks.
+            Task and level of the cap; by default the cap over all tasks.
         """
         self._common.forget()
         loosen(self._file, self._number(task_hash) or 0, level, cap)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
-        """Return the caps that hold for a task, or (None) for all tasks together."""
+        """Return the caps of a task, or those over all tasks (None)."""
         return promises(self._file, self._number(task_hash) or 0)
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
-        The caller randomizes for those who may, and only for those, inside of the ``with`` block, and hands
-        over the bytes with ``Spending.freeze``. If anything fails there, nothing was debited.
+        Inside the ``with`` block the caller randomizes for ``Spending.granted`` only and passes the bytes to
+        ``Spending.freeze``. If the block fails, nothing is debited.
 
         Parameters
         ----------
         task_hash
-            A task noted by `book`.
+            A task recorded by `book`.
         requests
             Who asks, for which record, at which level.
 
         Yields
         ------
         Spending
-            ``granted``, ``known`` and ``refusals`` are filled in.
+            With ``granted``, ``known`` and ``refusals``.
 
         Raises
         ------
         UserError
-            For a level that was not booked, or a name that cannot be one.
+            For an unknown level or an invalid name.
         MurkError
-            When the ledger cannot be written; nothing was debited and nothing may be sent.
+            If the ledger cannot be written; nothing was debited and nothing may be sent.
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
@@ -279,33 +252,33 @@ class Ledger:
         common.keep(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:
-        """Count the releases that wait in the outbox, of one task or of all."""
+        """Count the releases in the outbox, of one task or of all."""
         self.delete_confirmed()
         return outbox.count(self._file, self._number(task_hash))
 
     def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
-        """Read what waits in the outbox in the order of its numbers, from beyond a number on."""
+        """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
         return outbox.read(self._file, self._booked(task_hash).number, after, limit)
 
     def is_queued(self, task_hash: str, number: int) -> bool:
-        """Whether the release with this number still waits to be confirmed by the log."""
+        """Return whether a release still waits for the log's confirmation."""
         self.delete_confirmed()
         return outbox.holds(self._file, self._booked(task_hash).number, number)
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that the log has; a crash before costs a look at the log before anything is sent again."""
+        """Delete releases that the log has. After a crash before this the log is searched before sending again."""
         self._settling.confirm(numbers)
 
     def delete_confirmed(self) -> None:
-        """Delete the bytes of confirmed releases, where the disk prevented it before."""
+        """Delete confirmed releases whose deletion failed before."""
         self._settling.delete_confirmed()
 
     def tidy(self) -> None:
-        """Remove what was deleted from the write-ahead log, too; to be called before a longer wait."""
+        """Remove deleted releases from the write-ahead log; call this before a longer wait."""
         self._settling.tidy()
 
     def expire(self, task_hash: str, now: float, *, through: int | None = None) -> int:
-        """Delete what waits beyond its expiry (up to a number) and is not on the log, and count it; the debits stay."""
+        """Delete expired releases (up to a number) that are not on the log, and return their number. Debits stay."""
         with self._settling.write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
@@ -314,23 +287,23 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Release nothing more of a person, and delete what waits; what was spent stays spent.
+        """Stop all further releases of a person and delete those in the outbox. What was spent stays spent.
 
         Parameters
         ----------
         person
-            Their name; or their row, where the rows of a file are people.
+            Their name, or their row where the rows of a file are people.
         task_hash
-            The task they withdraw from, and all tasks of its name, now and later; None for every task.
+            The task they withdraw from, together with all other tasks of its name; None for every task.
         source
-            Digest of the file when ``person`` is a row.
+            Digest of the file if ``person`` is a row.
         now
-            When that is, in seconds since 1970; noted to the day. By default the clock says.
+            Time in seconds since 1970, recorded to the day; by default the current time.
 
         Returns
         -------
         int
-            Number of releases that were deleted: not confirmed by the log, which may have what was just being sent.
+            Number of deleted releases. The log may have received some of them without confirming.
         """
         task = self._number(task_hash)
         person = known_by(person, source)
@@ -347,14 +320,14 @@ class Ledger:
             return outbox.drop(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
-        """Return a person's own view: what was promised, spent, sent and refused, task by task.
+        """Return a person's own view: what was promised, spent, sent and refused, by task.
 
         Parameters
         ----------
         person
-            Their name; or their row, where the rows of a file are people.
+            Their name, or their row where the rows of a file are people.
         source
-            Digest of the file when ``person`` is a row.
+            Digest of the file if ``person`` is a row.
         """
         person = known_by(person, source)
         self.delete_confirmed()
@@ -366,27 +339,27 @@ class Ledger:
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
-        """Return the rows of a file whose people have withdrawn, from every task or from one of this name."""
+        """Return the rows of a file whose people have withdrawn from every task or from one of this name."""
         return statements.withdrawn(self._file, self.names.source(source), task_name)
 
     def has_released(self, source: str, *, task_name: str) -> bool:
-        """Whether people of a file have released to a task of this name, whatever its public sample was."""
+        """Return whether people of a file have released to a task of this name, whatever its public sample was."""
         return statements.has_released(self._file, self.names.source(source), task_name)
 
     def tasks_named(self, name: str) -> list[str]:
-        """Return the hashes of the tasks of a name that this ledger knows; where it knows none, a UserError."""
+        """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
         return statements.tasks_named(self._file, name)
 
     def together(self) -> tuple[CapStatus, ...]:
-        """Return the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
+        """Return the largest amount that anyone has spent over all tasks, with each cap over all tasks."""
         return statements.together(self._file)
 
     def describe_together(self) -> list[str]:
-        """Say what `together` says, and whether it may be of less than a person."""
+        """Describe `together` in sentences, with a caution if one person may have several accounts."""
         return [*describe_together(self.together(), self.totals().who), *several_ways(self._file.query)]
 
     def totals(self) -> Totals:
-        """Return sums over everyone in the ledger; they name nobody."""
+        """Return sums over everyone in the ledger; they identify nobody."""
         self.delete_confirmed()
         return statements.totals(self._file)
 
@@ -395,12 +368,12 @@ class Ledger:
         return GroupSums(self._file, self._known(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
-        """Return what is noted of organisations' windows, of the file with a digest or of records from no file."""
-        called = None if source is None else self.names.source(source)
-        return Windows(self._file, self._known(task_hash), called, self.names.reading)
+        """Return the record of organisations' windows, for the file with a digest or for records from no file."""
+        digest = None if source is None else self.names.source(source)
+        return Windows(self._file, self._known(task_hash), digest, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
-        """Take up the work through a file where it stands, or note its beginning.
+        """Begin to work through a file, or return the progress made so far.
 
         Parameters
         ----------
@@ -411,12 +384,12 @@ class Ledger:
         people
             How its people are named: "row", or "column NAME".
         excluded
-            Rows that release nothing (a public sample); used at the beginning, remembered later.
+            Rows that release nothing (a public sample); stored at the beginning.
 
         Raises
         ------
         UserError
-            When the file's people were named in another way before, or another file's may be the same people.
+            If the file's people were named differently before, or people of another file may be the same ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
@@ -428,21 +401,21 @@ class Ledger:
         run = self.run(task_hash, source)
         if run is None or run.people != people:
             raise UserError(
-                f"the people of this file were named by {run and run.people} when the work through it began, "
-                f"and are by {people} now: their accounts would begin again. Name them as before"
+                f"the people of this file were named by {run and run.people} when the work through it began, and are "
+                f"named by {people} now, so their accounts would begin again. Name them as before"
             )
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return how others were named who have released to a real task and are not recognised among some people."""
+        """Return how others were named who have released to a real task and cannot be matched with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:
-        """How far the work through a file has come; None when it has not begun."""
+        """Return the progress through a file; None if it has not begun."""
         return read_run(self._file, task_hash, self.names.source(source))
 
     def close(self) -> None:
-        """Delete what was confirmed, and close the file; closing twice is allowed."""
+        """Delete confirmed releases and close the file. Closing twice is allowed."""
         try:
             if self._file.is_open:
                 self.delete_confirmed()
@@ -458,7 +431,7 @@ class Ledger:
         if kind is None:
             self.close()
         else:
-            # Nothing new is begun while something fails; what was confirmed is deleted already.
+            # Begin no transaction while an error propagates.
             self._file.close()
 
     def __repr__(self) -> str:

@@ -1,9 +1,8 @@
-"""Accounts of one person whom a ledger knew by several spellings become one: what was spent adds up, nothing is lost.
+"""Merging the accounts that a person has under several spellings of their name.
 
-In a ledger with names that is done when it is brought to today's format. Where people stand under keyed hashes nobody
-knows their names, so their accounts are noted as ``earlier`` then; when a name comes whose earlier spellings
-(`spelling.earlier_spellings`) are among them, they are merged into the account of the name as it is spelled now,
-before anything is decided.
+A ledger with plain names does this when it is migrated. A ledger with keyed hashes cannot read its names, so migration
+lists their accounts in ``earlier``; when a name arrives with an earlier spelling among them
+(`spelling.earlier_spellings`), its accounts are merged before anything is decided.
 """
 
 from __future__ import annotations
@@ -24,16 +23,13 @@ _SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
 
 
 def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey) -> None:
-    """Move everything of some people (keys of ``pairs``) to the accounts of others, within a transaction.
-
-    Accounts are of people with a name, not of rows. The key of the ledger opens and closes the outbox.
-    """
+    """Move the accounts of named people (keys of ``pairs``) to others, within a transaction."""
     connection.execute("CREATE TEMP TABLE spellings (old PRIMARY KEY, new NOT NULL) WITHOUT ROWID")
     connection.executemany("INSERT INTO temp.spellings VALUES (?, ?)", pairs.items())
     if has_windows(connection):
         _merge_windows(connection)
     _merge_debits(connection)
-    # A day that is not known may have been the first.
+    # An unknown day may have been the first.
     connection.execute(
         """INSERT INTO spending
            SELECT 0, new, tariff, sum(released), sum(refused), sum(dropped),
@@ -63,27 +59,16 @@ def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey)
 
 
 class EarlierAccounts:
-    """Accounts that a ledger of keyed hashes had under earlier rules of spelling, within one transaction.
-
-    Parameters
-    ----------
-    connection
-        The ledger's, within a transaction.
-    key
-        What it calls people.
-    """
+    """Accounts under earlier spellings in a ledger of keyed hashes, within one transaction."""
 
     def __init__(self, connection: Connection, key: NameKey) -> None:
         self._connection, self._key = connection, key
 
     def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
-        """Merge what people have under earlier spellings of their names into their accounts.
+        """Merge people's accounts under earlier spellings into their current ones.
 
-        Returns
-        -------
-        Mapping
-            What people were called before whose accounts were merged, now or earlier, by what they are called now:
-            records that an application named were hashed together with it.
+        Return the earlier stored names of people whose accounts were ever merged, by their current one: records that an
+        application named were hashed together with them.
         """
         wanted = {
             self._key.person(spelling): self._key.person(str.__str__(name))
@@ -113,14 +98,14 @@ class EarlierAccounts:
 
 
 def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
-    """Merge a person's earlier accounts before theirs is read, if the ledger has any."""
+    """Merge a person's earlier accounts, if the ledger has any, before theirs is read."""
     if file.query("SELECT 1 FROM earlier LIMIT 1"):
         with write() as connection:
             EarlierAccounts(connection, key).adopt([name])
 
 
 def has_windows(connection: Connection) -> bool:
-    """Whether a ledger has ever noted a window of an organisation."""
+    """Return whether a ledger has ever recorded an organisation's window."""
     return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
 
 
@@ -130,13 +115,13 @@ def _merge_debits(connection: Connection) -> None:
     ).fetchall()
     for task, source, key, person, number, new in rows:
         taken = connection.execute(f"SELECT 1 FROM debits {_SAME}", (task, source, key, new)).fetchall()
-        # Two spellings may have released the same record: the second is known by its release's number.
+        # Two spellings may have released the same record; the second is stored under its release's number.
         values: tuple[Any, ...] = (new, number if taken else key, task, source, key, person)
         connection.execute(f"UPDATE debits SET person = ?, key = ? {_SAME}", values)
 
 
 def _merge_windows(connection: Connection) -> None:
-    """Windows and their debits are known by one key: where that is taken, by the next that the organisation has not."""
+    """Move windows and their debits; a key that is taken is replaced by the organisation's next free one."""
     rows = connection.execute(
         "SELECT task, source, key, person, new FROM windows JOIN temp.spellings ON old = person "
         "ORDER BY 1, 2, opened, 4, 3"

@@ -1,7 +1,6 @@
-"""Ledgers of earlier formats become ones of today's when they are opened: in one transaction, or not at all.
+"""Migration of ledgers of earlier formats when they are opened, each in one transaction.
 
-A migration never makes a promise looser, and never lowers what somebody has spent. Versions of Murk that know only
-the earlier format refuse the file afterwards.
+A migration never loosens a promise and never lowers what anyone has spent. Earlier versions of Murk refuse the result.
 """
 
 from __future__ import annotations
@@ -19,29 +18,19 @@ from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.spelling import folded_name
 
 OLD_FORMATS = (1, 2, 3, 4)
-"""4 said in the outbox whose each release was, and knew several spellings of a name. In 3 digests of files stand as
-they are, in 2 names, too: that goes on so until somebody asks for `renaming`. 1 knew no currency of GDP and no
-days."""
+"""Format 4 stored owners in the outbox unencrypted, and several spellings of a name. Format 3 also stored file digests
+unhashed and format 2 names, and both stay so until `naming.hash_names`. Format 1 had no GDP currency and no days."""
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
-    """Bring a ledger of an old format to today's, within a transaction.
+    """Bring a ledger of an earlier format to the current one (``target``), within a transaction.
 
-    Parameters
-    ----------
-    connection
-        The ledger's.
-    path
-        Its file, beside which its key lies.
-    tables
-        The tables of today's format (statements that make those which are not there).
-    target
-        Today's format.
+    ``tables`` are the statements that make the current format's missing tables.
 
     Raises
     ------
     UserError
-        When releases wait, and the key under which their people stand is lost.
+        If releases wait in the outbox and the ledger's key is lost.
     """
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
@@ -53,7 +42,7 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
         _merge_names(connection, key)
     else:
         _note_earlier(connection)
-    # Nobody knows what sums were reported to others before.
+    # Sums reported earlier are unknown.
     connection.execute("INSERT INTO meta VALUES ('reports', 'unknown')")
     if version < 4:
         connection.execute("INSERT INTO meta VALUES ('naming', ?)", ("plain" if version <= 2 else "digests",))
@@ -61,7 +50,7 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
 
 
 def _key(connection: Connection, path: Path) -> NameKey:
-    """The ledger's key, where there is one and something is to be enciphered under it."""
+    """Return the ledger's key if the outbox has to be encrypted under it."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchall()
     if not found or not connection.execute("SELECT 1 FROM outbox LIMIT 1").fetchall():
         return NameKey(None)
@@ -69,7 +58,7 @@ def _key(connection: Connection, path: Path) -> NameKey:
 
 
 def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
-    """Encipher whose each release is that waits."""
+    """Encrypt the owners of the releases in the outbox."""
     rows = connection.execute(
         "SELECT number, task, chain, since, expires, message, home, person, tariff FROM outbox ORDER BY number"
     ).fetchall()
@@ -85,7 +74,7 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
 
 
 def _merge_names(connection: Connection, key: NameKey) -> None:
-    """Make one account of those of a person whom the ledger knew by several spellings."""
+    """Merge the accounts of people whom the ledger knows by several spellings."""
     folded = {name: folded_name(name) for name in _named(connection) if isinstance(name, str)}
     pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
     if pairs:
@@ -93,24 +82,24 @@ def _merge_names(connection: Connection, key: NameKey) -> None:
 
 
 def _note_earlier(connection: Connection) -> None:
-    """Note the accounts of people whose names nobody can read: their next spelling may be another."""
+    """List the accounts of people whose hashed names may be spelled differently next time."""
     named = [(name,) for name in _named(connection) if not isinstance(name, int)]
     connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
 
 
 def _named(connection: Connection) -> set[str | bytes | int]:
-    """What people and organisations with a name are called."""
+    """Return the stored names of people and organisations."""
     tables = ["debits", "spending", "withdrawals", *["windows"] * has_windows(connection)]
     names = " UNION ".join(f"SELECT person FROM {table}" for table in tables)
     return {name for (name,) in connection.execute(names)}
 
 
 def _add_gdp(connection: Connection) -> None:
-    """Price releases in mu^2, and keep the caps that were stated in GDP in it.
+    """Add prices in mu^2, and convert caps that were stated in GDP.
 
-    Format 1 kept a cap of mu as rho = mu^2 / 2 and did not note what it had been. Where all that a cap is for states
-    GDP it becomes mu^2 = 2 rho, which implies it and has room for the same releases. Others stay in rho until the
-    same cap is booked in GDP (`murk.producers.ledger.prices.book`).
+    Format 1 stored a cap of mu as rho = mu^2 / 2 and not what it was. If everything that a cap covers states GDP, it
+    becomes mu^2 = 2 rho, which implies it and has room for the same releases. Others stay in rho until the same cap is
+    booked in GDP (`prices.book`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []
@@ -129,6 +118,6 @@ def _add_gdp(connection: Connection) -> None:
 
 
 def _add_days(connection: Connection) -> None:
-    """Make room for days, and for which tasks were simulations; of what was before nobody knows."""
+    """Add columns for days and for simulated tasks; earlier values are unknown."""
     for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")

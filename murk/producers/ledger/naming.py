@@ -1,20 +1,8 @@
-"""What a ledger calls people: keyed hashes of their names.
+"""Keyed names in a ledger, for people and for the digests of their files.
 
-A ledger says who takes part in what, and no noise protects that. So names stand in it as BLAKE2b under a secret `key`
-of 32 bytes, in a file of its own: a ledger without it names nobody, and guessing names does not help. What callers call
-records is hashed with the person's name, so that equal texts of two people differ. Rows of a file stand as they are:
-they say nothing to anyone who has not the file, and anyone who has it has the records. But its digest does, which is a
-function of all raw values: whoever knows all records but one can try what the last one may be. So it is hashed, too.
-
-Ledgers of before, with people's names or digests of files, get keyed hashes in their place: once, and on request.
-
-It must be alone: a process that goes on writing plain names beside it would give people accounts with nothing spent. So
-the file is held by an exclusive lock from before the first look to after the last write, and no other process, of
-whatever version, can have it open meanwhile. Versions that know no keys refuse the file afterwards. All is one
-transaction; then the file is written anew, since deleted names stay in its unused parts otherwise. Until that is done
-the ledger says that it is not (`Names.is_unfinished`).
-
-Files and frames of records, by the numbers that a ledger gives them.
+A ledger reveals who takes part in what, and no noise protects that. It therefore stores people's names as BLAKE2b
+hashes under a secret key in a separate file. A record's name is hashed together with its person's. Rows of a file are
+stored as they are; its digest is hashed, since anyone who knows all records but one could guess the last from it.
 """
 
 from __future__ import annotations
@@ -40,31 +28,26 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """How one open ledger calls people.
-
-    Parameters
-    ----------
-    file
-        The ledger's file.
+    """Names of people and files in one open ledger.
 
     Raises
     ------
     UserError
-        When there is a key beside a ledger that knows of none: an older copy was put in the ledger's place.
+        If there is a key beside a ledger that has none: the ledger was replaced by an older copy.
     """
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self._key = NameKey(None) if file.is_plain else None
         self._made = False
-        # In this order: a key gets its name after the ledger has its fingerprint.
+        # Look for the key first: it gets its name after the ledger has its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
         if fingerprint is None and named:
             raise UserError(
                 f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): an older "
-                "copy of the ledger was put in its place. What people have spent since stands in the newer one alone: "
-                "put back the newest intact copy before anything else is released",
+                "copy of the ledger was put in its place, which lacks what people have spent since. Put back the "
+                "newest intact copy before anything else is released",
                 code=LOST,
             )
         if fingerprint is not None and not named:
@@ -72,43 +55,43 @@ class Names:
 
     @property
     def are_plain(self) -> bool:
-        """Whether people stand in it under their own names, as in ledgers of before."""
+        """Whether people's names are stored unhashed, as in earlier formats."""
         return self._file.is_plain
 
     @property
     def has_digests(self) -> bool:
-        """Whether files stand in it under their own digests, as in ledgers of before."""
+        """Whether file digests are stored unhashed, as in earlier formats."""
         return self._file.has_digests
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a migration was interrupted: unused parts of the file may hold what it has replaced."""
+        """Whether a migration was interrupted: unused parts of the file may hold names that it replaced."""
         return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
 
     def left(self) -> str:
-        """What stands in it that should not, with the remedy; empty where nothing does."""
+        """Return what is still stored unhashed, with the remedy; empty if nothing is."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
-            return f"people's names stand in it as they are: {again} puts keyed hashes in their place"
+            return f"people's names stand in it as they are: {again} replaces them by keyed hashes"
         if self.has_digests and self._file.query(_FILES):
             return (
-                "unkeyed digests of files stand in it, from which whoever knows all of a file's records but one can "
-                f"guess the last: {again} puts keyed hashes in their place"
+                "unkeyed digests of files stand in it, from which anyone who knows all of a file's records but one "
+                f"can guess the last: {again} replaces them by keyed hashes"
             )
         if self.is_unfinished:
             return (
-                "a migration of it was interrupted, so names and digests may stand in unused parts of the file still: "
-                f"say {again} again"
+                "a migration of it was interrupted, so unused parts of the file may still hold names and digests: "
+                f"run {again} again"
             )
         return ""
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it has a key: it has none while nobody was named, and no file."""
+        """Whether there is a key. It is made with the first name or file."""
         return self._fingerprint() is not None
 
     def missing(self) -> str | None:
-        """Say why nobody can be found by name (the key is lost, or another's); None where they can."""
+        """Return why nobody can be found by name (the key is lost or wrong); None if they can."""
         try:
             self.reading()
         except UserError as error:
@@ -116,7 +99,7 @@ class Names:
         return None
 
     def reading(self) -> NameKey:
-        """The key, to look people up with; where nobody was ever named, one under which nobody is."""
+        """Return the key for lookups; before anyone was named, a random key under which nobody is found."""
         if self._key is not None:
             return self._key
         fingerprint = self._fingerprint()
@@ -126,7 +109,7 @@ class Names:
         return self._key
 
     def writing(self, connection: Connection) -> NameKey:
-        """The key, within a transaction that is about to name people; made if they are the first."""
+        """Return the key within a transaction that stores names, making it for the first one."""
         if self._key is not None:
             return self._key
         fingerprint = _read(connection.execute(_QUERY).fetchall())
@@ -134,26 +117,26 @@ class Names:
             named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
             if connection.execute(named).fetchone():
                 raise UserError(
-                    f"the ledger {self._file.path} is damaged: it names people by a key, and says not which. Put back "
-                    "the newest intact copy before anything else is released",
+                    f"the ledger {self._file.path} is damaged: it names people by a key and does not identify the key. "
+                    "Put back the newest intact copy before anything else is released",
                     code=LOST,
                 )
             key = make_key(self._file.path)
             connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
             self._made = True
-            # Not remembered here: the transaction may still be rolled back, and the key with it.
+            # Not cached: the transaction may still be rolled back, and the key with it.
             return key
-        found = read_key(self._file.path, fingerprint)
+        key = read_key(self._file.path, fingerprint)
         if not self._made:
-            self._key = found
-        return found
+            self._key = key
+        return key
 
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """The key for the people of a block, within a transaction, and what `EarlierAccounts.adopt` gives of them.
+        """Return the key for the people of a block, within a transaction, and the result of `EarlierAccounts.adopt`.
 
-        Rows (None) have no other names, and people no earlier ones where the ledger has no such accounts.
+        Rows (None) have no other names.
         """
         if people is None:
             return NameKey(None), {}
@@ -161,23 +144,23 @@ class Names:
         return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
 
     def sealing(self, connection: Connection) -> NameKey:
-        """The key under which the outbox is enciphered, within a transaction; without one in a ledger of before."""
+        """Return the key that encrypts the outbox, within a transaction; earlier formats have one without a secret."""
         if self.has_digests and _read(connection.execute(_QUERY).fetchall()) is None:
             return NameKey(None)
         return self.writing(connection)
 
     def opening(self) -> NameKey:
-        """The key to read the outbox with."""
+        """Return the key that decrypts the outbox."""
         return self.reading() if self.is_keyed else NameKey(None)
 
     def source(self, digest: str, connection: Connection | None = None) -> str:
-        """What records are called, by their digest; within a transaction (``connection``) that may note them."""
+        """Return the stored name of a digest; within a transaction (``connection``) that may store it."""
         if self.has_digests:
             return digest
         return (self.reading() if connection is None else self.writing(connection)).source(digest)
 
     def committed(self) -> None:
-        """Give a key that was made its name, after the transaction."""
+        """Give a new key its final name, after the transaction."""
         if self._made:
             self._made = False
             fingerprint = self._fingerprint()
@@ -196,7 +179,11 @@ _TABLES = ("spending", "debits", "withdrawals", "reported")
 
 
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
-    """Put keyed hashes in the place of names and digests, or finish that where it was interrupted.
+    """Replace stored names and digests by keyed hashes, or finish an interrupted replacement.
+
+    A process that went on writing plain names would give people new accounts with nothing spent, so the file is locked
+    exclusively throughout. Afterwards it is rewritten, since SQLite keeps deleted names in unused pages; until then
+    `Names.is_unfinished` is true. Return whether there was anything to do.
 
     Parameters
     ----------
@@ -205,18 +192,12 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
     timeout
         Seconds to wait for others to close it.
 
-    Returns
-    -------
-    bool
-        Whether there was anything to do.
-
     Raises
     ------
     UserError
-        When it has a key already, and that is lost; it is then as it was.
+        If its key is lost; the ledger is unchanged.
     MurkError
-        When another process has it open, or it cannot be written. It is then as it was, or has keyed hashes and is to
-        be written anew still, as the message says, and the ledger from then on.
+        If another process has it open or it cannot be written. The message says if only the rewriting is left to do.
     """
     file = LedgerFile(path, create=False, timeout=timeout, alone=True)
     try:
@@ -226,10 +207,8 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
         if file.has_digests:
             with file.write() as connection:
                 _hash(connection, file, names)
-            # As it is named from now on.
             file.look_again()
-        # The key gets its name.
-        Names(file)
+        Names(file)  # Gives the key its final name.
         _overwrite(file)
         return True
     finally:
@@ -258,7 +237,7 @@ def _hash_people(connection: Connection, key: NameKey) -> None:
 
 
 def _seal(connection: Connection, key: NameKey) -> None:
-    """Encipher whose the releases are that wait."""
+    """Encrypt the owners of the releases in the outbox."""
     rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
     owners = [outbox.unseal(owner, key) for _, owner in rows]
     sealed = outbox.seal(
@@ -275,7 +254,7 @@ def _seal(connection: Connection, key: NameKey) -> None:
 
 
 def _overwrite(file: LedgerFile) -> None:
-    """Write the file anew, and empty its log: what was deleted from either is in neither afterwards."""
+    """Rewrite the file and empty its log, so that neither holds deleted names."""
     try:
         file.query("VACUUM")
         busy = not file.empty_log()
@@ -289,26 +268,20 @@ def _overwrite(file: LedgerFile) -> None:
 
 def _left(file: LedgerFile) -> str:
     return (
-        f"(Keyed hashes stand in {file.path} already, but the file could not be written anew: what they replaced may "
-        "stand in unused parts of it still. Say --migrate again)"
+        f"({file.path} holds keyed hashes already, but the file could not be rewritten: unused parts of it may still "
+        "hold what they replaced. Run --migrate again)"
     )
 
 
 class Sources:
-    """Numbers of the records that people of one open ledger release from.
-
-    Parameters
-    ----------
-    names
-        What it calls them.
-    """
+    """Numbers of the record sources of one open ledger."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._numbers: dict[str, int] = {}
 
     def number(self, connection: Connection, digest: str | None) -> int:
-        """Number of records by their digest, given to them if they are new; 0 for those that come from no file."""
+        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
         if digest is None:
             return 0
         known = self._numbers.get(digest)
@@ -316,7 +289,7 @@ class Sources:
             called = self._names.source(digest, connection)
             row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
             if row is None:
-                # Not remembered here: the transaction may still be rolled back.
+                # Not cached: the transaction may still be rolled back.
                 added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,))
                 return int(added.lastrowid or 0)
             known = self._numbers[digest] = int(row[0])

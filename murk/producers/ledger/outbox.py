@@ -1,11 +1,8 @@
-"""The outbox: released bytes that the log has not confirmed yet, in the ledger's own file.
+"""The outbox: released bytes that the log has not confirmed, stored in the ledger's file.
 
-A release is randomized once. What stands here is sent as it is, however often, until the log has it, it
-expires, or the person withdraws.
-
-Whose a release is stands beside it as an `Owner`, enciphered under the ledger's key: a copy of the file does not say
-it, and with the key it can be purged when the person withdraws. It is deleted as soon as the log has confirmed the
-release.
+A release is randomized once and sent unchanged, however often, until the log confirms it, it expires, or the person
+withdraws. Its `Owner` is stored encrypted under the ledger's key, and deleted with the release: a copy of the file does
+not reveal it, and with the key a person's releases can be deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ _HOME: Final = 8
 
 
 class Queued(NamedTuple):
-    """A release that waits: number, chain, bytes, the offset at which the log can first have it, expiry."""
+    """A release in the outbox; ``since`` is the first offset at which the log can have it."""
 
     number: int
     chain: int
@@ -38,35 +35,34 @@ class Queued(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose account a release was paid from: the file whose rows name people (0 for people with a name), the person."""
+    """The account that paid: the file whose rows are people (0 for people with a name), and the person."""
 
     home: int
     person: Id
 
 
 def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
-    """Encipher owners, each with a pad of its own (BLAKE2b of a random nonce under the key).
+    """Encrypt owners, each with its own pad (BLAKE2b of a random nonce under the key), all to one length.
 
-    All are of one length and equal owners differ. Ledgers of before, which have people's names in them, keep them here
-    too.
+    Without a secret (ledgers of earlier formats, which store plain names) they are not encrypted.
     """
     if key.secret is None:
         return [_PLAIN + json.dumps(owner).encode() for owner in owners]
     nonces = secrets.token_bytes(_NONCE * len(owners))
-    found = []
-    for place, owner in enumerate(owners):
-        nonce = nonces[_NONCE * place : _NONCE * (place + 1)]
-        found.append(_SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret))
-    return found
+    sealed = []
+    for index, owner in enumerate(owners):
+        nonce = nonces[_NONCE * index : _NONCE * (index + 1)]
+        sealed.append(_SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret))
+    return sealed
 
 
 def unseal(sealed: bytes, key: NameKey) -> Owner:
-    """Decipher an owner.
+    """Decrypt an owner.
 
     Raises
     ------
     ValueError
-        When it was not enciphered under this key.
+        If it was encrypted under another key.
     """
     if sealed[:1] == _PLAIN:
         return Owner(*json.loads(sealed[1:]))
@@ -83,7 +79,7 @@ def unseal(sealed: bytes, key: NameKey) -> Owner:
 
 
 def read(file: Database, task: int, after: int, limit: int) -> list[Queued]:
-    """Read the releases of a task that wait, in the order of their numbers."""
+    """Read releases of a task in ascending order of their numbers."""
     rows = file.query(
         "SELECT number, chain, message, since, expires FROM outbox "
         "WHERE number > ? AND task = ? ORDER BY number LIMIT ?",
@@ -93,18 +89,18 @@ def read(file: Database, task: int, after: int, limit: int) -> list[Queued]:
 
 
 def count(file: Database, task: int | None) -> int:
-    """Count the releases that wait."""
+    """Count the releases of a task, or all."""
     query = "SELECT count(*) FROM outbox WHERE ? IS NULL OR task = ?"
     return int(file.query(query, (task, task))[0][0])
 
 
 def holds(file: Database, task: int, number: int) -> bool:
-    """Whether a release waits."""
+    """Return whether the outbox holds a release."""
     return bool(file.query("SELECT 1 FROM outbox WHERE number = ? AND task = ?", (number, task)))
 
 
 def waiting(rows: Iterable[tuple[bytes, int]], key: NameKey) -> Counter[tuple[Owner, int]]:
-    """Count releases that wait by owner and price, of the outbox's columns ``owner`` and ``tariff``."""
+    """Count releases by owner and price, given the columns ``owner`` and ``tariff``."""
     return Counter((unseal(owner, key), tariff) for owner, tariff in rows)
 
 
@@ -115,10 +111,10 @@ def remove(connection: Connection, numbers: Sequence[tuple[int, int]]) -> None:
 
 
 def drop(connection: Connection, key: NameKey, where: str, values: tuple[Any, ...], owner: Owner | None = None) -> int:
-    """Delete releases that will not be sent again (an owner's, or all), note so in their accounts, and count them."""
+    """Delete unconfirmed releases (of one owner, or all), count them in their accounts, and return their number."""
     rows = connection.execute(f"SELECT number, owner, tariff FROM outbox WHERE {where}", values).fetchall()
-    found = [(number, unseal(sealed, key), tariff) for number, sealed, tariff in rows]
-    chosen = [row for row in found if owner in (None, row[1])]
+    opened = [(number, unseal(sealed, key), tariff) for number, sealed, tariff in rows]
+    chosen = [row for row in opened if owner in (None, row[1])]
     connection.executemany(
         "UPDATE spending SET dropped = dropped + 1 WHERE home = ? AND person = ? AND tariff = ?",
         [(*of, tariff) for _, of, tariff in chosen],
@@ -128,7 +124,7 @@ def drop(connection: Connection, key: NameKey, where: str, values: tuple[Any, ..
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Write ascending numbers as ranges (first, last).
+    """Return ascending numbers as ranges (first, last).
 
     Examples
     --------
@@ -137,13 +133,13 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """
     if type(numbers) is range and numbers.step == 1 and numbers:
         return [(numbers.start, numbers.stop - 1)]
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = found[-1][0], number
+        if merged and number == merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], number
         else:
-            found.append((number, number))
-    return found
+            merged.append((number, number))
+    return merged
 
 
 def _payload(owner: Owner) -> bytes:

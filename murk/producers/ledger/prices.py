@@ -1,9 +1,4 @@
-"""What one release costs, in every currency in which it has a valid bound; and adding costs up.
-
-What a ledger knows of tasks: which log each goes to, what releases cost, what was promised.
-
-What a ledger has noted of nobody in particular: it is read again where somebody else may have changed it.
-"""
+"""Prices and promises of a ledger: costs of a release in each currency, caps, and the log that a task is bound to."""
 
 from __future__ import annotations
 
@@ -26,25 +21,15 @@ if TYPE_CHECKING:
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 LARGEST = 2**62
-"""No figure beyond it enters a ledger: SQLite's integers end at 2^63."""
+"""Largest amount in a ledger: SQLite's integers end at 2^63."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a release at one level of a task costs.
+    """Cost of a release at one level of a task.
 
-    Parameters
-    ----------
-    level
-        Its name in the task.
-    mechanism
-        Kind of the mechanism ("gaussian").
-    guarantee
-        What the level promises for one release, as the task states it.
-    costs
-        Currency -> `PrivacyLoss`; a currency in which the mechanism has no valid bound is left out.
-    guarantees
-        All that is known of the mechanism, for `Accountant`; by default the guarantee alone.
+    ``costs`` leaves out currencies in which the mechanism has no valid bound. ``guarantees`` are all guarantees of the
+    mechanism, for `Accountant`; by default ``guarantee`` alone.
     """
 
     level: str
@@ -55,7 +40,7 @@ class Charge:
 
     @classmethod
     def of(cls, level: str, guarantee: Guarantee, mechanism: Costed) -> Charge:
-        """Ask a mechanism for its cost in every currency.
+        """Return the charge of a mechanism, with its cost in every currency.
 
         Examples
         --------
@@ -81,7 +66,7 @@ class Charge:
         return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees)
 
     def row(self) -> Row:
-        """Columns of the ledger's table of prices (`tariffs`)."""
+        """Return the row for the table ``tariffs``."""
         gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
         return (
             self.level,
@@ -97,10 +82,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Price:
-    """A charge as the ledger remembers it, under a number of its own.
-
-    Amounts are pairs (units, delta units); None where the mechanism has no valid bound in a currency.
-    """
+    """A charge as stored in the ledger, with its number. Amounts are None in currencies without a valid bound."""
 
     number: int
     task: int
@@ -115,11 +97,11 @@ class Price:
 
     @property
     def row(self) -> Row:
-        """The columns that `Charge.row` gave."""
+        """The columns of `Charge.row`."""
         return self.level, self.mechanism, self.description, self.rho, self.epsilon, self.approx, self.delta, self.gdp
 
     def cost(self, currency: Currency) -> tuple[int, int] | None:
-        """Units of one release in a currency, and its delta units."""
+        """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
         units = {"gdp": self.gdp, "rho": self.rho, "epsilon": self.epsilon}[currency]
@@ -127,18 +109,18 @@ class Price:
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The level's guarantee, and what else is known of the mechanism; `Accountant` composes it."""
+        """The level's guarantee, then all others of the mechanism; `Accountant` composes them."""
         return tuple(map(guarantee_from_dict, json.loads(self.description)))
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the level promises for one release."""
+        """The level's guarantee for one release."""
         return self.guarantees[0]
 
 
 @dataclass(frozen=True)
 class Promise:
-    """At most so much for everyone: over all tasks (0), or in one, at one of its levels or ('') at any."""
+    """A cap for every person: over all tasks (0) or in one task, at one level or at any ('')."""
 
     task: int
     level: str
@@ -148,14 +130,14 @@ class Promise:
 
     @property
     def amount(self) -> PrivacyLoss:
-        """The cap."""
+        """The cap as a privacy loss."""
         return PrivacyLoss(self.currency, self.units, self.delta_units)
 
     def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
-        """Add up a person's releases (number of the price -> how many) in this cap's currency.
+        """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
 
-        A level's own cap counts the person's releases at the other levels of the task, too. None when one
-        of them has no figure in this currency: then nobody knows what is left, and nothing is.
+        A level's cap also counts releases at the task's other levels. Return None if a release has no cost in this
+        currency: the remainder is then unknown and counts as 0.
         """
         units = delta_units = 0
         for number, count in history.items():
@@ -171,17 +153,17 @@ class Promise:
 
 @dataclass(frozen=True)
 class Booked:
-    """A task as one open ledger knows it: its number, and the price of each level."""
+    """A booked task: its number, and the price number of each level."""
 
     number: int
     levels: Mapping[str, int]
 
 
 class Prices(dict[int, Price]):
-    """The ledger's prices by number, read as they are needed; they never change."""
+    """The ledger's prices by number. They never change, so they are cached."""
 
     def refresh(self, connection: Connection) -> Prices:
-        """Read those that were added since, perhaps by another process."""
+        """Read prices added since the last call, perhaps by another process."""
         newest = connection.execute("SELECT max(number) FROM tariffs").fetchone()[0]
         if newest is not None and newest not in self:
             for row in connection.execute("SELECT * FROM tariffs"):
@@ -189,7 +171,7 @@ class Prices(dict[int, Price]):
         return self
 
     def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
-        """Find the price of each charge, or add it, by level."""
+        """Return the price number of each charge by level, adding new prices."""
         known = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
         levels = {}
         for charge in charges:
@@ -203,7 +185,7 @@ class Prices(dict[int, Price]):
 
 
 def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
-    """Tie a task to a log; see `Ledger.bind`."""
+    """Bind a task to a log; see `Ledger.bind`."""
     query = "SELECT log, name FROM tasks WHERE hash = ?"
     known = file.query(query, (task_hash,))
     if not known:
@@ -230,7 +212,7 @@ def book(
     caps: Sequence[tuple[str, PrivacyLoss]],
     lifetime: PrivacyLoss | None,
 ) -> Booked:
-    """Note costs and promises; see `Ledger.book`."""
+    """Record costs and caps; see `Ledger.book`."""
     with file.write() as connection:
         row = connection.execute("SELECT number FROM tasks WHERE hash = ?", (task_hash,)).fetchone()
         if row is None:
@@ -245,13 +227,13 @@ def book(
 
 
 def promises(file: LedgerFile, task: int) -> list[Promise]:
-    """Read the caps of a task, or (0) those over all tasks."""
+    """Read the caps of a task, or those over all tasks (0)."""
     query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
     return [Promise(*row) for row in file.query(query, (task,))]
 
 
 def loosen(file: LedgerFile, task: int, level: str, cap: PrivacyLoss) -> None:
-    """Put a cap in the place of the one that was promised; see `Ledger.loosen`."""
+    """Raise a cap; see `Ledger.loosen`."""
     with file.write() as connection:
         connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 
@@ -261,19 +243,19 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
     if cap.currency == "gdp":
         if before is None:
-            # The same cap, as ledgers of format 1 kept it; mu^2 / 2 bounds rho, so that it is promised still.
+            # Format 1 stored the same cap as rho = mu^2 / 2.
             connection.execute(
                 "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?",
                 (task, level, cap.units // 2),
             )
         elif cap.units == before[0] + 1:
-            return  # It was rounded down when it was kept in rho.
+            return  # Format 1 rounded it down to an even number.
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
         promised = PrivacyLoss(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
         raise UserError(
             f"the ledger {file.path} promises people to spend at most {promised} {scope}, and {cap} is asked "
-            f"for now: ask for {promised} or less; or, once they have agreed, say so with Ledger.loosen"
+            f"for now: ask for {promised} or less, or call Ledger.loosen once they have agreed"
         )
     connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 
@@ -283,25 +265,14 @@ def _row(task: int, level: str, cap: PrivacyLoss) -> tuple[int, str, str, int, i
 
 
 Lacking = Any
-"""What `Spending` says of a cap without room; None where all have room."""
+"""Reason why a cap has no room, as `Spending` states it; None if all have room."""
 
 
 class Common:
-    """Next number, prices, caps and whether anybody has withdrawn, as one open ledger knows them.
+    """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
 
-    SQLite tells whether another connection has written since (``PRAGMA data_version``), be it of another process. What
-    this one writes it has to say itself: `forget` before, `keep` after the commit.
-
-    Attributes
-    ----------
-    prices
-        Every price in the ledger, by number.
-    next
-        Number that the next release gets.
-    withdrawals
-        Whether there are any.
-    earlier
-        Whether there are accounts of named people from before their names had one spelling each.
+    SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
+    `forget` before and `keep` after the commit. ``earlier`` is whether accounts under earlier spellings exist.
     """
 
     def __init__(self, prices: Prices) -> None:
@@ -309,13 +280,13 @@ class Common:
         self.next = 0
         self.withdrawals = self.earlier = True
         self.recognised: set[tuple[int, int]] = set()
-        """(task, source) pairs whose people were found to be recognised, or need not be."""
+        """Pairs (task, source) whose people have passed `recognition.check_named`."""
         self._version: int | None = None
         self._known: int | None = None
         self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking]]] = {}
 
     def refresh(self, connection: Connection) -> None:
-        """Make sure, within a transaction that writes, that this is what the file says."""
+        """Bring the cache up to date, within a writing transaction."""
         version = connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return
@@ -329,7 +300,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking]]:
-        """The caps that hold for a release at each price of a task, and a place for what they say of newcomers."""
+        """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
         found = self._terms.get(task.number)
         if found is None:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
@@ -342,9 +313,9 @@ class Common:
         return found
 
     def forget(self) -> None:
-        """Something is about to be written: until `keep`, or the next look, none of it holds."""
+        """Invalidate the cache before a write, until `keep` or `refresh`."""
         self._version = None
 
     def keep(self, following: int) -> None:
-        """Releases were written and committed, and nothing else of all this: the next one gets this number."""
+        """Validate the cache again after a commit that wrote only releases; ``following`` is the next number."""
         self.next, self._version = following, self._known

@@ -1,4 +1,4 @@
-"""How far the work through a file has come."""
+"""Progress through a file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ from murk.producers.ledger.recognition import check_recognised, is_capped
 
 @dataclass(frozen=True)
 class Run:
-    """Where the work through one file for one task stands.
+    """Progress of one task through one file.
 
-    Parameters
-    ----------
-    people
-        How its people are named: "row", or "column NAME".
-    excluded
-        Rows that release nothing, ascending.
-    next_row
-        The first row that has not been worked on.
-    counters
-        Sums over the rows before it ("released", "refused", "clamped", ...). They stay on the device.
+    ``people`` is "row" or "column NAME"; ``excluded`` are the rows that release nothing, ascending. ``counters`` are
+    sums over the rows before ``next_row`` ("released", "refused", "clamped", ...); they stay on the device.
     """
 
     people: str
@@ -36,18 +28,18 @@ class Run:
     counters: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def row(self) -> tuple[str, bytes, int, str]:
-        """Columns of the ledger's table of runs."""
+        """Return the row for the table ``runs``."""
         return self.people, _pack(self.excluded), self.next_row, json.dumps(dict(self.counters))
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Run:
-        """Read the columns that `row` gave."""
+        """Read the columns of `row`."""
         people, excluded, next_row, counters = row
         return cls(people, _unpack(excluded), next_row, json.loads(counters))
 
 
 def read_run(file: Database, task_hash: str, source: str) -> Run | None:
-    """Read how far the work through a file has come; None when it has not begun."""
+    """Read the progress through a file; None if it has not begun."""
     rows = file.query(
         """SELECT people, excluded, next_row, counters FROM runs
            JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task
@@ -58,13 +50,13 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 
 
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
-    """Make sure that nobody whose row in a file is their name is met again in another file.
+    """Refuse people who cannot be told apart from those of another file.
 
     Raises
     ------
     UserError
-        When people have released to the task from another file, and rows name the people of either; or they are to
-        begin to, are promised a cap over all tasks, and were named in another way before (`recognition`).
+        If people have released to the task from another file and are rows in either; or if they are about to begin, are
+        promised a cap over all tasks, and were named differently before.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)

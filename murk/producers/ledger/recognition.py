@@ -1,7 +1,7 @@
-"""Whether people of some records are recognised in a ledger, or would begin again with nothing spent.
+"""Whether a ledger recognises people, or would give them new accounts with nothing spent.
 
-A cap over all tasks holds for a person as long as they have one name. So a ledger that promises one has one way of
-naming people, that of its first release: by a column, by rows of one file, or as an application calls them.
+A cap over all tasks holds for a person only under one name. A ledger with such a cap therefore allows only one way of
+naming people, that of its first release: by a column, by the rows of one file, or by an application.
 """
 
 from __future__ import annotations
@@ -25,28 +25,30 @@ _EACH = ", ".join("?" * len(CENTRAL))
 
 
 def is_capped(query: Query, task: int) -> bool:
-    """Whether people are promised a cap over all tasks that holds for this one."""
+    """Return whether a cap over all tasks is promised that holds for this task."""
     capped = "SELECT 1 FROM tasks, promises WHERE tasks.number = ? AND simulated IS NOT 1 AND promises.task = 0"
     return bool(query(capped, (task,)))
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return how others were named who have released to a real task and are not recognised among some people.
+    """Return how others were named who have released to a real task and cannot be matched with ``people``.
 
-    Where the rows of records are people, or were, they are recognised in the very same records alone; people named by a
-    column under the same column; people whom an application names by an application. People and organisations are
-    accounts of different promises, and not compared.
+    Rows match rows of the same records only; columns match columns of the same name; applications match each other.
+    People and organisations are different accounts and are not compared.
     """
-    found = _namings(query)
-    same = [(named, digest) for named, digest in found if _is_organisation(named) == _is_organisation(people)]
-    others = [named for named, digest in same if named != people or (people == "row" and digest != source)]
+    others = [
+        named
+        for named, digest in _namings(query)
+        if _is_organisation(named) == _is_organisation(people)
+        and (named != people or (people == "row" and digest != source))
+    ]
     return list(dict.fromkeys(others))
 
 
 def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
-    """Refuse people who were named in another way before, if they are promised a cap over all tasks.
+    """Refuse people who were named differently before and are promised a cap over all tasks.
 
-    Looked at within the transaction that releases, and again where another process has written since.
+    This runs within the transaction that releases, and again after another process has written.
     """
     if (task.number, source) in common.recognised:
         return
@@ -62,12 +64,12 @@ def check_named(connection: Connection, ledger: Path, task: Booked, source: int,
 
 
 def check_recognised(query: Query, ledger: Path, records: str, source: str | None, people: str) -> None:
-    """Refuse people who may have spent a cap over all tasks already, under names that nobody can compare.
+    """Refuse people who may have spent a cap over all tasks under names that cannot be compared.
 
     Raises
     ------
     UserError
-        When others have released by the ledger who may be the same.
+        If others have released by the ledger who may be the same people.
     """
     before = strangers(query, source, people)
     if before:
@@ -75,13 +77,13 @@ def check_recognised(query: Query, ledger: Path, records: str, source: str | Non
 
 
 def unrecognised(ledger: Path, records: str, people: str, before: Sequence[str]) -> UserError:
-    """The refusal of people who may have spent a cap over all tasks already."""
+    """Return the error for people who may have spent a cap over all tasks."""
     words = describe(ledger, records, people, before)
     return UserError(f"{words} So the cap over all tasks would begin at nothing for them. {remedy(people, before)}")
 
 
 def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> str:
-    """Say why people are not recognised."""
+    """State why people are not recognised."""
     who = "organisations" if _is_organisation(people) else "people"
     earlier = " and ".join(dict.fromkeys(map(_words, before)))
     why = "the same person may have another name there"
@@ -97,7 +99,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
 
 
 def remedy(people: str, before: Sequence[str]) -> str:
-    """Say what to do about it."""
+    """State what to do about it."""
     other = "Other people need a ledger of their own (--ledger)"
     if "row" in (people, *before):
         return (
@@ -108,7 +110,7 @@ def remedy(people: str, before: Sequence[str]) -> str:
 
 
 def several_ways(query: Query) -> list[str]:
-    """Say that people of real tasks were named in several ways, so that one may have several accounts."""
+    """Return cautions that people of real tasks were named in several ways, so one may have several accounts."""
     lines = []
     for organisations in (False, True):
         found = [one for one in _namings(query) if _is_organisation(one[0]) == organisations]
@@ -127,14 +129,14 @@ def several_ways(query: Query) -> list[str]:
 
 
 def _namings(query: Query) -> list[tuple[str, str | None]]:
-    """How people were named who have released to real tasks, and the digests of their records where they are a file."""
-    found = query(
+    """Return how people were named who have released to real tasks, with their file's digest (None without one)."""
+    runs = query(
         """SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
            JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1 AND next_row > 0 ORDER BY people""",
         (),
     )
-    # Windows of organisations are noted by themselves: their runs have no progress of rows.
-    return [*found, *query(_ORGANISATIONS, CENTRAL), *((name, None) for name in _applications(query))]
+    # Organisations' runs have no progress of rows; their debits show that they have released.
+    return [*runs, *query(_ORGANISATIONS, CENTRAL), *((name, None) for name in _applications(query))]
 
 
 _ORGANISATIONS = f"""
@@ -145,18 +147,21 @@ _ORGANISATIONS = f"""
 
 
 def _applications(query: Query) -> list[str]:
-    found = []
-    tasks = query("SELECT number FROM tasks WHERE simulated IS NOT 1", ())
-    for (task,) in tasks:
-        first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff "
+    namings = []
+    first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff "
+    for (task,) in query("SELECT number FROM tasks WHERE simulated IS NOT 1", ()):
         rows = query(f"{first}WHERE debits.task = ? AND source = 0 LIMIT 1", (task,))
-        found += [APPLICATION_ORGANISATIONS if mechanism in CENTRAL else APPLICATION for (mechanism,) in rows]
-    return found
+        namings += [_naming_of(mechanism) for (mechanism,) in rows]
+    return namings
 
 
 def _application(query: Query, task: Booked) -> str:
     tariff = next(iter(task.levels.values()))
     [(mechanism,)] = query("SELECT mechanism FROM tariffs WHERE number = ?", (tariff,))
+    return _naming_of(mechanism)
+
+
+def _naming_of(mechanism: str) -> str:
     return APPLICATION_ORGANISATIONS if mechanism in CENTRAL else APPLICATION
 
 
@@ -165,7 +170,7 @@ def _is_organisation(people: str) -> bool:
 
 
 def _words(people: str) -> str:
-    """How people are named, in words."""
+    """Describe how people are named."""
     if people == "row":
         return "their rows"
     if people in (APPLICATION, APPLICATION_ORGANISATIONS):

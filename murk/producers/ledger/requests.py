@@ -1,4 +1,4 @@
-"""Who asks to release which record at which level: what a ledger decides about."""
+"""Requests to release: who asks, for which record, at which level."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from murk.errors import UserError
-from murk.producers.ledger.spelling import PersonName, are_plain, person_name, person_names
+from murk.producers.ledger.spelling import PersonName, are_plain, is_unicode, person_name, person_names
 
 Key = str | int
-"""A person's or record's name: a text, or a row of a file (counted from 0)."""
+"""Name of a person or record: a text, or a row of a file (counted from 0)."""
 
 
 _NO_KEY = [None]
@@ -18,21 +18,11 @@ _NO_KEY = [None]
 
 @dataclass(frozen=True)
 class ReleaseRequests:
-    """One block of records that ask to be released.
+    """A block of records that ask to be released.
 
-    Parameters
-    ----------
-    keys
-        What each record is recognised by: its row in the file ``source``; or without one whatever the caller
-        says, and None for a record that will never come again.
-    people
-        Whose record each is; None where every row of the file is a person of its own.
-    levels
-        The level that each asks for.
-    source
-        Digest of the file that the records come from.
-    keep_levels
-        Give a person who has released to the task before the level that they had then.
+    ``keys`` identify records: their rows in the file ``source``; without one texts, or None for a record that never
+    comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` gives a person who has
+    released to the task before the level that they had then.
     """
 
     keys: Sequence[Key | None] = field(repr=False)
@@ -42,16 +32,15 @@ class ReleaseRequests:
     keep_levels: bool = False
 
     def checked(self) -> ReleaseRequests:
-        """The same with people's names as accounts know them (see `spelling.person_name`).
+        """Return the requests with people's names normalized by `spelling.person_name`.
 
         Raises
         ------
         UserError
-            For a name that is empty, not a text, or not one that the ledger gives back as it was; and where
-            the three sequences differ in length.
+            For an invalid name, or sequences of different lengths.
         """
         if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
-            # One record that comes once, of somebody whose name is plain: there is nothing else to see.
+            # Fast path: one record that comes once, of a person with a plain name.
             (name,) = self.people
             if type(name) is str and len(self.levels) == 1 and are_plain(self.people):
                 return self
@@ -75,12 +64,12 @@ class ReleaseRequests:
 
 
 def known_by(person: Key, source: str | None) -> Key:
-    """What an account is known by: a person's name, or the row of a file with a digest.
+    """Return the name of an account: a person's name, or a row of a file with a digest.
 
     Raises
     ------
     UserError
-        When it is neither.
+        If it is neither.
     """
     if isinstance(person, str) and source is None:
         return person_name(person)
@@ -98,14 +87,6 @@ def _check_rows(rows: Sequence[int]) -> None:
 
 def _check_texts(texts: Sequence[str]) -> None:
     joined = "".join(texts)
-    # SQLite's text ends at a NUL here and there, and cannot hold half of a surrogate pair.
-    if "" in texts or "\0" in joined or not _is_text(joined):
+    # SQLite may end a text at NUL, and cannot store half a surrogate pair.
+    if "" in texts or "\0" in joined or not is_unicode(joined):
         raise UserError("a name of a record must be a text of one character or more, without NUL")
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

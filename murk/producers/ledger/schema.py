@@ -1,8 +1,8 @@
-"""The ledger's file: its tables, how it is made, and how it is recognised again.
+"""The ledger's file: its tables, and how it is made, opened and verified.
 
-A ledger that cannot be read, or is not the one that is meant, fails closed: anyone who lost it does not know
-any more what people have spent, and a new one would let them spend it again. So nothing here ever makes a
-ledger where one has been, and no message advises to do without the old one.
+A ledger that is missing, unreadable or not the expected one is an error: without it what people have spent is unknown,
+and a new one would let them spend it again. So nothing here makes a ledger where one has been, and no message advises
+to go on without it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from murk.producers.ledger.key import DRAFT, SUFFIX
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 
 FORMAT = 5
-"""Versions that know another format must refuse this one: they would find nobody in it and give everybody a new
-account, or say in it whose each release is. `migration` has the earlier ones, which become this one when they are
-opened."""
+"""Format that this version writes; `migration` upgrades earlier ones. Versions of another format must refuse the file:
+they would give everyone a new account, or store unencrypted owners."""
 NAMING = "naming"
-"""Key of the note (``meta``) that a ledger of an earlier version has people's names in it as they are (`PLAIN`), or
-digests of files (`PLAIN`, `DIGESTS`). That goes on so until somebody asks for `renaming`, which deletes the note."""
+"""Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in
+earlier formats; `naming.hash_names` deletes it."""
 PLAIN, DIGESTS = "plain", "digests"
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
 CACHE_KIB = 16_384
-"""Names of people come in any order: with SQLite's 2 MB every block of a large ledger reads its pages again."""
+"""Cache size in KiB: names come in any order, so a block may touch any page of a large ledger."""
 
 BEYOND = (
     "Nothing was spent or sent. What people have spent stands in the ledger alone: keep the file, and put "
@@ -43,8 +42,7 @@ BEYOND = (
 LOST = "MURK-LEDGER-002"
 
 TABLES = """
--- A task that people may release to; `log` is the identity of the only log that its releases go to. `simulated` is
--- NULL where an earlier format did not note it.
+-- A task that people may release to; `log` is the identity of its only log. `simulated` is NULL if unknown.
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
     simulated INTEGER);
@@ -125,20 +123,10 @@ KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=OLD_FORMATS)
 
 
 class LedgerFile(Database):
-    """A ledger's SQLite file, opened where it is and made only where nothing has ever been.
+    """A ledger's SQLite file, made only where there has never been one.
 
-    Parameters
-    ----------
-    path
-        The file.
-    create
-        Make it where there is none, and no ``identity`` is meant.
-    timeout
-        Seconds to wait for another process's write.
-    identity
-        Accept only the ledger with this identity.
-    alone
-        Wait until no other process has it open, and let none open it.
+    It is made if ``create`` is set and no ``identity`` is required. ``timeout`` is the number of seconds to wait for
+    another process's write. With ``alone``, wait until no other process has it open, and lock it exclusively.
     """
 
     def __init__(
@@ -147,7 +135,7 @@ class LedgerFile(Database):
         self._owner = os.getpid(), threading.get_ident()
         self._alone = alone
         path = Path(path)
-        # Looked for first: a ledger that another process makes meanwhile is there before anything of its own.
+        # Look for these first: a ledger that another process is making appears before its companion files.
         left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
         if path.is_file() and path.stat().st_size == 0:
             raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}", code=LOST)
@@ -170,10 +158,10 @@ class LedgerFile(Database):
             self._examine()
             if self.version() in OLD_FORMATS:
                 with self.write() as connection:
-                    # Another process may have been quicker, and may have gone on.
+                    # Another process may have upgraded it in between.
                     if self.version() in OLD_FORMATS:
                         upgrade(connection, self.path, TABLES, FORMAT)
-                # What was replaced said whose each release was.
+                # The replaced outbox had unencrypted owners.
                 self.empty_log()
             self.look_again()
             self._examined = True
@@ -185,31 +173,25 @@ class LedgerFile(Database):
             raise
 
     def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run one reading statement and give its rows, whose columns are of certain ``kinds``."""
+        """Run a reading statement and return its rows; ``kinds`` are the types of the columns."""
         self.check_owner()
         return super().query(sql, values, kinds)
 
     def check(self) -> None:
-        """Make sure that the file is the one under its name, and that this process and thread opened it."""
+        """Raise an error if the file was replaced, or if another process or thread opened it."""
         self.check_owner()
         if self.is_writing:
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
 
     def look_again(self) -> None:
-        """Find out whether names and digests stand in it as they are; nobody changes that while others have it open."""
+        """Find out whether names and digests are stored unhashed; no other process can change that meanwhile."""
         rows = self.query("SELECT value FROM meta WHERE key = ?", (NAMING,))
-        found = rows[0][0] if rows else None
-        self.is_plain, self.has_digests = found == PLAIN, found in (PLAIN, DIGESTS)
+        naming = rows[0][0] if rows else None
+        self.is_plain, self.has_digests = naming == PLAIN, naming in (PLAIN, DIGESTS)
 
     def empty_log(self) -> bool:
-        """Bring the write-ahead log into the file and empty it: deleted rows stand in it until then.
-
-        Returns
-        -------
-        bool
-            Whether that was done; another process that is reading or writing prevents it.
-        """
+        """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""
         try:
             self._set("busy_timeout", 0)
             return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
@@ -225,9 +207,9 @@ class LedgerFile(Database):
             yield connection
 
     def _set(self, setting: str, value: str | int) -> None:
-        """Change a setting of the connection, if it is another one."""
+        """Change a setting of the connection if it differs."""
         if self._settings.get(setting) != value:
-            # Unknown while it changes: an interrupt may come here.
+            # Forget the value first: an interrupt may come before the change.
             self._settings.pop(setting, None)
             self.query(f"PRAGMA {setting} = {value}")
             self._settings[setting] = value
@@ -238,7 +220,7 @@ class LedgerFile(Database):
         return not self._closed
 
     def close(self) -> None:
-        """Close the file; closing twice is allowed."""
+        """Close the file. Closing twice is allowed."""
         self._closed = True
         if self._owner == (os.getpid(), threading.get_ident()):
             super().close()
@@ -247,7 +229,7 @@ class LedgerFile(Database):
         raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
 
     def check_owner(self) -> None:
-        """Make sure that this process and thread opened it."""
+        """Raise an error in any process or thread but the one that opened the file."""
         # SQLite's locks do not survive a fork: two processes on one connection could spend the same units.
         if self._owner != (os.getpid(), threading.get_ident()):
             raise MurkError(
@@ -257,13 +239,12 @@ class LedgerFile(Database):
     def _connect(self, create: bool) -> sqlite3.Connection:
         connection = super()._connect(create)
         if self._alone:
-            # Before the first look: SQLite then holds the file's exclusive lock from there on.
+            # Set before the first read, from which SQLite then holds the exclusive lock.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         return connection
 
     def _verify(self) -> None:
-        found = self._pragma("application_id")
-        if found != APPLICATION:
+        if self._pragma("application_id") != APPLICATION:
             raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
         if (other := self._other_version()) is not None:
             raise other
@@ -277,7 +258,7 @@ class LedgerFile(Database):
         )
 
     def _examine(self) -> None:
-        """Read the whole file once: damage that is found in the middle of a transaction is found too late."""
+        """Read the whole file once: damage found in the middle of a transaction is found too late."""
         if self.query("PRAGMA quick_check(1)") != [("ok",)]:
             raise self.damaged("its pages do not fit together")
         tally = """
@@ -297,7 +278,7 @@ class LedgerFile(Database):
         )
 
     def damaged(self, what: str) -> UserError:
-        """What to raise where the ledger is not as it was written."""
+        """Return the error for a damaged ledger."""
         return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}", code=LOST)
 
     def _explained(self, error: Exception) -> Exception:
@@ -318,14 +299,14 @@ class LedgerFile(Database):
 
 
 class _Draft(Database):
-    """A ledger that is being made; errors name the file that it is to become."""
+    """A ledger that is being made; errors name its final path."""
 
     def __init__(self, draft: Path, path: Path, timeout: float) -> None:
         self._becomes = path
         super().__init__(draft, KIND, timeout=timeout)
 
     def finish(self) -> None:
-        """Bring all of it into the one file that is kept, or raise: closing alone says nothing of a full disk."""
+        """Write everything into the one file, or raise: closing does not report a full disk."""
         try:
             self.query("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
@@ -337,14 +318,14 @@ class _Draft(Database):
 
 
 def _make(path: Path, timeout: float) -> None:
-    """Make a ledger under another name and give it its own in one step.
+    """Make a ledger under another name and link it to its path.
 
-    A process that dies half-way leaves no half ledger behind (which would have to be refused for ever), and
-    of two processes that make the same ledger at once the slower one finds that of the other.
+    A process that dies meanwhile leaves no partial ledger, which would have to be refused forever. If two processes
+    make the same ledger, the slower one finds the other's.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        # For its owner's eyes: who takes part is not protected by any noise.
+        # Readable by its owner only: no noise protects who takes part.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _Draft(draft, path, timeout).finish()
         sync(draft)

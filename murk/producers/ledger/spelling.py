@@ -1,11 +1,9 @@
-"""One spelling for each person: a name as accounts know it, whatever the file or the program that wrote it.
+"""One spelling for each person: normalization of names.
 
-Names are compared as RFC 8266 compares nicknames (section 2.4: white space collapsed, NFKC, an allow-list of characters
-by their Unicode properties, RFC 8264), with two differences. Capitals count: identifiers in base 64, such as the record
-ids of customer databases, differ by them alone, and folding would let two people share an account. And the spellings of
-one number are one name: 7, 7.0, 007 and 7e0 are what different programs make of the same id.
-
-What only looks alike (a Cyrillic and a Latin "a", "rn" and "m") stays different: no property of characters tells.
+Names are compared as nicknames in RFC 8266 (section 2.4: white space collapsed, NFKC, only characters allowed by RFC
+8264), with two differences. Case counts, since identifiers in base 64 differ by it alone. The spellings of one number
+are one name (7, 7.0, 007, 7e0), since programs write the same id differently. Characters that only look alike (Cyrillic
+and Latin "a") stay different.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Final
 from murk.errors import UserError
 
 DIGITS: Final = 64
-"""Integers of up to so many digits are spelled out; others, and names in scientific notation, by their exponent."""
+"""Most digits of a number that is written out; longer ones are written with an exponent."""
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10
 _ROUNDED: Final = (
@@ -30,19 +28,17 @@ _ROUNDED: Final = (
 
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
-# A line that consists of what numbers are written with, and is not a whole number as it is spelled here.
+# Matches a line made of number characters that is not a normalized whole number.
 _ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+.0-9][-+.0-9eE]*$", re.MULTILINE)
 
-# Letters, marks, numbers, punctuation and symbols. Not control and format characters, halves of surrogate pairs,
-# private and unassigned ones, line and paragraph separators.
+# Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
 _INVISIBLE: Final = (
     # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
     (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
     (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
-    # With a blank glyph: braille pattern blank, Khitan filler, hieroglyphic blanks, null notehead, a place
-    # for an object.
+    # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
     (0x2800, 0x2800), (0xFFFC, 0xFFFC), (0x16FE4, 0x16FE4), (0x13441, 0x13442), (0x1D159, 0x1D159),
 )  # fmt: skip
 # Minus sign and Arabic decimal separator.
@@ -50,30 +46,23 @@ _SIGNS: Final = {0x2212: "-", 0x066B: "."}
 
 
 class PersonName(str):
-    """A name as accounts know it, which was written in another way.
-
-    Attributes
-    ----------
-    written
-        The name as it was written.
-    """
+    """A normalized name that was written differently, as its attribute ``written`` says."""
 
     written: str
 
 
 def person_name(name: str) -> str:
-    """Return a person's name as accounts know it: in compatibility form (NFKC), white space collapsed, numbers alike.
+    """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
     Returns
     -------
     str
-        The name; a `PersonName` where it was written in another way.
+        The name; a `PersonName` if it was written differently.
 
     Raises
     ------
     UserError
-        For a name that is empty, or has a character in it that nobody sees, that is not text, or that Unicode does not
-        know. The message does not repeat it.
+        For a name that is empty or has an invisible, unassigned or non-text character. The message does not quote it.
 
     Examples
     --------
@@ -108,18 +97,18 @@ def person_name(name: str) -> str:
     text = _number(text)
     if text == name:
         return name
-    found = PersonName(text)
-    found.written = name
-    return found
+    normalized = PersonName(text)
+    normalized.written = name
+    return normalized
 
 
 def person_names(names: Sequence[str]) -> Sequence[str]:
-    """The names of several people as accounts know them; the same object where they are so already."""
+    """Return the normalized names of several people; the same object if they are normalized."""
     return names if are_plain(names) else [person_name(name) for name in names]
 
 
 def are_plain(names: Sequence[str]) -> bool:
-    """Whether all are names as accounts know them, as quickly as most names allow to say so."""
+    """Return whether all names are surely normalized; a quick check."""
     joined = "\n".join(names)
     if not joined.isascii() or " " in joined or "" in names:
         return False
@@ -130,12 +119,12 @@ def are_plain(names: Sequence[str]) -> bool:
 
 
 def number_name(value: float | Decimal) -> str:
-    """Return the name of a person whose id a program has read as a number with a point: 7.0 is 7.
+    """Return the name of a person whose id was read as a float or decimal: 7.0 is 7.
 
     Raises
     ------
     UserError
-        For what is no whole number, or so large that floats cannot tell it from its neighbours.
+        If it is not a whole number, or too large for a float to represent exactly.
     """
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:
@@ -147,19 +136,28 @@ def number_name(value: float | Decimal) -> str:
 
 @lru_cache(maxsize=4096)
 def is_seen(character: str) -> bool:
-    """Whether a character may stand in a name: it is text, and drawn."""
+    """Return whether a character may occur in a name: it is text and visible."""
     code = ord(character)
     if any(first <= code <= last for first, last in _INVISIBLE):
         return False
     return unicodedata.category(character)[0] in _ALLOWED
 
 
-def folded_name(name: str) -> str:
-    """Return the name that somebody's account has from now on whom a ledger knew as ``name`` under earlier rules.
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded, so that all bytes that it was read from were characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    Characters that are refused now are taken out, so that nobody is met again who spells a name without them.
+
+def folded_name(name: str) -> str:
+    """Return the current name of an account that a ledger stores as ``name`` under earlier rules.
+
+    Characters that are refused now are removed, as people will have to spell the name without them.
     """
-    normal = unicodedata.normalize("NFKC", "".join(one for one in name if not _is_half(one)))
+    normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
     seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
     try:
         return str.__str__(person_name(seen))
@@ -168,9 +166,9 @@ def folded_name(name: str) -> str:
 
 
 def earlier_spellings(name: str) -> Iterator[str]:
-    """Yield what a person's account may be called in a ledger of earlier rules: composed texts, as they were written.
+    """Yield the spellings under which a ledger of earlier rules may store a person's account.
 
-    A number may have been written with leading zeros, or with the point that programs add beside missing values.
+    Numbers may have leading zeros, or the point that programs add in columns with missing values.
     """
     written = getattr(name, "written", name)
     found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
@@ -181,18 +179,14 @@ def earlier_spellings(name: str) -> Iterator[str]:
     yield from found
 
 
-def _is_half(character: str) -> bool:
-    return unicodedata.category(character) == "Cs"
-
-
 def _number(text: str) -> str:
-    """The one spelling of a number; every other text as it is."""
+    """Return the normal spelling of a number, or any other text unchanged."""
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
-    found = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
-    if found is None:
+    match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
+    if match is None:
         return text
-    sign, whole, part, written = found["sign"], found["whole"], found["part"] or "", found["power"] or ""
+    sign, whole, part, written = match["sign"], match["whole"], match["part"] or "", match["power"] or ""
     power = written.lstrip("+-").lstrip("0")
     if not whole + part:
         return text
@@ -205,7 +199,7 @@ def _number(text: str) -> str:
     if not short:
         return "0"
     sign = "-" if sign == "-" else ""
-    # As programs write floats.
+    # Programs write floats with a point or a signed exponent.
     inexact = exponent >= 0 and (part or written[:1] in ("+", "-"))
     if inexact and (exponent + len(short) > 16 or int(short) * 10**exponent >= _EXACT):
         raise UserError(f"a person's name is a number that a program has rounded: {_ROUNDED}")

@@ -1,4 +1,4 @@
-"""Statements: reads from a ledger a person's own account, and for everybody else sums that name nobody."""
+"""Statements: a person's own account, and for everybody else sums that identify nobody."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EACH = ", ".join("?" * len(CENTRAL))
 
 
 def account(file: Database, owner: Owner, key: NameKey) -> Account:
-    """Read a person's account; the key opens the outbox."""
+    """Read a person's account; the key decrypts the outbox."""
     home, person = owner
     prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
@@ -46,7 +46,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
     found = file.query("SELECT number, name, hash, simulated FROM tasks ORDER BY number")
-    # Who withdrew from a task has withdrawn from all of its name.
+    # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated in found:
         own = [row for row in rows if prices[row[0]].task == number]
@@ -77,7 +77,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
 
 
 def together(file: Database) -> tuple[CapStatus, ...]:
-    """Read the most that anybody has spent on all tasks together; see `Ledger.together`."""
+    """Read the largest amount spent over all tasks; see `Ledger.together`."""
     prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
         """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
@@ -97,7 +97,7 @@ def together(file: Database) -> tuple[CapStatus, ...]:
 
 
 def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
-    """What is spent by the one who has spent most; None where nobody can say."""
+    """Return the largest amount spent; None if an amount is unknown in the currency."""
     spent = [cap.spent(history, prices) for history in histories]
     known = [one for one in spent if one is not None]
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
@@ -114,7 +114,7 @@ def tasks_named(file: Database, name: str) -> list[str]:
 
 
 def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
-    """Read who of a file's rows have withdrawn, from everything or from a task of a name."""
+    """Read the rows of a file that have withdrawn from everything or from a task of a name."""
     rows = file.query(
         """SELECT person FROM withdrawals JOIN sources ON sources.number = home
            WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
@@ -124,7 +124,7 @@ def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
 
 
 def has_released(file: Database, source: str, task_name: str) -> bool:
-    """Whether a file's people have released to a task of a name already."""
+    """Return whether a file's people have released to a task of a name."""
     rows = file.query(
         """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
            WHERE digest = ? AND name = ? AND next_row > 0""",
@@ -176,7 +176,7 @@ def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[in
 
 
 def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
-    """One account a level, though versions of Murk have priced it differently in the last digit."""
+    """Merge accounts of a level whose prices differ in the last digit between versions."""
     found: dict[tuple[str, Guarantee, str], LevelAccount] = {}
     for one in accounts:
         key = one.level, one.guarantee, one.mechanism
@@ -196,7 +196,7 @@ def _standings(
 
 
 def _together(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
-    """Compose releases, and state them in the strongest terms that all of them allow."""
+    """Compose releases, and state the result in the strongest terms that all of them allow."""
     accountant = Accountant()
     own = 0.0
     for number, count in history.items():
@@ -208,7 +208,7 @@ def _together(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[
         lambda: accountant.spent("pure"),
         lambda: accountant.spent("gdp"),
         lambda: accountant.spent("zcdp"),
-        # At twice the releases' own delta there is some left for what has none.
+        # Twice the releases' own delta leaves some for releases without a delta.
         lambda: accountant.spent("approx", delta=2 * own),
     )
     for attempt in attempts:

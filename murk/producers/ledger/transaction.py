@@ -1,4 +1,4 @@
-"""One block of releases: who may, what it costs, and everything written in one transaction."""
+"""The transaction of one block of releases: who may release, and what is written."""
 
 from __future__ import annotations
 
@@ -18,28 +18,17 @@ from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400
-"""Dates in the ledger are truncated to days (UTC), or coarser where a task's granularity is."""
+"""Times in the ledger are truncated to days (UTC), or to a task's coarser granularity."""
 CHUNK = 256
-"""Most names put into one query (SQLite of long ago takes 999 values)."""
+"""Most names in one query (old versions of SQLite allow 999 values)."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A record that was not released, and why; for the device's own eyes.
+    """A record that was not released, and why; it stays on the device.
 
-    Parameters
-    ----------
-    person
-        Whose it is: a name, or a row.
-    key
-        Which record it is.
-    level
-        The level that was asked for.
-    scope
-        The cap that had no room: "lifetime", "task" or "level"; or "withdrawn".
-    needed, left
-        What the release costs, and what the cap still had, in the cap's currency; None where there is no
-        such figure.
+    ``scope`` is the cap without room ("lifetime", "task" or "level"), or "withdrawn". ``needed`` and ``left`` are the
+    release's cost and the cap's remainder in the cap's currency, None if unknown.
     """
 
     person: Key
@@ -67,7 +56,7 @@ class Refusal:
 
 
 class Spending:
-    """What `Ledger.spending` decided about one block, and what it will write.
+    """Decisions of `Ledger.spending` about one block, and what will be written.
 
     Attributes
     ----------
@@ -76,11 +65,9 @@ class Spending:
     levels
         The level of each of them.
     known
-        Position -> number of the release that the record already became.
+        Position -> number of the release that the record has become before.
     refusals
         Position -> why not.
-    numbers
-        Numbers of the releases, in the order of ``granted``.
     """
 
     def __init__(
@@ -103,9 +90,9 @@ class Spending:
         self._requests = requests
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
-        # Without names every row is a person, and its key is their name.
+        # Without names every row is a person, named by its key.
         self._called = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
-        # From here on as the file has them; only refusals, which stay on the device, have people's own names.
+        # Stored names from here on; only refusals, which stay on the device, hold people's own names.
         self._people: Sequence[Id] = self._called if requests.people is None else names.people(self._called)
         self._keys: Sequence[Id | None] = requests.keys
         if source == 0:
@@ -130,17 +117,17 @@ class Spending:
 
     @property
     def messages(self) -> list[tuple[int, bytes]]:
-        """The frozen releases as (chain, bytes) pairs, for the log, in the order in which they are sent."""
+        """The releases as (chain, bytes) pairs, in the order in which they are sent."""
         messages = self._messages or ()
         return [(self._addresses[at][0], messages[at]) for at in self._order]
 
     @property
     def windows(self) -> WindowNotes:
-        """Notes of organisations' windows, written in the same transaction."""
+        """Records of organisations' windows, written in the same transaction."""
         return WindowNotes(self._connection, self._task, self._source, self._names)
 
     def cancel(self) -> None:
-        """Debit nothing and note no refusal: it was only to be known whether there is room."""
+        """Debit nothing and record no refusal: the caller only asks whether there is room."""
         self.granted, self.levels, self._paid = [], [], []
         self.refusals = {}
 
@@ -185,21 +172,21 @@ class Spending:
         day: int | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
-        """Hand over what was released, as the bytes that will be sent.
+        """Set the bytes to be sent.
 
         Parameters
         ----------
         messages, chains
-            The released bytes and the chain of each, in the order of ``granted``.
+            The releases and their chains, in the order of ``granted``.
         since
-            For each of them where its partition ends now: the log cannot have it before that offset.
+            For each, the end of its partition now: the log cannot have it before that offset.
         expires
             When to give up sending (seconds since 1970).
         day
-            The day that the ledger notes (seconds since 1970, truncated); None to note none.
+            The recorded day (seconds since 1970, truncated); None for none.
         order
-            The order in which they are sent: places in ``granted``, as many; by default as they were granted. Debits
-            keep the order of ``granted``, and nothing says which message was whose once the log has confirmed them.
+            Order of sending: positions in ``granted``, by default ascending. Debits keep the order of ``granted``, so
+            after the log's confirmation nothing links messages to people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
@@ -214,12 +201,12 @@ class Spending:
         self._day = day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
-        """Note how far the work through the requests' file has come, and add to its counters.
+        """Record the progress through the requests' file, and add to its counters.
 
         Raises
         ------
         MurkError
-            When the work through the file was not begun.
+            If `Ledger.begin_run` was not called.
         """
         key = self._task, self._source
         row = self._connection.execute(
@@ -239,7 +226,7 @@ class Spending:
         Raises
         ------
         MurkError
-            When somebody was granted a release and none was handed over.
+            If releases were granted and none were made.
         """
         run, people, keys = self._connection.executemany, self._people, self._keys
         if self.granted:
@@ -259,20 +246,13 @@ class Spending:
             run(
                 "INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    # A record that has no key of its own is known by its release's number.
-                    (
-                        task,
-                        source,
-                        number if keys[place] is None else keys[place],
-                        people[place],
-                        price,
-                        number,
-                    )
+                    # A record without a key is stored under its release's number.
+                    (task, source, number if keys[place] is None else keys[place], people[place], price, number)
                     for number, place, price in rows
                 ],
             )
             run(
-                # Where something was released on a day that is not known, that may have been the first.
+                # An unknown day of an earlier release may have been the first.
                 "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
                 "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
@@ -307,7 +287,7 @@ class Spending:
         return {key: number for key, _, number in rows}
 
     def _known_before(self) -> dict[Any, int]:
-        """Records that were hashed together with an earlier spelling of their person's name."""
+        """Return records that were hashed together with an earlier spelling of their person's name."""
         query = "SELECT number FROM debits WHERE task = ? AND source = 0 AND key = ? AND person = ?"
         found = {}
         for written, key, person in zip(self._requests.keys, self._keys, self._people, strict=True):
@@ -328,7 +308,7 @@ class Spending:
     def _withdrawn(self) -> set[Id]:
         if not self._common.withdrawals:
             return set()
-        # From a task they withdrew by its name, and a task that was changed is asked of the same people under it.
+        # A withdrawal from a task holds for its name: a changed task keeps it.
         named = "SELECT number FROM tasks WHERE name = (SELECT name FROM tasks WHERE number = ? AND name <> '')"
         query = f"SELECT person FROM withdrawals WHERE home = ? AND (task IN (0, ?) OR task IN ({named}))"
         values = self._home, self._task, self._task
@@ -341,7 +321,7 @@ class Spending:
         distinct = list(dict.fromkeys(names))
         for start in range(0, len(distinct), CHUNK):
             chunk = distinct[start : start + CHUNK]
-            # A few statements serve every length: the last chunk repeats a name up to a power of two.
+            # Pad to a power of two by repeating a name, so that a few prepared statements serve every length.
             chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))
             marks = ",".join("?" * len(chunk))
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
@@ -349,7 +329,7 @@ class Spending:
     def _lacking(
         self, caps: Sequence[Promise], past: Mapping[int, int], number: int
     ) -> tuple[str, PrivacyLoss | None, PrivacyLoss | None] | None:
-        """Name a cap that has no room for one more release; None when every cap has."""
+        """Return the first cap without room for one more release, with cost and remainder; None if all have room."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(past, self._prices)
@@ -380,5 +360,5 @@ class Spending:
 
 
 def _not_below_zero(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
-    """What is left of a cap; one that was tightened may lie below what is spent already."""
+    """Return a cap's remainder; a tightened cap may lie below what was spent."""
     return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

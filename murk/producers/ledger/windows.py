@@ -1,8 +1,8 @@
-"""What a ledger notes of organisations' windows: that one is open, and what became of it.
+"""Records of organisations' windows in the ledger: which are open, and how others ended.
 
-What is accumulated of a window stands in memory alone and is gone with its process. The note in the ledger lets
-the one who comes next say so. It tells whose window it was, which one and since when, in the clock's public
-granularity; nothing in it depends on a value of a record.
+A window's accumulated state is in memory only and lost with its process. The ledger's record lets the next process
+report that. It holds the organisation, the window and the (coarse) time it was opened; nothing depends on a record's
+value.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from murk.producers.ledger.requests import Key
 
 Ending = Literal["released", "refused", "left out"]
 
-# Made with the first window: ledgers of people have none. One row a window, known by the key of its debit: the first
-# row of the file, or what it was called. `lost` counts how often its process died; `next_row` is the row after its
-# last (0 where its records are of no file).
+# Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts
+# processes that died; `next_row` is the row after its last (0 without a file).
 TABLE = """
 CREATE TABLE IF NOT EXISTS windows (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
@@ -31,22 +30,10 @@ CREATE TABLE IF NOT EXISTS windows (
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """What became of windows.
+    """Numbers of windows by their end, and of their records.
 
-    Parameters
-    ----------
-    released, refused
-        Windows that were released, and that were refused for want of budget.
-    left_out
-        Windows that were given up, being too small for a sketch; nothing was debited for them.
-    lost
-        How often a process died in the middle of one; nothing was debited for that.
-    open
-        Windows that are being accumulated (or whose process has died, and nobody has looked since).
-    records
-        Records of the windows that were released.
-    records_left_out
-        Records of the windows that were given up.
+    ``refused`` windows had no budget, ``left_out`` ones were too small. ``lost`` counts processes that died during a
+    window. Only released windows are debited. ``records`` counts those of released windows.
     """
 
     released: int = 0
@@ -59,17 +46,7 @@ class WindowCounts:
 
 
 class WindowNotes:
-    """Notes windows within one transaction of the ledger; made by `Spending.windows`.
-
-    Parameters
-    ----------
-    connection
-        The ledger's, within a transaction.
-    task, source
-        Their numbers in the ledger.
-    names
-        What it calls organisations.
-    """
+    """Writes records of windows within one transaction of the ledger; made by `Spending.windows`."""
 
     def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
         self._connection = connection
@@ -78,7 +55,7 @@ class WindowNotes:
         connection.execute(TABLE)
 
     def state(self, key: Key, person: Key) -> str | None:
-        """What is noted of a window; None where nothing is."""
+        """Return a window's state; None if it is unknown."""
         row = self._connection.execute(
             "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
             (*self._place, *self._called(key, person)),
@@ -86,7 +63,7 @@ class WindowNotes:
         return None if row is None else str(row[0])
 
     def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
-        """Note that a window has begun; one that was lost before begins again."""
+        """Record that a window was opened or refused; a lost one is opened again."""
         self._connection.execute(
             """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
@@ -94,8 +71,8 @@ class WindowNotes:
         )
 
     def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
-        """Note what became of a window."""
-        # Another process may have taken it for lost while it went on: it was not.
+        """Record how a window ended."""
+        # Another process may have marked it as lost by mistake.
         self._connection.execute(
             """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
                WHERE task = ? AND source = ? AND key = ? AND person = ?""",
@@ -108,31 +85,16 @@ class WindowNotes:
 
 
 class Windows:
-    """The windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
+    """Windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
 
-    Parameters
-    ----------
-    file
-        The ledger's file.
-    task
-        The task's number in it.
-    source
-        What the ledger calls the file that the records come from; None for those that come from none.
-    names
-        What the ledger calls organisations, asked for where one is meant.
+    ``source`` is the stored name of the file (None for none); ``names`` returns the key of organisations' names.
     """
 
     def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
         self._file, self._task, self._source, self._names = file, task, source, names
 
     def give_up(self, person: Key | None = None) -> int:
-        """Note that windows which are open belong to a process that has died: of one organisation, or of all.
-
-        Returns
-        -------
-        int
-            How many they were.
-        """
+        """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
         if not exist(self._file):
             return 0
         name = self._called(person)
@@ -143,11 +105,11 @@ class Windows:
             ).rowcount
 
     def count(self, person: Key) -> int:
-        """How many windows an organisation has begun."""
+        """Return how many windows an organisation has begun."""
         return int(self._query("SELECT count(*)", person)[0][0]) if exist(self._file) else 0
 
     def done(self, people: Iterable[str]) -> Mapping[str, int]:
-        """The row after the last one of each organisation's windows that have ended; of those that have any."""
+        """Return the row after the last window that has ended, for each organisation that has one."""
         if not exist(self._file):
             return {}
         ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
@@ -156,7 +118,7 @@ class Windows:
         return {person: found[name] for person, name in called.items() if name in found}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
-        """What became of an organisation's windows, or of all."""
+        """Count the windows of an organisation, or all."""
         name = self._called(person)
         return sums(self._file, self._mine, (*self._place, name, name))
 
@@ -179,12 +141,12 @@ class Windows:
 
 
 def exist(file: Database) -> bool:
-    """Whether a ledger has ever noted a window."""
+    """Return whether a ledger has ever recorded a window."""
     return bool(file.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"))
 
 
 def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts:
-    """Add up the windows that a condition holds for."""
+    """Count the windows that satisfy a condition."""
     if not exist(file):
         return WindowCounts()
     rows = file.query(

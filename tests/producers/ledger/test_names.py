@@ -200,7 +200,7 @@ def test_a_ledger_that_has_lost_its_keys_fingerprint_knows_files_by_no_second_ke
     with booked(path, **ONE) as ledger:
         asked = ReleaseRequests([0], None, ["default"], source=FILE)
         for attempt in (lambda: spend(ledger, asked), lambda: ledger.withdraw(0, source=FILE)):
-            with pytest.raises(UserError, match="names people by a key, and says not which"):
+            with pytest.raises(UserError, match="names people by a key and does not identify"):
                 attempt()
 
 
@@ -278,7 +278,7 @@ def test_a_migration_that_is_not_finished_says_so(plain: Path, monkeypatch: pyte
         ledger.confirm(range(1, 400))
     whole = renaming.LedgerFile.query
     monkeypatch.setattr(renaming.LedgerFile, "query", query)
-    with pytest.raises(MurkError, match=r"full\. \(Keyed hashes stand in .* already, .* Say --migrate again"):
+    with pytest.raises(MurkError, match=r"full\. \(.* holds keyed hashes already, .* Run --migrate again"):
         hash_names(plain)
     with Ledger(plain) as ledger:
         assert ledger.names.is_unfinished
@@ -362,7 +362,7 @@ def test_a_ledger_that_has_lost_its_keys_fingerprint_gets_no_second_key(
     with sqlite3.connect(path) as change:
         change.execute("DELETE FROM meta WHERE key = 'key'")
     change.close()
-    with booked(path, **ONE) as ledger, pytest.raises(UserError, match="names people by a key, and says not which"):
+    with booked(path, **ONE) as ledger, pytest.raises(UserError, match="names people by a key and does not identify"):
         ask(ledger, ANN)
 
 
