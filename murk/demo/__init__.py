@@ -1,4 +1,4 @@
-"""The demonstration: a real question, 254,654 real people, nobody's record seen."""
+"""The demonstration: a research question and the census records of 254,654 people."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""How an estimate closed in: points at growing numbers of releases, kept beside the log.
+"""The path of an estimate: points at growing numbers of releases, stored beside the log.
 
-Every point is a function of releases and public settings only, so the file may be shown to anybody.
+Points depend on releases and public settings only, so the file may be published.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ _FIRST = 100
 
 
 class Path95:
-    """Records the estimate with its 95% interval whenever the releases have grown by 5%.
+    """Records the estimate with its 95% interval whenever the number of releases has grown by 5%.
 
-    Parameters
-    ----------
-    path
-        File of JSON lines; points of an earlier, interrupted run stay.
+    Points in the JSON lines file ``path`` from an interrupted run are kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,15 +34,15 @@ class Path95:
                 try:
                     self.points.append(json.loads(line))
                 except ValueError:
-                    # The last line of a process that was killed while it wrote: the point is simply missing.
+                    # An interrupted process may leave a partial last line.
                     break
             write_whole(path, "".join(json.dumps(point) + "\n" for point in self.points), own=True)
 
     def __call__(self, run: LocalRun, last: bool) -> None:
-        """Record a point if it is time for one, or if it is the last."""
+        """Record a point if one is due, or if it is the last."""
         n = run.releases
         if self.points and n < self.points[-1]["n"] and not self._seen:
-            # Points of a log that is gone are not this one's.
+            # The points belong to an earlier log.
             self.points.clear()
             self._path.unlink()
         self._seen = True

@@ -1,4 +1,4 @@
-"""The picture of an estimate closing in, with its interval, beside what a trusted server would have found."""
+"""Plot of an estimate and its interval over the number of releases, with the trusted server's fit."""
 
 from __future__ import annotations
 
@@ -17,33 +17,19 @@ def draw(
     path: Path, points: Sequence[Mapping[str, Any]], names: Sequence[str], labels: Mapping[str, str],
     scale: Mapping[str, float], trusted: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Path:  # fmt: skip
-    """Draw odds ratios over the number of releases (log axis), one panel a coefficient.
+    """Draw odds ratios over the number of releases (log axis) to a PNG file, one panel per coefficient.
 
-    Parameters
-    ----------
-    path
-        Where the picture goes (``.png`` or ``.svg``).
-    points
-        As :class:`murk.demo.path.Path95` records them.
-    names, labels
-        Coefficients to draw and what their unit is.
-    scale
-        Factor from coded units to the unit of the label.
-    trusted
-        The trusted server's fit, if it is to be shown.
+    ``points`` are those of `murk.demo.path.Path95`. ``labels`` describe each coefficient's unit, and ``scale`` converts
+    coded units to it. ``trusted`` is the trusted server's fit, if it is to be shown.
 
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    Raises UserError if matplotlib is not installed.
     """
     drawn = figure((10.0, 3.6 * len(names)))
     n = np.array([point["n"] for point in points], dtype=np.float64)
     for axes, name in zip(drawn.subplots(len(names), squeeze=False)[:, 0], names, strict=True):
-        place = points[0]["names"].index(name)
-        factor = scale[name]
-        value = np.array([point["values"][place] for point in points]) * factor
-        half = np.array([point["half_widths"][place] for point in points]) * abs(factor)
+        index, factor = points[0]["names"].index(name), scale[name]
+        value = np.array([point["values"][index] for point in points]) * factor
+        half = np.array([point["half_widths"][index] for point in points]) * abs(factor)
         draw_curve(axes, n, value, half, odds=True, target=None if trusted is None else trusted[name]["value"] * factor)
         axes.set_xlabel("releases learned from")
         axes.set_ylabel("odds ratio")

@@ -1,7 +1,6 @@
-"""The fit that a trusted server would have got from the raw records: for comparison only.
+"""The fit of a trusted server that sees the raw records, for comparison only.
 
-It needs what Murk exists to avoid, everybody's record in one place, and so it is computed apart from the run
-and never touches its log.
+It is computed apart from the run and never touches its log.
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from murk.stream.task.task import Task
 
 
 def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:
-    """Maximum-likelihood logistic regression on the raw records, by coefficient in coded units.
+    """Fit a maximum-likelihood logistic regression to the raw records; return each coefficient in coded units.
 
-    Raises
-    ------
-    UserError
-        If statsmodels is not installed.
+    Raises UserError if statsmodels is not installed.
     """
     try:
         from statsmodels.api import Logit

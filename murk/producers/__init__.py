@@ -1,6 +1,6 @@
-"""What runs on a person's side: coding, accounts, outbox, and the producer that ties them together.
+"""Everything that runs on a person's device: coding, accounts, outbox, and the producer that combines them.
 
-Names are imported when they are first used: a device that releases loads no River.
+Names are imported at first use: a device that releases does not load River.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What everybody has who releases something to a task: noise of the right kind, a policy, an account, a log."""
+"""Base class for everything that releases data to a task."""
 
 from __future__ import annotations
 
@@ -29,35 +29,16 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Problem")
 
 CANDIDATES = 64
-"""Words from which an integer below n is drawn; that all of them fail has a probability below 2^-64."""
+"""Words from which an integer below n is drawn; all of them fail with a probability below 2^-64."""
 
 
 class Releaser(ABC, Generic[P]):
-    """Checks a task before anything is released to it, books what releases cost, and sends what was released.
+    """Base class for everything that releases data to a task.
 
-    Parameters
-    ----------
-    task
-        The task, as the log carries it.
-    log
-        The log.
-    ledger
-        The accounts that pay.
-    noise
-        Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
-        `SimulatedNoise`, and only such a task takes one.
-    policy
-        What is allowed here, whatever the task asks for.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, where it is at hand.
+    It checks the task, books the costs of releases, and sends what was released. Subclasses document the parameters.
 
-    Raises
-    ------
-    UserError
-        When the log carries another task, the ledger is tied to another log, the noise is of the other kind,
-        or the policy does not allow what the task asks for.
+    Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
+    kind, or the policy refuses the task.
     """
 
     def __init__(
@@ -86,30 +67,30 @@ class Releaser(ABC, Generic[P]):
             caps=self._admission.caps,
             lifetime=self._admission.lifetime,
         )
-        # What the releases of the last second had in common.
+        # Shared fields of the releases of the last second.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash)
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Levels of the task that may be used here."""
+        """Levels of the task that the policy allows."""
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send what waits in the outbox, in its order; delete what has expired.
+        """Send the releases in the outbox in order, and delete those that have expired.
 
-        What already is stored in the log is not appended again.
+        Releases that the log already has are not appended again.
 
         Raises
         ------
         MurkError
-            When the log cannot be reached; everything stays where it was.
+            If the log cannot be reached; the outbox is unchanged.
         """
         return self._delivery.flush(self._clock())
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        """The task's problem, of the kind that is released here."""
+        """Return the task's problem, of the kind that is released here."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         if noise is None:
@@ -135,7 +116,7 @@ class Releaser(ABC, Generic[P]):
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
     def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
-        """Draw integers exactly uniform below n."""
+        """Draw integers exactly uniformly below n."""
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
         exact = n.bit_count() == 1
@@ -145,11 +126,11 @@ class Releaser(ABC, Generic[P]):
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
     def _chain(self, index: NDArray[np.int64]) -> int:
-        """The chain of one record."""
+        """Return the chain of one record."""
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
-        """What all releases of a moment have in common."""
+        """Return the fields that all releases of one moment share."""
         task, second = self.task, int(now)
         if second != self._moment[0]:
             fields = {
@@ -162,7 +143,7 @@ class Releaser(ABC, Generic[P]):
         return dict(self._moment[1])
 
     def _day(self, now: float) -> int:
-        """What the ledger notes of a moment."""
+        """Return the day that the ledger records."""
         return truncate_time(now, max(DAY, self.task.granularity))
 
     def _expiry(self, now: float) -> int:

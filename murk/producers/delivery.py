@@ -1,4 +1,4 @@
-"""From the outbox to the log: the same bytes, in order, once as far as the log can tell."""
+"""Delivery from the outbox to the log: unchanged bytes, in order, each once as far as the log shows."""
 
 from __future__ import annotations
 
@@ -17,50 +17,35 @@ if TYPE_CHECKING:
 BATCH = 10_000
 """Most releases read from the outbox at once."""
 SENT = 100
-"""Releases read from the outbox at once for a broker, which may be away: what waits is to fill the disk, not the
-memory."""
+"""Most releases read at once for a broker: while it is unreachable, the backlog fills the disk, not the memory."""
 BYTES = 64 * 2**20
-"""About as many bytes of releases are read from the outbox at once: a sketch may take a megabyte."""
+"""About the most bytes of releases read from the outbox at once."""
 
 READ = 4096
 
 
 class Delivery:
-    """Sends a task's releases and confirms to the ledger what the log has.
-
-    Parameters
-    ----------
-    log, ledger
-        Where releases go and where they wait.
-    task_hash
-        The task's hash.
-    """
+    """Sends a task's releases and confirms to the ledger which of them the log has."""
 
     def __init__(self, log: Log, ledger: Ledger, task_hash: str) -> None:
         self._log = log
         self._ledger = ledger
         self._task = task_hash
-        # Releases that wait from before: an earlier process may have sent them without hearing so.
+        # An earlier process may have sent its releases without receiving the confirmation.
         self._backlog = ledger.pending(task_hash) > 0
 
     def send(self, spend: Spending) -> None:
-        """Append a block's releases to the log.
-
-        Raises
-        ------
-        MurkError
-            When the log could not take them; they wait in the outbox.
-        """
+        """Append a block's releases to the log; if that fails with a MurkError they wait in the outbox."""
         if not spend.granted:
             return
-        # Until the log has answered, nobody knows whether it has them.
+        # Until the log confirms, they count as backlog.
         backlog, self._backlog = self._backlog, True
         self._log.append(spend.messages)
         self._ledger.confirm(spend.numbers)
         self._backlog = backlog
 
     def try_send(self, spend: Spending, now: float) -> str:
-        """Append a release after those that wait already; give the reason where it has to wait, too."""
+        """Append a release after the backlog; return the reason if it has to wait."""
         try:
             if self._backlog:
                 self.flush(now)
@@ -71,28 +56,28 @@ class Delivery:
         return ""
 
     def try_flush(self, now: float) -> None:
-        """Send what waits, if the log can be reached."""
+        """Send the backlog if the log can be reached."""
         try:
             self.flush_backlog(now)
         except (MurkError, OSError):
-            # It waits on, and the receipt says so.
+            # It stays in the outbox, as the receipt says.
             return
 
     def flush_backlog(self, now: float) -> None:
-        """Send what waits from before, where there may be something."""
+        """Send the backlog, if there may be one."""
         if self._backlog:
             self.flush(now)
 
     def flush(self, now: float) -> FlushReport:
-        """Send what waits; see `Producer.flush`.
+        """Send the backlog; see `Producer.flush`.
 
-        What the log has is looked for before anything is sent or has expired: an account is to say what became of it.
+        The log is searched before anything is sent or expires, since an account states what became of each release.
         """
         self._backlog = True
         sent = already = expired = after = 0
         size = BATCH if self._log.readable_by_senders else SENT
         for first in self._ledger.queued(self._task, 0, 1):
-            # A task's releases are all of about one size.
+            # A task's releases have about the same size.
             size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
             standing = self._stored_on_log(waiting)
@@ -112,20 +97,20 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _unsent(self, waiting: Sequence[Queued], standing: Collection[bytes]) -> list[Queued]:
-        """Which of the releases that wait are surely not learned yet.
+        """Return the releases that were surely not learned yet.
 
-        Where retention has removed what stood where one may have been appended, nobody can tell any more, and beyond
-        the window of duplicates a second copy would count again: it is taken for sent. Expiry by itself does not keep
-        from that where this clock is ahead of the log's.
+        If retention has removed the offset at which a release may have been appended, nobody can tell, and beyond the
+        deduplication window a second copy would count again: such a release is taken for sent. Expiry alone does not
+        prevent that if this clock is ahead of the log's.
         """
         begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
         return [queued for queued in waiting if queued.message not in standing and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
-        """Which of the releases that wait are stored in the log, since a process died before it heard so."""
-        found: set[bytes] = set()
+        """Return the releases that the log has: a process may have died before it was confirmed."""
+        stored: set[bytes] = set()
         if not self._log.readable_by_senders:
-            return found
+            return stored
         for chain in {queued.chain for queued in waiting}:
             own = [queued for queued in waiting if queued.chain == chain]
             wanted = {queued.message for queued in own}
@@ -135,6 +120,6 @@ class Delivery:
                 messages = self._log.read(chain, position, READ)
                 if not messages:
                     break
-                found.update(wanted.intersection(message.value for message in messages))
+                stored.update(wanted.intersection(message.value for message in messages))
                 position = messages[-1].offset + 1
-        return found
+        return stored

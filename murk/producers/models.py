@@ -1,4 +1,4 @@
-"""The newest model of a chain, checked before any record is looked at."""
+"""The newest model of a chain, checked before any record is read."""
 
 from __future__ import annotations
 
@@ -19,24 +19,18 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 
-# What is known by its model is known by this one, too.
+# One object for all records: callers recognise a model by identity.
 _NONE = np.empty(0)
 _NONE.setflags(write=False)
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A model to take a gradient or a score at.
+    """A model at which a gradient or score is computed.
 
-    Parameters
-    ----------
-    version
-        How many releases the chain had learned when this was its model.
-    iterate
-        float64, shape (model_size,), as the problem lays it out; empty where releases are of no model.
-    end
-        Where the chain's partition ended when the model was read: what is appended later stands at or after
-        this offset.
+    ``version`` is the number of releases that the chain had learned. ``iterate`` is a float64 vector of shape
+    (model_size,), empty if releases use no model. ``end`` is the end of the chain's partition when the model was read:
+    later releases are stored at or after this offset.
     """
 
     version: int
@@ -45,17 +39,7 @@ class PublishedModel:
 
 
 class Models:
-    """Reads a log's models, and believes nothing.
-
-    Parameters
-    ----------
-    log
-        The log.
-    task
-        Its task.
-    problem
-        The task's problem.
-    """
+    """Reads a log's models and trusts none of them."""
 
     def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
         self._log = log
@@ -64,26 +48,14 @@ class Models:
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
 
     def newest(self, chain: int) -> PublishedModel:
-        """Return a chain's newest iterate as it is stored in the log now, or the task's initial one before there is
-        one.
-
-        Raises
-        ------
-        UserError, MurkError
-            As `cached_model`.
-        """
+        """Return a chain's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
         return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain), self._log.ends)
 
     def cached_model(self, chain: int) -> PublishedModel:
-        """Return a chain's newest iterate as it was last heard of, also while the log cannot be reached.
+        """Return the last received iterate of a chain, even while the log cannot be reached.
 
-        Raises
-        ------
-        UserError
-            When it is not one that an honest learner publishes (damaged, of another task, of the wrong size,
-            infinite, outside the radius, of a version that cannot be); nothing was computed from any record.
-        MurkError
-            When the log cannot be read.
+        Raises UserError if no honest learner publishes it (damaged, of another task or size, infinite, outside the
+        radius, of an impossible version); nothing was computed from any record; MurkError if the log cannot be read.
         """
         message, end = self._log.cached_model(chain)
         source = self._source(chain)
@@ -92,7 +64,7 @@ class Models:
         return self._model(chain, message, end, self._heard_ends)
 
     def _source(self, chain: int) -> int:
-        """The chain whose model people of a chain answer at."""
+        """Return the chain whose model the people of a chain answer at."""
         return FIRST_CHAIN if self._problem.shares_models else chain
 
     def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:
@@ -102,9 +74,9 @@ class Models:
         known = self._read.get(source)
         if known is None or known[0] != message:
             known = message, *self._checked(message, source)
-            # The version of a model that chains share counts the releases of all, of which there only come to be more.
+            # The version of a shared model counts the releases of all chains, which never decrease.
             if self._problem.shares_models and known[1] > sum(ends()):
-                # What was heard of other partitions may be a moment older than the model.
+                # Cached ends may be older than the model.
                 self._check_version(chain, known[1], sum(self._log.ends()))
             self._read[source] = known
         _, version, iterate = known
@@ -117,7 +89,7 @@ class Models:
 
     def _check_version(self, chain: int, version: int, releases: int) -> None:
         if version > releases:
-            raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
+            raise self._refused(chain, f"it is of version {version}, and the log has fewer releases")
 
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:
@@ -125,12 +97,12 @@ class Models:
         except RejectedError as rejected:
             raise self._refused(chain, str(rejected)) from None
         if not self._problem.is_published(model.version):
-            raise self._refused(chain, f"its version {model.version} is none at which models are published")
+            raise self._refused(chain, f"no model is published at its version {model.version}")
         iterate = np.array(model.iterate)
-        # What a hostile iterate overflows on the way to being refused is nobody's concern.
+        # A hostile iterate may overflow before it is refused.
         with np.errstate(over="ignore"):
             self._problem.check_iterate(iterate)
-        # Everybody who releases at it shares it.
+        # It is shared by all who release at it.
         iterate.setflags(write=False)
         return model.version, iterate
 
@@ -142,26 +114,20 @@ class Models:
 
 
 class NoModels:
-    """Stands for a log's models where releases are of none.
-
-    Parameters
-    ----------
-    log
-        The log.
-    """
+    """Replaces `Models` for releases that use no model."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def newest(self, chain: int) -> PublishedModel:
-        """Return an empty model, with where the chain's partition ends now."""
+        """Return an empty model with the current end of the chain's partition."""
         return PublishedModel(0, _NONE, self._log.end(chain))
 
     def cached_model(self, chain: int) -> PublishedModel:
-        """Return an empty model, with where the chain's partition was last heard to end."""
+        """Return an empty model with the last known end of the chain's partition."""
         return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
 
 
 def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:
-    """What a task's devices need of its log's models."""
+    """Return the reader of a log's models."""
     return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)

@@ -1,4 +1,4 @@
-"""What a device lets a task ask for. It is the device's own: a task can ask, never force."""
+"""A device's policy: what it lets tasks ask for."""
 
 from __future__ import annotations
 
@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Admission:
-    """What a policy makes of a task.
+    """A policy's decision on a task.
 
-    Parameters
-    ----------
-    charges
-        Level -> what a release costs, for the levels that may be used.
-    refused
-        Level -> why not, for the others.
-    caps
-        (level, amount) pairs for `Ledger.book`: at most so much of this task.
-    lifetime
-        At most so much over all tasks; None where the policy sets no such cap.
+    ``charges`` maps allowed levels to the cost of a release, and ``refused`` the others to the reason. ``caps`` are
+    (level, amount) pairs for `Ledger.book`; ``lifetime`` is the cap over all tasks, if any.
     """
 
     charges: Mapping[str, Charge]
@@ -53,12 +45,11 @@ class Policy:
     per_task
         The most that a single task may ask for per person; None leaves it to the task's own promise.
     mechanisms
-        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each by a
-        mechanism of its own; "gaussmix" is an organisation's, which `Producer` never uses.)
+        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each with
+        its own mechanism; "gaussmix" is for organisations, and `Producer` never uses it.)
     public_sample
-        Whether people may be set aside for a task's public sample: their features (without the target) are
-        then published as they are, and they release nothing. Not unless it is agreed to. The command line says
-        what would become public, and asks the person who starts it.
+        Whether people may be set aside for a task's public sample: their features (without the target) are then
+        published unprotected, and they release nothing. False by default; the command line asks before publishing.
 
     Examples
     --------
@@ -77,17 +68,9 @@ class Policy:
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
         """Decide which levels of a task may be used, and under which caps.
 
-        Parameters
-        ----------
-        task
-            The task, from whomever.
-        mechanisms
-            The mechanism of each of its levels.
+        ``mechanisms`` maps each of the task's levels to its mechanism.
 
-        Raises
-        ------
-        UserError
-            When the task asks for more per person than the policy allows, or no level may be used.
+        Raises UserError if the task asks for more per person than the policy allows, or no level may be used.
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
@@ -109,7 +92,7 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
-        # Both promises are kept where they are in different currencies; in one, the task's is the smaller.
+        # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
         caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
         if most and not (asked and asked.currency == most.currency):
             caps.append(("", most))

@@ -1,4 +1,4 @@
-"""The producer: what runs on a person's side, from their record to the bytes that leave their device."""
+"""The producer: runs on a person's device, from their record to the bytes that leave it."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 SINGLES = 1 << 40
-"""Where the simulated draws of records begin that come from no file: far beyond every row."""
+"""First index of simulated draws for records that come from no file, beyond every row."""
 
 _ALONE = np.zeros(1, dtype=np.int64)
 
 
 class Producer(Releaser["PersonProblem"]):
-    """Releases records of a task: bounds, pays, randomizes once, keeps the bytes, sends them.
+    """Release records of a task: code, pay, randomize once, store the bytes, send them.
 
-    Whether, when and where something is sent depends on public things and on the ledger alone, never on a
-    value. A model is checked before a record is looked at. What is missing is coded by the task's public
-    rule, and a record without a usable target releases the mechanism of a zero gradient.
+    Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
+    model is checked before a record is read. Missing values are coded by the task's public rule; a record without a
+    usable target releases the mechanism of a zero gradient.
 
-    It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
+    The producer works only in the thread that opened its ledger.
 
     Parameters
     ----------
@@ -57,26 +57,24 @@ class Producer(Releaser["PersonProblem"]):
     ledger
         The accounts of the people whose records are released.
     noise
-        Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
-        `SimulatedNoise`, and only such a task takes one.
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
     policy
-        What this device allows. A task's own promise is the cap unless the device sets
-        ``Policy(lifetime=..., per_task=...)``: by default nothing caps what all tasks together spend.
+        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
     clock
         Time in seconds since 1970; it reaches the log truncated to the task's granularity.
     problem
-        The task's problem, where it is at hand.
+        The task's problem, if it exists already.
 
     Attributes
     ----------
     counts
-        Sums over the records that were looked at, for the device's own eyes.
+        Sums over the records read, for the device only.
 
     Raises
     ------
     UserError
-        When the log carries another task, the ledger is tied to another log, the noise is of the other kind,
-        or the policy does not allow what the task asks for.
+        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
+        policy refuses the task.
 
     Examples
     --------
@@ -113,7 +111,7 @@ class Producer(Releaser["PersonProblem"]):
         super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
         self.counts = Counts()
         self._models = models_of(log, task, self._problem)
-        # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
+        # Releases that use no model have no version.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
         self._answering = Answering(self._problem, self._noise)
@@ -127,32 +125,32 @@ class Producer(Releaser["PersonProblem"]):
         Parameters
         ----------
         record
-            Raw values by column. It is not looked at before the model was checked and the release was paid.
+            Raw values by column. It is read only after the model was checked and the release paid.
         person
-            Whose it is: the name of their account in the ledger.
+            Name of the person's account in the ledger.
         key
-            What the record is recognised by when it comes again; it must not be made from its values. None
-            for a record that comes once.
+            Identifies the record if it comes again; it must not depend on the record's values. None for a record that
+            comes once.
         level
-            The privacy level of the task that they chose, without looking at the record.
+            The privacy level that the person chose without looking at the record.
 
         Returns
         -------
         Receipt
-            "released" also when the log could not be reached: the release then waits in the outbox.
+            "released" even if the log cannot be reached: the release then waits in the outbox.
 
         Raises
         ------
         UserError
-            For a level that is not to be had, or a hostile model.
+            For an unknown or refused level, or a hostile model.
         MurkError
-            When the log cannot be read or the ledger cannot be written: nothing was debited or released.
+            If the log cannot be read or the ledger cannot be written: nothing was debited or released.
         """
         self._ledger.check_thread()
         person = person_name(person)
         if level not in self._admission.charges:
             self._check_levels([level])
-        # Draws of a simulation are distinguished by the number that the release will get.
+        # A simulation draws by the release's number.
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
         chain = self._chain(index)
         model = self._models.cached_model(chain)
@@ -173,19 +171,9 @@ class Producer(Releaser["PersonProblem"]):
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
-        """Take up the work through a file where it stands, or begin it; `release_block` needs it.
+        """Begin to work through a file, or return the progress made so far; required before `release_block`.
 
-        Parameters
-        ----------
-        source
-            The file.
-        excluded
-            Rows that release nothing (a public sample); used at the beginning, remembered later.
-
-        Returns
-        -------
-        Run
-            The next row, the excluded rows and the counters so far.
+        ``excluded`` are rows that release nothing (a public sample); they are stored at the beginning.
         """
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
@@ -193,20 +181,14 @@ class Producer(Releaser["PersonProblem"]):
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file: one ledger transaction, one append.
 
-        Gradients and scores are taken at the newest model of each record's chain. Earlier releases that still wait in
-        the outbox are sent first, so that blocks stand on the log in their order; within a block the order is drawn
-        at random by the operating system (a simulation keeps that of its file).
-
-        Returns
-        -------
-        BlockReport
-            What became of the records.
+        Gradients and scores are computed at the newest model of each record's chain. The backlog is sent first, so that
+        the log keeps the order of blocks; within a block the order is drawn from the operating system (a simulation
+        keeps the file's).
 
         Raises
         ------
         MurkError
-            When ledger or log cannot be written. Nothing is lost: what was debited waits in the outbox and is
-            sent first of all next time.
+            If ledger or log cannot be written. What was debited waits in the outbox and is sent first next time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
@@ -227,23 +209,9 @@ class Producer(Releaser["PersonProblem"]):
             if spend.granted:
                 indices = rows[granted] if simulated else granted
                 self._randomize(spend, indices, chains[granted], models, keep(block.x[granted]), keep(block.y[granted]))
-            report = BlockReport(
-                len(spend.granted),
-                len(spend.refusals),
-                len(spend.known),
-                block.next_row,
-                tuple(spend.refusals.values()),
-            )
-            spend.progress(
-                block.next_row,
-                {
-                    "released": report.released,
-                    "refused": report.refused,
-                    "known": report.known,
-                    "clamped": block.clamped,
-                    "missing": block.missing,
-                },
-            )
+            counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
+            report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
+            spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
         people: Sequence[object] = rows.tolist() if block.people is None else block.people
         self.counts.add_many(people, block.clamped, block.missing)
         self._delivery.send(spend)
@@ -267,7 +235,7 @@ class Producer(Releaser["PersonProblem"]):
         x: NDArray[np.float64],
         y: NDArray[np.float64],
     ) -> None:
-        """Randomize for those who were granted a release, and hand the bytes to the ledger."""
+        """Randomize the granted records, and pass the bytes to the ledger."""
         problem, noise = self._problem, self._noise
         iterates = {chain: model.iterate for chain, model in models.items()}
         names = chains.tolist()
@@ -278,14 +246,9 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _randomize_one(
-        self,
-        spend: Spending,
-        index: NDArray[np.int64],
-        chain: int,
-        model: PublishedModel,
-        coded: EncodedRecord,
+        self, spend: Spending, index: NDArray[np.int64], chain: int, model: PublishedModel, coded: EncodedRecord
     ) -> None:
-        """The same for one record, in half of the time."""
+        """Randomize one record, faster than `_randomize`."""
         (level,), now = spend.levels, self._clock()
         payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
         fields = self._fields(now)
@@ -298,11 +261,10 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
 
     def _order(self, indices: NDArray[np.int64]) -> list[int]:
-        """The order in which a block is sent, drawn uniformly: that of its file would tell whose each release is."""
+        """Draw the order in which a block is sent: the file's would tell whose each release is."""
         if self._noise.simulated or len(indices) < 2:
-            # A simulation has nobody to protect, and is the same however its file is cut into blocks, in every version.
+            # A simulation protects nobody, and must not depend on how its file is cut into blocks.
             return list(range(len(indices)))
-        # Two words are equal with a probability below 2^-37 in the largest block.
         order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
         return order
 
@@ -317,14 +279,13 @@ class Producer(Releaser["PersonProblem"]):
         now: float,
     ) -> list[bytes]:
         write, fields = self._write, self._fields(now)
-        of: dict[int, dict[str, Any]] = {
+        versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
-        # And only what is one of several answers, which question it is to.
         asked: Iterable[dict[str, Any]] = (
             repeat({}) if questions is None else ({"question": question} for question in questions)
         )
         return [
-            write(id=name, level=level, chain=chain, payload=payload, **of[chain], **question, **fields)
+            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **fields)
             for name, level, chain, payload, question in zip(names, levels, chains, payloads, asked, strict=False)
         ]

@@ -1,4 +1,4 @@
-"""What a device does to a record that may be released: its vector, and noise of the level that it chose."""
+"""Randomization on the device: from a coded record to a payload with the noise of its level."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
 FEW = 64
-"""Records before a kernel is thought of: to load what it takes, a hundredth of a second, is for more than these."""
+"""Records answered without a compiled kernel before one is loaded, which takes about 10 ms."""
 MOST_HELD = 16
-"""Memories of kernels at once: one for each chain and level; of a hundred features one takes 450 KB."""
+"""Most kernels in memory, one for each chain and level."""
 
 Key = TypeVar("Key", int, str)
 
@@ -30,18 +30,10 @@ def answers_of(
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
 ) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
-    """Randomize coded records into the payloads of their releases, each the answer to one question of the problem.
+    """Randomize coded records into payloads, each the answer to one of the problem's questions.
 
-    Which question follows from noise and model alone, and is drawn before any record is looked at.
-
-    Parameters
-    ----------
-    problem, x, y, chains, iterates, levels, noise, indices
-        As `payloads_of`.
-
-    Returns
-    -------
-    Payloads, and the question of each; None where the problem has but one.
+    Return payloads, and the question of each (None if the problem has only one). Questions are drawn from noise and
+    model alone, before any record is read. For the parameters see `payloads_of`.
     """
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
@@ -72,7 +64,7 @@ def answer_of(
     problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], model: NDArray[np.float64] | None,
     level: str, noise: NoiseSource, index: NDArray[np.int64],
 ) -> tuple[list[int], str | None]:  # fmt: skip
-    """The same of one record, which needs no sorting by question, chain and level: its payload and question."""
+    """Randomize one record; return its payload and question."""
     if not hasattr(problem, "ask"):
         (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
         return payload, None
@@ -85,15 +77,7 @@ def answer_of(
 
 
 class Answering:
-    """Randomizes one record after another: where the problem has a compiled kernel for that, in a quarter of the time.
-
-    The kernel draws the same from a seed.
-
-    Parameters
-    ----------
-    problem, noise
-        As `answer_of`.
-    """
+    """Randomizes one record at a time, by a compiled kernel if the problem has one; both draw the same from a seed."""
 
     def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
         self._problem, self._noise = problem, noise
@@ -104,10 +88,7 @@ class Answering:
         self._held: dict[tuple[int, str], tuple[NDArray[np.float64], OneAnswer]] = {}
 
     def prepare(self, chain: int, model: NDArray[np.float64], level: str) -> None:
-        """Have a kernel ready for answers at a chain's model, where there is one; before any account is held for them.
-
-        It may have to be compiled, which takes seconds.
-        """
+        """Load or compile the kernel for a chain's model, which may take seconds, before any account is locked."""
         if self._in_place is None or self._kernel(chain, model, level) is not None:
             return
         if self._few:
@@ -115,7 +96,7 @@ class Answering:
             return
         made: OneAnswer | None = self._in_place(level, model, self._seed)
         if made is not None:
-            # Of nobody: the first call compiles.
+            # The first call compiles; it answers for no record.
             made.give(np.array(made.x), math.nan, 0)
             if len(self._held) >= MOST_HELD:
                 del self._held[next(iter(self._held))]
@@ -125,11 +106,11 @@ class Answering:
         self, x: NDArray[np.float64], y: float, chain: int, model: NDArray[np.float64], level: str,
         index: NDArray[np.int64],
     ) -> tuple[list[int], str | None]:  # fmt: skip
-        """The payload and question of a coded record (p,), at its chain's model; see `answer_of`."""
+        """Return the payload and question of a coded record (p,) at its chain's model."""
         kernel = self._kernel(chain, model, level)
-        found = None if kernel is None else kernel.give(x, y, int(index[0]))
-        if found is not None:
-            return found
+        answer = None if kernel is None else kernel.give(x, y, int(index[0]))
+        if answer is not None:
+            return answer
         return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
 
     def _kernel(self, chain: int, model: NDArray[np.float64], level: str) -> OneAnswer | None:
@@ -142,20 +123,20 @@ def payloads_of(
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Randomize coded records into the payloads of a problem of one question, as a device does.
+    """Randomize coded records into the payloads of a problem with one question.
 
     Parameters
     ----------
     problem
-        The task's.
+        The task's problem.
     x, y
-        Coded features with the constant last, (m, p), and targets, (m,).
+        Coded features, the constant last, shape (m, p); targets, shape (m,).
     chains, levels
-        Of each record; its gradient is taken at its chain's iterate.
+        Chain and level of each record; its gradient is computed at its chain's iterate.
     iterates
-        Chain to iterate, where releases are of one.
+        Chain -> iterate (None if releases use none).
     noise, indices
-        Where noise comes from, and which draws of a simulation.
+        Source of noise, and the indices of a simulation's draws.
 
     Returns
     -------
@@ -176,12 +157,12 @@ def payloads_of(
 
 
 def _rows(values: NDArray[np.float64], own: slice | NDArray[np.int64]) -> NDArray[np.float64]:
-    """Rows of records: as they are, or a copy that is wiped."""
+    """Return rows of records: a view, or a copy that is wiped."""
     return values[own] if isinstance(own, slice) else keep(values[own])
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:
-    """Return the places of each key; all of them as one slice, without a copy, where there is but one key."""
+    """Yield the indices of each key; one slice, without a copy, if there is only one key."""
     distinct = set(keys)
     if len(distinct) == 1:
         yield slice(None), distinct.pop()

@@ -1,4 +1,4 @@
-"""What a producer says about what it did. It stays on the device, and holds no value of a record."""
+"""Reports of what a producer did. They stay on the device and hold no value of a record."""
 
 from __future__ import annotations
 
@@ -13,19 +13,12 @@ __all__ = ["SMALLEST_GROUP", "BlockReport", "Counts", "FlushReport", "Receipt", 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of one record.
+    """Result of releasing one record.
 
-    Parameters
-    ----------
-    outcome
-        "released", "refused" (a cap has no room, or the person has withdrawn), or "known" (this record was
-        released before, and is not privatized again).
-    delivery
-        "sent", "queued" (it waits in the outbox), or "none".
-    reason
-        Why, in plain words; empty where there is nothing to explain.
-    level, chain, version
-        At which level it was released, on which chain, at which version of the model; None unless released.
+    ``outcome`` is "released", "refused" (a cap has no room, or the person has withdrawn) or "known" (the record was
+    released before and is not randomized again). ``delivery`` is "sent", "queued" (in the outbox) or "none". ``reason``
+    explains in plain words, and is empty if there is nothing to explain. ``level``, ``chain`` and ``version`` (of the
+    model) are None unless released.
     """
 
     outcome: str
@@ -38,21 +31,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class WindowReceipt:
-    """What became of a window of an organisation's records, or of a record that was added to one.
+    """Result for a window of an organisation's records, or for a record added to one.
 
-    Parameters
-    ----------
-    outcome
-        "added" (it goes on), "released", "refused" (a cap has no room, or the organisation has withdrawn: its records
-        are not looked at), "known" (a window of this name was released before, and is not again) or "left out".
-    delivery
-        "sent", "queued" (it waits in the outbox), or "none".
-    records
-        Records of the window so far.
-    reason
-        Why, in plain words, with the remedy; empty where there is nothing to explain.
-    level, chain
-        At which level it was released, and on which chain; None unless released.
+    ``outcome`` is "added" (the window is open), "released", "refused" (a cap has no room, or the organisation has
+    withdrawn: its records are not read), "known" (a window of this name was released before) or "left out".
+    ``delivery`` is "sent", "queued" (in the outbox) or "none". ``records`` counts the window's records so far.
+    ``reason`` explains in plain words, with the remedy. ``level`` and ``chain`` are None unless released.
     """
 
     outcome: str
@@ -65,17 +49,7 @@ class WindowReceipt:
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """What became of a block of records.
-
-    Parameters
-    ----------
-    released, refused, known
-        Numbers of records.
-    next_row
-        The row that the next block begins with.
-    refusals
-        Which records were refused and why.
-    """
+    """Result of releasing a block of records: their numbers by outcome, and the next block's first row."""
 
     released: int
     refused: int
@@ -86,17 +60,7 @@ class BlockReport:
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """What became of the releases that waited in the outbox.
-
-    Parameters
-    ----------
-    sent
-        Appended to the log now.
-    already
-        Found on the log: an earlier process sent them and died before it heard so.
-    expired
-        Deleted, since they had expired.
-    """
+    """Result of sending the outbox: releases appended now, found on the log already, and deleted as expired."""
 
     sent: int
     already: int
@@ -104,10 +68,10 @@ class FlushReport:
 
 
 class Counts:
-    """Sums over the records that were coded since this was made, for the device's own eyes.
+    """Sums over the coded records, for the device only.
 
-    ``clamped`` and ``missing`` depend on values. Nothing reports them to others, not even over many people: another
-    process may count the same records but one, and the difference of the two would be that person's.
+    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people:
+    another process may count the same records but one, and the difference would be that person's.
 
     Examples
     --------
@@ -125,11 +89,11 @@ class Counts:
         self.add_many([person], clamped, missing)
 
     def add_many(self, people: Collection[object], clamped: int, missing: int) -> None:
-        """Count the records of some people, one for each."""
+        """Count one record of each person."""
         self.records += len(people)
         self.clamped += clamped
         self.missing += missing
 
     def __repr__(self) -> str:
-        # What is written to a log of a program says nothing of values.
+        # A program's log must not reveal values.
         return "Counts()"

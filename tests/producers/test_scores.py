@@ -76,7 +76,7 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
         models = Models(world.log, world.task, problem)
         for partition, count in ((0, 2_000), (2, 3_999)):
             world.log.append([(partition, b"a release")] * count)
-            with pytest.raises(UserError, match=r"of version 6000, and so many releases are not on the log"):
+            with pytest.raises(UserError, match=r"of version 6000, and the log has fewer releases"):
                 models.newest(1)
         world.log.append([(1, b"a release")])
         # It is one request, and nobody begins to follow all partitions for it.

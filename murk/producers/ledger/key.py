@@ -100,10 +100,7 @@ def make_key(ledger: Path) -> NameKey:
 def read_key(ledger: Path, fingerprint: str) -> NameKey:
     """Read a ledger's key.
 
-    Raises
-    ------
-    UserError
-        If it is missing, damaged, or another ledger's. The message does not quote it.
+    Raises UserError if it is missing, damaged, or another ledger's. The message does not quote it.
     """
     path = key_path(ledger)
     wrong = False

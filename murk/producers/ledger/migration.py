@@ -27,10 +27,7 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
 
     ``tables`` are the statements that make the current format's missing tables.
 
-    Raises
-    ------
-    UserError
-        If releases wait in the outbox and the ledger's key is lost.
+    Raises UserError if releases wait in the outbox and the ledger's key is lost.
     """
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:

@@ -30,10 +30,7 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 class Names:
     """Names of people and files in one open ledger.
 
-    Raises
-    ------
-    UserError
-        If there is a key beside a ledger that has none: the ledger was replaced by an older copy.
+    Raises UserError if there is a key beside a ledger that has none: the ledger was replaced by an older copy.
     """
 
     def __init__(self, file: LedgerFile) -> None:
@@ -179,25 +176,14 @@ _TABLES = ("spending", "debits", "withdrawals", "reported")
 
 
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
-    """Replace stored names and digests by keyed hashes, or finish an interrupted replacement.
+    """Replace stored names and digests by keyed hashes, or finish an interrupted replacement; return whether any was left.
 
     A process that went on writing plain names would give people new accounts with nothing spent, so the file is locked
-    exclusively throughout. Afterwards it is rewritten, since SQLite keeps deleted names in unused pages; until then
-    `Names.is_unfinished` is true. Return whether there was anything to do.
+    exclusively throughout; ``timeout`` is the number of seconds to wait for others to close it. Afterwards it is
+    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true.
 
-    Parameters
-    ----------
-    path
-        The ledger. No other process may have it open.
-    timeout
-        Seconds to wait for others to close it.
-
-    Raises
-    ------
-    UserError
-        If its key is lost; the ledger is unchanged.
-    MurkError
-        If another process has it open or it cannot be written. The message says if only the rewriting is left to do.
+    Raises UserError if its key is lost, leaving the ledger unchanged. Raises MurkError if another process has it open
+    or it cannot be written; the message says if only the rewriting is left to do.
     """
     file = LedgerFile(path, create=False, timeout=timeout, alone=True)
     try:

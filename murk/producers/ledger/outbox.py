@@ -57,13 +57,7 @@ def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
 
 
 def unseal(sealed: bytes, key: NameKey) -> Owner:
-    """Decrypt an owner.
-
-    Raises
-    ------
-    ValueError
-        If it was encrypted under another key.
-    """
+    """Decrypt an owner; raise a ValueError if it was encrypted under another key."""
     if sealed[:1] == _PLAIN:
         return Owner(*json.loads(sealed[1:]))
     if key.secret is None or len(sealed) != 1 + _NONCE + _PAYLOAD:

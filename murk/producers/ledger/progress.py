@@ -50,13 +50,10 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 
 
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
-    """Refuse people who cannot be told apart from those of another file.
+    """Raise a UserError for people who cannot be told apart from others who have released.
 
-    Raises
-    ------
-    UserError
-        If people have released to the task from another file and are rows in either; or if they are about to begin, are
-        promised a cap over all tasks, and were named differently before.
+    These are others of the task from another file, if people are rows in either; and, if people are about to begin
+    under a cap over all tasks, others who were named differently.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)

@@ -64,13 +64,7 @@ def check_named(connection: Connection, ledger: Path, task: Booked, source: int,
 
 
 def check_recognised(query: Query, ledger: Path, records: str, source: str | None, people: str) -> None:
-    """Refuse people who may have spent a cap over all tasks under names that cannot be compared.
-
-    Raises
-    ------
-    UserError
-        If others have released by the ledger who may be the same people.
-    """
+    """Raise a UserError for people who may have spent a cap over all tasks under names that cannot be compared."""
     before = strangers(query, source, people)
     if before:
         raise unrecognised(ledger, records, people, before)

@@ -32,13 +32,7 @@ class ReleaseRequests:
     keep_levels: bool = False
 
     def checked(self) -> ReleaseRequests:
-        """Return the requests with people's names normalized by `spelling.person_name`.
-
-        Raises
-        ------
-        UserError
-            For an invalid name, or sequences of different lengths.
-        """
+        """Return the requests with people's names normalized by `person_name`; raise a UserError for invalid ones."""
         if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
             # Fast path: one record that comes once, of a person with a plain name.
             (name,) = self.people
@@ -64,13 +58,7 @@ class ReleaseRequests:
 
 
 def known_by(person: Key, source: str | None) -> Key:
-    """Return the name of an account: a person's name, or a row of a file with a digest.
-
-    Raises
-    ------
-    UserError
-        If it is neither.
-    """
+    """Return the name of an account: a person's name, or a file's row with its digest; raise a UserError for others."""
     if isinstance(person, str) and source is None:
         return person_name(person)
     if type(person) is int and 0 <= person < 2**62 and source is not None:

@@ -121,10 +121,7 @@ def are_plain(names: Sequence[str]) -> bool:
 def number_name(value: float | Decimal) -> str:
     """Return the name of a person whose id was read as a float or decimal: 7.0 is 7.
 
-    Raises
-    ------
-    UserError
-        If it is not a whole number, or too large for a float to represent exactly.
+    Raises UserError if it is not a whole number, or too large for a float to represent exactly.
     """
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:

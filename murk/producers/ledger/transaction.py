@@ -201,13 +201,7 @@ class Spending:
         self._day = day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
-        """Record the progress through the requests' file, and add to its counters.
-
-        Raises
-        ------
-        MurkError
-            If `Ledger.begin_run` was not called.
-        """
+        """Record the progress through the requests' file, begun by `Ledger.begin_run`, and add to its counters."""
         key = self._task, self._source
         row = self._connection.execute(
             "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?", key
@@ -221,13 +215,7 @@ class Spending:
         self._progress = max(next_row, row[0]), json.dumps(counters)
 
     def write(self) -> None:
-        """Write debits, releases, refusals and progress.
-
-        Raises
-        ------
-        MurkError
-            If releases were granted and none were made.
-        """
+        """Write debits, releases, refusals and progress; raise a MurkError if granted releases were not made."""
         run, people, keys = self._connection.executemany, self._people, self._keys
         if self.granted:
             if self._messages is None:

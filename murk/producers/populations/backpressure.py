@@ -1,4 +1,4 @@
-"""Waiting for learners: a crowd's gradients and scores are taken at fresh models."""
+"""Backpressure: waiting for learners, so that a population answers at fresh models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem
 
 _SHORTEST, _LONGEST = 0.005, 0.05
-"""Seconds between two looks: about a fifth of the time that was waited already."""
+"""Shortest and longest pause between two polls, in seconds."""
 
 
 def wait_for_models(
@@ -28,15 +28,12 @@ def wait_for_models(
     clock: Callable[[], float] = time.monotonic,
     idle: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait until every model is published that comes of what is on the log now.
+    """Wait until every model is published that follows from the log's current releases.
 
-    A block of gradients is 1% of the count, and another one in flight would make it stale; of scores, a model is due
-    at the end of an epoch only, and nothing else is waited for. ``idle`` is called once where there is time.
+    With gradients that keeps at most one block in flight; with scores only the models at the end of epochs are waited
+    for. ``idle`` is called once if there is time.
 
-    Raises
-    ------
-    MurkError
-        When no learner has read anything for ``patience`` seconds.
+    Raises MurkError if no learner has read anything for ``patience`` seconds.
     """
     ends = log.ends()
     before: object = None
@@ -45,7 +42,7 @@ def wait_for_models(
         try:
             standing = _progress(log, problem, ends)
         except UnreachableError:
-            # The log itself is away; whether it comes back is waited for as long as for a learner.
+            # Wait for an unreachable log as long as for a learner.
             standing = [(False, -1)]
         if all(done for done, _ in standing):
             return
@@ -65,21 +62,19 @@ def wait_for_models(
 
 
 def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
-    """Of each chain, or of all that share models: what `_models_progress` says."""
+    """Return `_models_progress` for each chain, or once for chains that share models."""
     if problem.shares_models:
         return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
     return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]
 
 
 def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
-    """Whether no newer model of a chain can come than the one that is out, of what stands before the ends of all chains
-    that it is made of; and how far it is.
-    """
+    """Return whether a chain's model is the newest that ``ends`` allow, and how far its chains were read."""
     message = log.model(chain)
     try:
         published = 0 if message is None else IterateMessage.model_validate_json(message).version
     except ValidationError:
-        # Not an honest learner's; the producer checks it before use and says so.
+        # The producer refuses such a model.
         return True, 0
     due = problem.next_published(published)
     if sum(ends.values()) < due:
@@ -93,5 +88,5 @@ def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Ma
         for each, place in places.items()
         if place.state is not None
     )
-    # State and model are written together, but on a cluster a reader may see one a moment before the other.
+    # State and model are written together, but a cluster may show one of them first.
     return learned < due, read

@@ -1,4 +1,4 @@
-"""Columns that say nothing, or something else than they should: one value in every row, none, or many missing."""
+"""Warnings about columns: constant, empty, or with many missing values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
 
 class ConstantSurvey:
-    """Which columns of a source have one value in all rows, or none.
+    """Finds columns of a source that have one value in all rows, or none.
 
-    That is a function of the records, so only those of a simulation are looked at.
-
-    Parameters
-    ----------
-    source
-        The source.
+    The result depends on records, so only simulations are surveyed.
     """
 
     def __init__(self, source: FileSource) -> None:
@@ -42,7 +37,7 @@ class ConstantSurvey:
         self._sums = np.zeros((size + 1, 3))
 
     def add(self, block: Block) -> None:
-        """Look at a block, of a simulation."""
+        """Add a block of a simulation."""
         if not self._source.task.simulated:
             return
         values = [*(block.x[:, group] for group in self._groups), block.y[:, None]]
@@ -56,7 +51,7 @@ class ConstantSurvey:
                 self._high[place] = np.maximum(self._high[place], there.max(axis=0))
 
     def warnings(self) -> list[str]:
-        """Sentences about columns without a value, or with the same one in every row that has any."""
+        """Return warnings about empty and constant columns, and about missing values."""
         source = self._source
         task = source.task
         if not task.simulated:
@@ -74,7 +69,7 @@ class ConstantSurvey:
         return found + self._missing()
 
     def _missing(self) -> list[str]:
-        """Sentences about features of which so many values are missing that their coefficient is another one."""
+        """Return warnings about features whose missing values change their coefficient."""
         task, found = self._source.task, []
         coded = task.coding.encode_record({}, target=False).x
         for place, feature in enumerate(task.features):
@@ -84,7 +79,7 @@ class ConstantSurvey:
             share, mean = 1.0 - count / self._rows, total / count
             variance = squares / count - mean**2
             kept = kept_share(share, float(coded[self._groups[place][0]]) - mean, variance)
-            # Of a column of one value it is said that nothing is learned of it.
+            # Constant columns have a warning of their own.
             if kept < MATTERS and self._low[place][0] < self._high[place][0]:
                 typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
                 found.append(
@@ -99,7 +94,7 @@ _SEEN = "(looked at because this is a simulation; of real people nobody can say 
 
 
 def constant_in_public(task: Task) -> list[str]:
-    """Sentences about coded features that are the same in all rows of a task's public covariates."""
+    """Return warnings about coded features that are constant in a task's public covariates."""
     if task.covariates is None:
         return []
     points = task.covariates.points
@@ -113,13 +108,7 @@ def constant_in_public(task: Task) -> list[str]:
 
 
 def check_public(task: Task, problem: Problem) -> None:
-    """Refuse public covariates that nothing can be learned with, while a log can still have others.
-
-    Raises
-    ------
-    UserError
-        Naming those of their coded features that are constant.
-    """
+    """Raise a UserError naming constant coded features if nothing can be learned with a task's public covariates."""
     try:
         problem.engine()
     except UserError as error:
@@ -127,7 +116,7 @@ def check_public(task: Task, problem: Problem) -> None:
 
 
 def _groups(coding: Coding) -> list[NDArray[np.intp]]:
-    """The places of the coded features of each raw one."""
+    """Return the indices of the coded features of each raw one."""
     found, start = [], 0
     for index in range(len(coding.columns)):
         size = len(coding.names_of(index))

@@ -1,9 +1,4 @@
-"""Some records of a file, as producers take them.
-
-What a task declares of a column, and which columns may say more of a record than its task declares.
-
-Populations of a file or a table: every row a record, of a person named by a column or by the row itself.
-"""
+"""The records of a file or table as producers take them: checked and coded, block by block."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.spelling import are_plain, number_name, person_name
+from murk.producers.ledger.spelling import are_plain, is_unicode, number_name, person_name
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, is_unicode, suspects
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, suspects
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.data.values import as_boolean
@@ -41,30 +36,13 @@ NOBODY = ""
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some records of a file, checked and coded.
+    """Records of a file, checked and coded.
 
-    Parameters
-    ----------
-    source
-        Digest of the source.
-    rows
-        int64, shape (m,): their rows, counted from 0.
-    x, y
-        float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
-    people
-        Names of their people, or of the organisations whose records they are; None where each row is a person.
-    owners
-        Names of the people within organisations, where a task bounds the records of each; else None.
-    levels
-        The level of each; None where it is drawn at random.
-    cells
-        uint8, shape (m, columns): what became of each raw value (`Cell`), features first, then the target.
-    clamped, missing
-        Numbers of values outside their bounds and of values missing, over the block.
-    next_row
-        The row that the next block begins with.
-    unreadable
-        Number of rows that are taken for records without any value.
+    ``rows`` are their row numbers (int64, counted from 0); ``x`` and ``y`` the coded features, the constant last, shape
+    (m, p), and coded targets, shape (m,). ``people`` names their people or organisations (None if each row is a
+    person); ``owners`` the people within organisations, if the task bounds their records. ``levels`` is None if they
+    are drawn. ``cells`` (uint8, shape (m, columns)) tells how each raw value was coded (`Cell`), features first, then
+    the target. ``clamped``, ``missing`` and ``unreadable`` (rows coded without any value) are counts.
     """
 
     source: str
@@ -84,17 +62,12 @@ class Block:
         return len(self.rows)
 
 
-_MOST_SHOWN: Final = 10
+MOST_SHOWN: Final = 10
+"""Most values in a message."""
 
 
 def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
-    """Refuse columns of levels or organisations that hold values of records.
-
-    Raises
-    ------
-    UserError
-        Where one is a feature or the target.
-    """
+    """Raise a UserError if a column of levels or organisations is a feature or the target."""
     values = (*task.coding.columns, task.coding.target)
     if level in values:
         what = "the target" if level == task.coding.target else "a feature"
@@ -112,18 +85,18 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
 
 
 def declared(task: Task, column: str) -> str:
-    """Return what a task declares of a column of categories or labels, which is public, in words."""
+    """State what a task declares, and thereby makes public, about a column of categories or labels."""
     target = task.target
-    found: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     if isinstance(target, BinaryTarget) and column == target.name:
-        found = tuple(label for label in (target.negative, target.positive) if label is not None)
+        values = tuple(label for label in (target.negative, target.positive) if label is not None)
     elif isinstance(target, ClassTarget) and column == target.name:
-        found = target.classes
+        values = target.classes
     for feature in task.features:
         if isinstance(feature, CategoryFeature) and column == feature.name:
-            found = feature.categories
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return f"declared: {', '.join(map(shown, found[:_MOST_SHOWN]))}{more}"
+            values = feature.categories
+    more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
+    return f"declared: {', '.join(map(shown, values[:MOST_SHOWN]))}{more}"
 
 
 BY_LOT = "lot"
@@ -134,53 +107,49 @@ class FileSource:
     """The people, or the organisations' records, of a file or of a table in memory.
 
     Files are CSV (with a header) or JSON lines, either gzipped, or Parquet; see `open_records` for tables. Opening
-    reads a file through once, for its digest and so that a truncated one is refused before anything is released;
-    blocks are then read and checked one by one. Memory does not grow with the file.
+    reads a file once, for its digest and so that a truncated one is refused before anything is released; blocks are
+    then read and checked one by one, in bounded memory. Values outside their public bounds are clamped.
 
-    Values outside their public bounds are clamped.
+    With real noise no value stops the reading, since observers of a log see whether releases arrive. Every value is
+    coded as on a device: missing and invalid ones (text instead of a number, NaN, an undeclared category or label)
+    become 0, whatever the task's ``missing`` rule. A row without any value is released in place of one that cannot be
+    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level: at the task's first level,
+    from an account of its own. With a column of organisations such a row belongs to none and is left out.
 
-    With real noise nothing that a record holds stops the reading, since everybody who watches a log sees whether
-    releases arrive. Every value is coded as a device codes it: what is missing or cannot be coded (text where a number
-    belongs, NaN, an undeclared category or label) is 0, whatever the task's ``missing`` rule. A row that cannot be
-    read (it has more or fewer cells than the header, it is no JSON object), that names nobody, or whose level is none
-    of the task's, is a record without any value: it is released as one, at the task's first level, from an account of
-    its own. Of organisations' records, where a column names these, such a row belongs to none and is left out.
-
-    In a simulation, and wherever it is ``strict``, each of these stops the reading; so do missing values where the
-    task says ``missing: error``.
+    In a simulation, and if ``strict``, each of these stops the reading; so do missing values under ``missing: error``.
 
     Parameters
     ----------
     records
-        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or what `open_records`
-        takes or gives.
+        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or anything that
+        `open_records` takes.
     task
-        The task whose columns it has.
+        The task that declares the columns.
     person_column
-        The column that names people; None where each row is a person, a different one in every file.
+        The column that names people; None if each row is a person, a different one in every file.
     level
-        The level of every person (the name of one of the task's), or "lot" for one drawn uniformly.
+        The level of every person (one of the task's), or "lot" for one drawn uniformly.
     level_column
         The column that names each person's level, instead of ``level``.
     organisation_column
-        The column that names each record's organisation, where organisations release and not people.
+        The column that names each record's organisation, if organisations release.
     strict
-        Whether what cannot be coded is refused. By default only where the task is simulated.
+        Whether invalid values are refused; by default only if the task is simulated.
 
     Attributes
     ----------
     digest
         SHA-256 of the file's bytes, or of a table's names and values.
     fallback_level
-        The level of rows whose own is none of the task's: the task's first one.
+        The level of rows with an unknown one: the task's first.
     absent
-        Columns that none of the first records has, where each record has keys of its own.
+        Columns that none of the first records has, if each record has keys of its own.
 
     Raises
     ------
     UserError
-        When the file cannot be read, has no rows, or lacks a column, or when levels or organisations would be read from
-        a feature or the target. Messages name file, row and column, and never a value.
+        If the file cannot be read, has no rows, or lacks a column, or if levels or organisations would be read from a
+        feature or the target. Messages name file, row and column, and never a value.
 
     Examples
     --------
@@ -193,10 +162,6 @@ class FileSource:
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> path.write_text("age,worked\\n25,yes\\n40,no\\n")
-    24
-    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks(size=1)]
-    [[-0.5], [1.0]]
     >>> path.write_text("age,worked\\n25,yes\\nforty,no\\n")
     27
     >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
@@ -236,7 +201,6 @@ class FileSource:
         self._table = self.records.table(wanted, strict=self.strict)
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         for name in self._named:
-            # Of whom a record is, and at which level, is no value of it.
             if name in self.absent:
                 raise UserError(
                     f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it as they do"
@@ -251,46 +215,41 @@ class FileSource:
 
     @property
     def path(self) -> Path | None:
-        """The file; None where records are in memory."""
+        """The file; None for records in memory."""
         return self.records.path
 
     @property
     def people(self) -> str:
-        """How people are named: "row" or "column NAME"; of organisations' records, how those are."""
+        """How people or organisations are named, such as "row", "column NAME" or "one organisation"."""
         if self.task.of_organisations:
             return "one organisation" if self._name_column is None else f"organisations of column {self._name_column}"
         return "row" if self.person_column is None else f"column {self.person_column}"
 
     @cached_property
     def size(self) -> int:
-        """Number of rows; the file is read through to count them, where `blocks` has not come to its end yet."""
+        """Number of rows. The file is read to count them, unless `blocks` has reached its end."""
         count = sum(1 for _ in self._table.rows(0))
         self._check_unchanged()
         return count
 
     def blocks(
-        self,
-        start: int = 0,
-        size: int | Callable[[], int] = 4096,
-        *,
-        excluded: Collection[int] = (),
+        self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()
     ) -> Iterator[Block]:
-        """Read blocks of records, each checked and coded as a whole before it is given.
+        """Yield blocks of records, each checked and coded as a whole.
 
         Parameters
         ----------
         start
             The first row (counted from 0).
         size
-            Most records of a block; or a function that says so when the next block is to be read.
+            Most records of a block, or a function that returns it for the next block.
         excluded
-            Rows that are left out.
+            Rows to leave out.
 
         Raises
         ------
         UserError
-            For a record that cannot be coded, or when the file was changed since it was opened. Blocks
-            before that one are fine.
+            For an invalid record, or if the file changed since it was opened. Earlier blocks are valid.
         """
         left_out = frozenset(excluded)
         numbered = enumerate(self._table.rows(start), start)
@@ -308,15 +267,7 @@ class FileSource:
             yield self._block(*zip(*pairs, strict=True))
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
-        """Draw rows uniformly without replacement, ascending: a sample whose covariates become public.
-
-        Rows in ``excluded`` (of people who have withdrawn) are not drawn from.
-
-        Raises
-        ------
-        UserError
-            When there are not so many rows, or people may have several.
-        """
+        """Draw rows for a public sample, uniformly without replacement and outside ``excluded``, in ascending order."""
         from murk.privacy.noise import Purpose
 
         if self.person_column is not None:
@@ -335,19 +286,13 @@ class FileSource:
             fresh = fresh[~np.isin(fresh, left_out)]
             rows = np.concatenate([rows, fresh])
             keys = np.concatenate([keys, noise.words(fresh, 1, Purpose.SELECTION)[:, 0]])
-            # The rows with the smallest keys are a uniform sample, however the rows are cut into chunks.
+            # The rows with the smallest keys are a uniform sample, independent of the chunks.
             smallest = np.argsort(keys, kind="stable")[:count]
             rows, keys = rows[smallest], keys[smallest]
         return sorted(rows.tolist())
 
     def covariates(self, rows: Collection[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the distinct coded features of some rows and how often each occurs; no target is looked at.
-
-        Returns
-        -------
-        points : float64, shape (u, p)
-        counts : int64, shape (u,)
-        """
+        """Return the distinct coded features of some rows, (u, p), and their counts, without reading the target."""
         wanted = frozenset(rows)
         chosen = [(row, record) for row, record in enumerate(self._table.rows(0)) if row in wanted]
         self._check_unchanged()
@@ -360,18 +305,18 @@ class FileSource:
         return points, counts.astype(np.int64)
 
     def labels(self) -> Counter[str]:
-        """Return how many rows have each raw value of the target, as text; empty cells are left out.
+        """Return how many rows have each raw value of the target, as text, without empty cells.
 
-        Raw values: they are for anyone who holds the file of a simulation, and for nobody else.
+        These are raw values, for the holder of a simulation's file only.
         """
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         numbered = enumerate(self._table.rows(0))
         while pairs := list(islice(numbered, SELECT_CHUNK)):
             rows, records = zip(*pairs, strict=True)
             [column] = self._table.columns(records, rows, [self.task.target.name]).values()
-            found.update(str(value).strip() for value in column if not is_blank(value))
+            counts.update(str(value).strip() for value in column if not is_blank(value))
         self._check_unchanged()
-        return found
+        return counts
 
     def __repr__(self) -> str:
         return f"FileSource({str(self.records)!r})"
@@ -390,9 +335,9 @@ class FileSource:
         else:
             levels = None if self.level == BY_LOT else [self.level] * len(rows)
         if unreadable:
-            # Whose values they are, or at which level they may be released, nobody knows.
+            # Their owner or level is unknown, so none of their values may be released.
             columns = {
-                name: [None if place in unreadable else value for place, value in enumerate(column)]
+                name: [None if index in unreadable else value for index, value in enumerate(column)]
                 for name, column in columns.items()
             }
         coded = self._encode(columns, rows, target=True)
@@ -418,15 +363,15 @@ class FileSource:
         for name in (*coding.columns, coding.target) if target else coding.columns:
             self._check_text(columns[name], rows, name)
         coded = coding.encode(columns, target=target)
-        for place, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
-            name, cell = coded.columns[column], Cell(int(coded.cells[place, column]))
-            value = columns[name][place]
+        for index, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
+            name, cell = coded.columns[column], Cell(int(coded.cells[index, column]))
+            value = columns[name][index]
             if not is_blank(value):
-                # The codec takes NaN for a missing value; in a file it is a mistake that nobody declared.
+                # The codec takes NaN for a missing value; in a file it is a mistake.
                 odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
-                self._refuse(rows[place], name, odd if cell == Cell.MISSING else cell, value)
+                self._refuse(rows[index], name, odd if cell == Cell.MISSING else cell, value)
             if self.task.missing == "error":
-                self._refuse(rows[place], name, cell, value)
+                self._refuse(rows[index], name, cell, value)
         return coded
 
     def _refuse(self, row: int, column: str, cell: Cell, value: Any) -> None:
@@ -442,53 +387,49 @@ class FileSource:
         raise UserError(f"{self._place(row, column)}: the value {cell.describe()}. {remedy}")
 
     def _place(self, row: int, column: str) -> str:
-        """Where something is wrong, as people count: the first row after the header is row 1."""
+        """Return the place of an error, counting rows from 1 after the header."""
         return f"{self.records}, row {row + 1}, column {column!r}"
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
-        for place, value in suspects(column):
+        for index, value in suspects(column):
             if name in self._numbers and as_boolean(value) is not None:
-                self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
+                self._refuse(rows[index], name, Cell.NOT_A_NUMBER, value)
             if isinstance(value, str) and not is_unicode(value):
-                raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
+                raise UserError(f"{self._place(rows[index], name)}: not UTF-8 text. Save the file as UTF-8")
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        """Columns that hold numbers."""
+        """Columns of numbers."""
         task = self.task
         names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
         return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
 
     @cached_property
     def _dates(self) -> frozenset[str]:
-        """Columns that hold dates."""
+        """Columns of dates."""
         return frozenset(feature.name for feature in self.task.features if isinstance(feature, DateFeature))
 
     def _names(self, column: Sequence[Any], name: str, rows: Sequence[int], unreadable: set[int]) -> Sequence[str]:
-        """Names of people as their accounts know them: texts, or whole numbers as text.
-
-        The places of rows that name nobody are added to ``unreadable``.
-        """
+        """Return the names of people's accounts, adding the indices of rows that name nobody to ``unreadable``."""
         if set(map(type, column)) == {str} and are_plain(column):
             return column
         names = []
-        for place, (row, value) in enumerate(zip(rows, column, strict=True)):
+        for index, (row, value) in enumerate(zip(rows, column, strict=True)):
             try:
                 names.append(_name(value))
             except UserError as error:
                 if self.strict:
                     raise UserError(f"{self._place(row, name)}: {error}") from None
-                unreadable.add(place)
-                # A record without any value needs nobody's budget, and is released as everybody's is.
+                unreadable.add(index)
+                # A record without any value needs nobody's budget, and is released like all others.
                 nobody = name == self.organisation_column
                 names.append(NOBODY if nobody else f"row {row + 1} of {self.digest[:16]}")
         return names
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:
-        """Levels of the task; the places of rows with another one are added to ``unreadable``."""
-        levels = self.task.privacy.levels
-        found = list(column)
-        for place, (row, value) in enumerate(zip(rows, column, strict=True)):
+        """Return the rows' levels, adding the indices of rows with an unknown one to ``unreadable``."""
+        levels, checked = self.task.privacy.levels, list(column)
+        for index, (row, value) in enumerate(zip(rows, column, strict=True)):
             if isinstance(value, str) and value in levels:
                 continue
             if self.strict:
@@ -496,9 +437,9 @@ class FileSource:
                     f"{self._place(row, self.level_column or '')}: not a level of the task "
                     f"{self.task.name!r}. Its levels are {', '.join(levels)}"
                 )
-            unreadable.add(place)
-            found[place] = self.fallback_level
-        return found
+            unreadable.add(index)
+            checked[index] = self.fallback_level
+        return checked
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
@@ -506,7 +447,7 @@ class FileSource:
 
 
 def _name(value: Any) -> str:
-    """The name of a person, as their account knows it."""
+    """Return the name of a person's account."""
     if type(value) not in (str, int, float, Decimal) or not str(value).strip():
         raise UserError("this names nobody. Give every row a name: a text, or a whole number")
     # Programs read ids as floats where the column has a gap.

@@ -1,13 +1,8 @@
-"""What became of a file's values when they were coded, told to whoever holds the file.
+"""The work of one population: begin with a log, a ledger and a file, or continue, and release block by block.
 
-Whether a file's labels can teach anything: a misspelt `positive` makes all of them the same.
-
-That a file is refused for it is a function of its records, and everybody who watches a log sees whether releases
-arrive: so a simulation and an explicit check refuse, and with real noise it is said to whoever holds the file.
-
-The work through a file for a task: begun once, carried on after whatever happens, block by block to the end.
-
-An explicit look at a file before its people release: it refuses what cannot be coded, and sends nothing.
+Surveys report what is wrong with the file's values and labels. Whether a file is refused depends on its records, and
+observers of a log see whether releases arrive. So only a simulation and an explicit check refuse such a file; with real
+noise its holder is informed.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +22,7 @@ from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
 from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
-from murk.producers.populations.file_source import Block, FileSource
+from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
 from murk.producers.populations.ledger_places import check_recognised, register
 from murk.producers.populations.overlap import OverlapError, check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
@@ -43,19 +38,12 @@ from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
-    from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.task.task import Task
 
 
 class CodedSurvey:
-    """Counts of the values of a source that are missing, outside their bounds, or cannot be coded.
+    """Counts of values that are missing, out of bounds, or invalid.
 
-    With real noise they decide nothing, and go nowhere but to the one who holds the file.
-
-    Parameters
-    ----------
-    source
-        The source.
+    With real noise they decide nothing and are reported to the file's holder only.
     """
 
     def __init__(self, source: FileSource) -> None:
@@ -70,7 +58,7 @@ class CodedSurvey:
         self._unreadable += block.unreadable
 
     def findings(self) -> list[str]:
-        """Sentences about values and rows that could not be coded, with real noise."""
+        """Return sentences about values and rows that could not be coded, with real noise."""
         source = self._source
         if source.strict:
             return []
@@ -107,44 +95,26 @@ _WORDS = {
 }
 
 
-_MOST_SHOWN: Final = 10
-
-
 class LabelSurvey:
-    """Which labels occur in a file at all.
-
-    Parameters
-    ----------
-    source
-        The file.
-    """
+    """Detects a file that has only one label: a misspelt `positive` makes all of them the same."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
         self._codes: set[float] = set()
 
     def add(self, block: Block) -> None:
-        """Look at a block of the file."""
+        """Collect the labels of a block."""
         if self._source.task.target.kind != "real":
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
 
     def check(self) -> None:
-        """Refuse a file in which all labels are the same, of a simulation or where that was asked for.
-
-        Raises
-        ------
-        UserError
-            Saying what occurs and what does not.
-        """
+        """Refuse a file in which all labels are the same; raise a UserError stating which label occurs."""
         mistake = self.mistake()
         if mistake:
             raise UserError(mistake)
 
     def mistake(self) -> str:
-        """Return what is wrong with the labels, in words; empty where nothing is.
-
-        Values and their counts are reported for simulations alone.
-        """
+        """Return what is wrong with the labels; empty if nothing is. Values are quoted for simulations only."""
         source, task = self._source, self._source.task
         target = task.target
         if target.kind == "real" or len(self._codes) > 1:
@@ -158,7 +128,7 @@ class LabelSurvey:
             remedy = "Spell positive as the file does"
         there = ""
         if task.simulated:
-            counts = source.labels().most_common(_MOST_SHOWN)
+            counts = source.labels().most_common(MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         return (
             f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
@@ -167,10 +137,10 @@ class LabelSurvey:
 
 
 def undeclared(source: FileSource) -> dict[str, int] | None:
-    """Return how many rows have labels that the task does not declare, and how many different ones they are.
+    """Return how many rows have undeclared labels, and how many different ones there are.
 
-    These are of a binary target without ``negative``, of which every value but `positive` counts as the other one.
-    None where labels are declared, and of real releases: it depends on values.
+    A binary target without ``negative`` counts every value but ``positive`` as the other one. Return None if labels are
+    declared, and for real releases, since the result depends on values.
     """
     target = source.task.target
     if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
@@ -191,18 +161,18 @@ Agree = Callable[[Disclosure], None]
 
 @dataclass(frozen=True)
 class PopulationConfig:
-    """Who the people of a population are.
+    """Configuration of a population.
 
     Parameters
     ----------
     source
-        Their file's path, or what `open_records` gives.
+        The path of their file, or the result of `open_records`.
     person
-        The column that names them, or None where each row is a person.
+        The column that names them; None if each row is a person.
     level
         A level of the task, ``"lot"``, or ``"column:NAME"``.
     seed
-        Simulate noise from this seed; None for real (secure) noise.
+        Seed of simulated noise; None for real (secure) noise.
     """
 
     source: str | Path | Records
@@ -212,17 +182,14 @@ class PopulationConfig:
 
     @property
     def noise(self) -> NoiseSource:
-        """Where their noise comes from."""
+        """Their source of noise."""
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
         """Open the file for a task; see `FileSource` for ``strict``.
 
-        Raises
-        ------
-        UserError
-            When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature
-            or the target; and where people are named, or levels chosen one by one, in a task of organisations.
+        Raises UserError if the file cannot be read, has no rows, or lacks a column, or if levels would be read from a
+        feature or the target; and if a sketch task is given people's names or individual levels.
         """
         if task.of_organisations:
             self._check_organisations(task)
@@ -250,15 +217,7 @@ class PopulationConfig:
 
 @dataclass(frozen=True)
 class Step:
-    """What one block came to.
-
-    Parameters
-    ----------
-    rows
-        Rows of the file worked on so far, those set aside among them.
-    releases, refused
-        Sums so far.
-    """
+    """Progress after a block: rows done, including those set aside, and sums of releases so far."""
 
     rows: int
     releases: int
@@ -266,13 +225,10 @@ class Step:
 
 
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
-    """Open the ledger of the people who release to a log; where the log was begun, no new one is made.
+    """Open the ledger of the people who release to a log; a new one is made only if the log's work has not begun.
 
-    Raises
-    ------
-    UserError
-        When it is not there, or not the one that the log was begun with; and when the log carries releases of the
-        other kind than ``simulated`` says, where that is given.
+    Raises UserError if it is missing or not the one that the log was begun with, or if the log's releases are not of
+    the kind ``simulated``, if that is given.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -283,48 +239,43 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 
 
 class FilePopulation(ABC):
-    """Those whose records stand in a file, ready to release to a log block by block.
+    """Base class for the people or organisations of a file, who release to a log block by block.
 
-    It holds a lock on a log that is a file, so that no other process lets anybody release there; `close`
-    releases it.
+    It locks a log in a file, so that no other process releases there, until `close`.
 
     Parameters
     ----------
     task
-        The task as its author wrote it; where the log carries it already, resolved, that one is used.
+        The task as its author wrote it; the log's own, resolved task takes its place.
     crowd
-        Who they are.
+        Configuration of the population.
     log, ledger
-        Where their releases go, and their accounts.
+        Where releases go, and the accounts that pay.
     block
         Most records of a block.
     policy
-        What their devices allow, as the caller decides on their behalf.
+        The policy of their devices, which the caller sets on their behalf.
     agree
-        Called with what is about to become public with the task, before anything is written; it raises where that
-        is not agreed to. What a log carries already is public, and is not asked about again.
+        Called with what would become public with the task, before anything is written; it raises to refuse consent.
+        It is not called for a task that the log carries already.
 
     Attributes
     ----------
     task
         The task as the log carries it.
-    problem, source
-        Made from it.
     next_row
         The first row that was not worked on.
     warnings
-        Sentences about other ledgers that these people have accounts in, and about columns that say nothing: of a
-        simulation's source, which may be looked at, and of public covariates.
+        Sentences about other ledgers of these people, and about constant columns of simulations and public covariates.
     findings
-        Sentences about what people's records hold, with real noise: values that are missing, outside their bounds or
-        cannot be coded, labels that are all the same, people who are in a public sample. They decide nothing, and are
-        for whoever holds the file.
+        Sentences about the records, with real noise: values that are missing, out of bounds or invalid, labels that are
+        all the same, people in a public sample. They decide nothing and are for the file's holder.
 
     Raises
     ------
     UserError
-        When the log carries another task, or the file, the seed, the naming of people or the ledger are not
-        those that the log was begun with; or when another process is at work there.
+        If the log carries another task; if the file, seed, naming of people or ledger are not those that the log was
+        begun with; or if another process is at work there.
     """
 
     problem: Problem
@@ -350,54 +301,50 @@ class FilePopulation(ABC):
         try:
             self._open(task)
         except BaseException:
-            # What holds on to the error holds on to this object.
+            # The error's traceback keeps this object, and with it the lock, alive.
             self.close()
             raise
 
     @property
     @abstractmethod
     def releases(self) -> int:
-        """Releases so far, those of earlier processes among them."""
+        """Releases so far, including those of earlier processes."""
 
     @property
     @abstractmethod
     def refused(self) -> int:
-        """Releases refused so far for want of budget."""
+        """Releases refused so far for lack of budget."""
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block a step; the first step sends what waited in the outbox.
+        """Release the rest of the file, a block per step; the first step sends the backlog.
 
-        Where a step raised because the log could not be reached, a new iterator carries on.
+        After a step fails because the log cannot be reached, a new iterator continues.
         """
 
     @property
     def notice(self) -> str:
-        """What was found to have happened before, in words; empty where there is nothing to say."""
+        """Message about earlier events; empty without any."""
         return ""
 
     @abstractmethod
     def words(self) -> str:
-        """How far it is, in a few words."""
+        """Return the progress in a few words."""
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """What there is to tell of the work so far, by the names that the command line's ``--json`` gives it."""
+        """Return figures about the work so far, by their names in the command line's ``--json``."""
 
     @abstractmethod
     def _find_problem(self, task: Task) -> Problem:
-        """The problem of a task of this protocol."""
+        """Return the problem of a task of this protocol."""
 
     @abstractmethod
     def _take_up(self) -> None:
-        """Make what releases, and find out how far the work has come."""
+        """Make the producers and load the progress."""
 
     def _survey(self) -> None:
-        """Look at every row before anybody releases, on every start.
-
-        A simulation refuses what cannot be coded. With real noise nothing that is found here decides anything: it is
-        told to whoever holds the file.
-        """
+        """Survey all rows before anyone releases, at every start."""
         self._labels, constants, coded = LabelSurvey(self.source), ConstantSurvey(self.source), CodedSurvey(self.source)
         for block in self.source.blocks():
             self._labels.add(block)
@@ -415,7 +362,7 @@ class FilePopulation(ABC):
             self.findings += (mistake,)
 
     def _recognised(self, check: Callable[[], None]) -> str:
-        """Return that people are recognised in a public sample, in words; a simulation is refused."""
+        """Return the caution that people are recognised in a public sample; a simulation is refused."""
         try:
             check()
         except OverlapError as error:
@@ -426,10 +373,10 @@ class FilePopulation(ABC):
         return ""
 
     def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
-        """Note what else is to be known of a block of the survey."""
+        """Collect further facts about a block of the survey."""
 
     def _check_beginning(self, set_aside: int) -> None:
-        """Refuse to begin what cannot lead to anything, with so many rows set aside."""
+        """Refuse to begin if nothing could come of it, with this number of rows set aside."""
         self.problem.check_state()
 
     def _open(self, task: Task) -> None:
@@ -437,7 +384,7 @@ class FilePopulation(ABC):
         task = task.with_simulated(crowd.seed is not None)
         self.source = crowd.open(task)
         if crowd.person is not None or task.of_organisations or not self.ledger.names.has_digests:
-            # With its key lost nobody is found in the ledger: said before anything is written.
+            # Fail before anything is written if the ledger's key is lost.
             self.ledger.names.reading()
         standing = log.document()
         if standing is None:
@@ -452,7 +399,7 @@ class FilePopulation(ABC):
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
-        """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
+        """Begin on a log without a task; until the last line everything may still be changed."""
         self._check_recognised(task)
         self._survey()
         self._check_labels()
@@ -465,16 +412,16 @@ class FilePopulation(ABC):
             set_aside = self._set_aside(task.name, task.public.set_aside)
             task = task.with_public(*self.source.covariates(set_aside))
         self.task, self.problem = task, self._find_problem(task)
-        # What devices would refuse is not announced: a log carries its task for life.
+        # A log carries its task forever, so never announce one that devices refuse.
         self._policy.admit(task, self.problem.mechanisms)
         self._check_beginning(len(set_aside))
         disclosure = Disclosure.of(task)
         if disclosure is not None:
             self._check_agreed(task, replace(disclosure, caution=caution))
-        # After that: what is refused here depends on these people's features.
+        # Only after consent: whether this refuses depends on people's features.
         check_public(task, self.problem)
         self.log.prepare(task.document())
-        # Who releases nothing is noted before the log knows the task: they never will.
+        # Store the rows that never release before the log knows the task.
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
@@ -498,8 +445,7 @@ class FilePopulation(ABC):
                 "(Policy(public_sample=True) does): leave public.set_aside out, or give the task public records with "
                 "public.file"
             )
-        # Named as it is: the task's hash is not known before its sample is. With another sample it would be another
-        # task, with caps of its own.
+        # Check by name: the task's hash depends on its sample, and another sample is another task with its own caps.
         if self.ledger.has_released(self.source.digest, task_name=name):
             raise UserError(
                 f"people of {self.source.records} have released to a task of the name {name!r} already, by the ledger "
@@ -516,16 +462,16 @@ class FilePopulation(ABC):
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
     def _carry_on(self, task: Task, carried: Task) -> None:
-        """Make sure that all is as it was when the log was begun."""
+        """Check that everything is as it was when the log was begun."""
         check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
-        # The author's file does not hold the covariates; everything else must be the same.
+        # The author's file lacks the covariates; everything else must be the same.
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
         compare(self.log, self._facts(), self.ledger.path)
-        # Several machines may let their own people release to one log; a log in a file has the people of one
-        # file and ledger. With anything else they would release again, and those set aside after all.
+        # Several machines may serve one log, each with its own people. A log in a file, and a task with rows set
+        # aside, belong to one file and ledger: with others people would release again.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
         alone = set_aside or in_file(self.log) is not None
         new = self.ledger.run(self.task.hash, self.source.digest) is None
@@ -534,15 +480,15 @@ class FilePopulation(ABC):
         if alone and new:
             if begun_with(self.log, self.ledger.path) is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
-            found = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
-            raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
+            other = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
+            raise differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
-            # Anyone who announced the task need not have had these people's file.
+            # The task may have been announced without these people's file.
             path = self.task.public_path
             self._recognised(partial(check_carried, self.source, self.task.covariates))
             if path is not None and path.exists():
                 self._recognised(partial(check_apart, self.source, path))
-        # A log may carry its task and another gateway's releases before this file was ever looked at.
+        # The log may carry its task and other releases before this file was ever read.
         self._survey()
         if new:
             self._check_labels()
@@ -557,24 +503,18 @@ class FilePopulation(ABC):
 
     def _facts(self) -> RunConfig:
         return RunConfig(
-            person=self.crowd.person,
-            level=self.crowd.level,
-            seed=self.crowd.seed,
-            ledger=self.ledger.identity,
+            person=self.crowd.person, level=self.crowd.level, seed=self.crowd.seed, ledger=self.ledger.identity
         )
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:
-    """Read a population's file as strictly as a simulation does, whatever its noise, and return the number of rows.
+    """Read a population's file as strictly as a simulation does, and return the number of rows.
 
-    Neither a log nor a ledger is opened, so whether it refuses is seen by whoever called it and by nobody else.
+    Neither log nor ledger is opened, so only the caller sees whether the file is refused.
 
-    Raises
-    ------
-    UserError
-        For a value that is not declared, is no number or date, or is missing where the task says ``missing: error``; a
-        row that cannot be read; one that names nobody, or no level; labels that are all the same; and people who are
-        in the task's file of public covariates. Messages name file, row and column, and never a value.
+    Raises UserError for an undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a
+    row that names nobody or no level, labels that are all the same, and people in the task's file of public covariates.
+    Messages name file, row and column, and never a value.
     """
     source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
     labels, rows = LabelSurvey(source), 0

@@ -1,13 +1,9 @@
-"""Where the accounts of a file's people lie: one ledger for the people, whatever they are asked.
+"""The place of a ledger: one for the people of a file, whichever tasks ask them.
 
-People are the same whichever task asks them, so their ledger belongs to their file and lies beside it. Which ledgers
-a file's people have accounts in is noted beside it, too (``FILE.ledgers.json``); ledgers of before that note are found
-by the digest of the file, a hash of which they hold. What nobody can know: that another file, or a copy somewhere else,
-is of the same people; nor anything where neither the file's folder can be written nor the ledger is near.
-
-Records in memory have no place of their own: whoever lets their people release says where the ledger is.
-
-Simulations spend nobody's budget: they have a ledger for each task, and are not noted.
+A ledger lies beside its file. The ledgers in which the file's people have accounts are listed beside it
+(``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people, cannot be
+detected. Records in memory have no default. Simulations spend no budget: each task has its own ledger, which is not
+listed.
 """
 
 from __future__ import annotations
@@ -44,15 +40,7 @@ _SUFFIXES = {".gz", ".csv", ".jsonl", ".ndjson", ".parquet"}
 
 @dataclass(frozen=True)
 class Noted:
-    """A ledger that a file's people have accounts in.
-
-    Parameters
-    ----------
-    path
-        Where it lay when it was used last; beside the file where it is relative.
-    identity
-        The name that it was given when it was made.
-    """
+    """A ledger in which a file's people have accounts: its last path (relative to the file's folder) and identity."""
 
     path: str
     identity: str
@@ -60,7 +48,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a look at a ledger shows of real noise: the tasks, and the files that people released from; its identity."""
+    """A ledger's identity, real tasks, and the digests of the files that people released from."""
 
     identity: str
     tasks: frozenset[str]
@@ -68,27 +56,24 @@ class _Seen:
     key: NameKey | None
 
     def knows(self, digest: str) -> bool:
-        """Whether people released from the file with a digest; without the ledger's key nobody can say."""
+        """Return whether people released from the file with a digest; False without the ledger's key."""
         return self.key is not None and self.key.source(digest) in self.digests
 
 
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
-    """Find the ledger of a file's people where none was named.
+    """Return the path of the ledger of a file's people if none was named.
 
-    The one of earlier versions (``TASK.ledger.db``) where it is; else the one that the file's people have accounts in;
-    else a new one beside the file.
+    That is the one of earlier versions (``TASK.ledger.db``) if it exists; else the one in which the file's people have
+    accounts; else a new one beside the file.
 
-    Raises
-    ------
-    UserError
-        When the records are in memory, the file cannot be read, its people have accounts in several ledgers or in one
-        that is gone, or there is no room beside it for a new one.
+    Raises UserError if the records are in memory, the file cannot be read, its people have accounts in several ledgers
+    or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
-        # There may lie people's real accounts, of an earlier version's or by name: a simulation spends none of them.
-        there = _look(before)
-        return Path(f"{task}{SIMULATED}") if there is not None and there.tasks else before
+        # An earlier version may have put people's real accounts there, which a simulation must not spend.
+        seen = _look(before)
+        return Path(f"{task}{SIMULATED}") if seen is not None and seen.tasks else before
     records = open_records(source)
     if records.path is None:
         raise UserError(
@@ -98,8 +83,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     source = records.path
     readable(source)
     seen = _look(before)
-    # Also what is left of one that is lost or damaged: it is refused when it is opened, where a new one would let
-    # everybody spend again.
+    # This includes a lost or damaged ledger: opening it fails, whereas a new one would let everyone spend again.
     if _remains(before) if seen is None else seen.tasks:
         return before
     folder = source.resolve().parent
@@ -110,7 +94,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         _check_readable(folder, Path.cwd())
         noted = [path for path, one in _near(folder, Path.cwd()) if one.knows(digest)]
     if len(noted) > 1:
-        # A run that was interrupted carries on with the same command.
+        # An interrupted run continues with its ledger.
         begun = [path for path in noted if (one := _look(path)) is not None and task in one.tasks]
         noted = begun if len(begun) == 1 else noted
     if len(noted) > 1:
@@ -132,23 +116,13 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Refuse records that their people could spend a cap over all tasks with again; without a cap, warn of them.
+    """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
 
-    Nobody is recognised by their row in records that were changed, sorted, converted or copied from a file to a frame.
+    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame.
+    ``source`` are records from which people first release to a real task; ``capped`` is whether a cap over all tasks is
+    asked for.
 
-    Parameters
-    ----------
-    source
-        The records that people are about to release from, to a real task, for the first time.
-    ledger
-        Their accounts.
-    capped
-        Whether there is to be a cap over all tasks, also where the ledger promises none yet.
-
-    Raises
-    ------
-    UserError
-        When there is such a cap, and others have released by the ledger who may be the same people.
+    Raises UserError if there is a cap, and others have released by the ledger who may be the same people.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -167,13 +141,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    """Note that a file's people have accounts in a ledger, and say what was found to warn of.
-
-    Returns
-    -------
-    tuple of str
-        A sentence or two for each other ledger that they have accounts in.
-    """
+    """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
     with _alone(source.path):
         return _register(source, ledger)
 
@@ -229,9 +197,9 @@ def _noted(source: Path | None) -> Sequence[Noted]:
 
 @contextmanager
 def _alone(source: Path | None) -> Iterator[None]:
-    """Keep other commands from changing what is noted beside a file, between reading and writing it.
+    """Lock a file's folder, so that no other command changes the list of ledgers meanwhile.
 
-    The folder is locked: the note itself is replaced by another file when it is written.
+    The list itself is replaced when it is written, so it cannot carry the lock.
     """
     if source is None:
         yield
@@ -249,10 +217,10 @@ def _alone(source: Path | None) -> Iterator[None]:
 
 def _write(source: Path, noted: Sequence[Noted]) -> None:
     note, text = _note(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
-    # Earlier versions noted more: a digest of the file, from which the last unknown record could be guessed.
+    # A list of an earlier version also has a digest of the file, from which an unknown record could be guessed.
     if note.exists() and note.read_text() == text:
         return
-    # Where the folder is only for reading nothing is noted; the documents say so.
+    # In a read-only folder nothing is listed.
     if os.access(note.parent, os.W_OK):
         write_durably(note, text)
 
@@ -262,19 +230,19 @@ def _place(source: Path, noted: Noted) -> Path:
 
 
 def _relative(source: Path, ledger: Path) -> str:
-    """A ledger's path as it is noted: beside the file it moves with it."""
+    """Return a ledger's path for the list: beside the file it moves with it."""
     folder, path = source.resolve().parent, ledger.resolve()
     return path.name if path.parent == folder else str(path)
 
 
 def _short(path: Path) -> Path:
-    """A path relative to the current folder, where it lies below it."""
+    """Return a path relative to the current folder if it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _near(*folders: Path) -> Iterable[tuple[Path, _Seen]]:
-    """The ledgers in some folders, each once."""
+    """Yield the ledgers in some folders, each once."""
     for path in sorted({path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}):
         seen = _look(path)
         if seen is not None:
@@ -282,13 +250,13 @@ def _near(*folders: Path) -> Iterable[tuple[Path, _Seen]]:
 
 
 def _remains(path: Path) -> bool:
-    """Whether there is something of a ledger: a file that cannot be read, SQLite's own beside it, or a run's note."""
+    """Return whether anything is left of a ledger: an unreadable file, SQLite's companion files, or a run's note."""
     parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
     return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
 
 
 def _check_readable(*folders: Path) -> None:
-    """Refuse a damaged ledger where those of a file's people are looked for: it may be theirs."""
+    """Refuse a damaged ledger in folders that are searched for a file's people: it may be theirs."""
     for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
         try:
             seen = _read(path)
@@ -304,16 +272,16 @@ def _check_readable(*folders: Path) -> None:
 
 
 def _look(path: Path) -> _Seen | None:
-    """Look at a ledger without changing anything; None where there is none, or none that can be read."""
+    """Inspect a ledger without changing it; None if there is none, or it cannot be read."""
     try:
         return _read(path) if path.is_file() else None
     except sqlite3.Error:
-        # Opening it for good reports what is wrong with it.
+        # Opening the ledger reports the damage.
         return None
 
 
 def _read(path: Path) -> _Seen | None:
-    """Read what a look at a ledger shows; None where the file is a database of something else."""
+    """Inspect a ledger; None if the file is another kind of database."""
     with closing(
         sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
     ) as found:
@@ -335,7 +303,7 @@ def _read(path: Path) -> _Seen | None:
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """The key under which a ledger hashes digests; one without a secret where it does not, None where it is lost."""
+    """Return the key of a ledger's digests: without a secret if they are not hashed, None if it is lost."""
     if meta.get("format") in (1, 2, 3) or NAMING in meta or "key" not in meta:
         return NameKey(None)
     try:

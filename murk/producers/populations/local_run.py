@@ -1,9 +1,6 @@
-"""A file's people or organisations, a log and its learners in one process: what ``murk run`` does.
+"""A population, a log and its learners in one process, as ``murk run`` and `murk.run` use them.
 
-The devices are simulated, the log and the accounts are real: a killed run carries on where it stood, with
-nobody debited twice and nothing lost.
-
-``murk.run``: a task and its people in, a result out; and what a local run came to, as a report.
+Devices are simulated; log and accounts are real: an interrupted run continues with no double debit and no loss.
 """
 
 from __future__ import annotations
@@ -37,12 +34,10 @@ if TYPE_CHECKING:
 
 
 class LocalRun:
-    """Population and learners in one process, taking turns.
+    """A population and its learners in one process, taking turns.
 
-    Gradients of a block are taken at the newest published iterates at its start; then every chain learns. Organisations
-    add a block to their open windows.
-
-    Use as a context manager: it holds a lock on the log, so that two runs cannot work on one.
+    A block's gradients are computed at the newest iterates; then every chain learns it. Organisations add the block to
+    their open windows. Use as a context manager: it locks the log against other runs.
 
     Examples
     --------
@@ -95,22 +90,21 @@ class LocalRun:
 
     @property
     def releases(self) -> int:
-        """Releases learned from, by all chains."""
+        """Releases learned, by all chains."""
         return sum(engine.n_releases for engine in self.engines)
 
     def steps(self) -> Iterator[Step]:
-        """Work through the rest of the file; after each step all that was released is learned."""
+        """Release the rest of the file; after each step everything released is learned."""
         for step in self.population.steps():
             self._learn()
             yield step
 
     def estimate(self) -> Estimate:
-        """What was learned by all chains together."""
+        """Return the estimate of all chains together."""
         return self.problem.estimate(self.engines)
 
     def _learn(self) -> None:
-        # The first chain last: where it makes models for all, it does so of all that was released, and not of what
-        # happens to be learned by then.
+        # The first chain last: models that it makes for all chains then use all releases.
         for worker in reversed(self.workers):
             while worker.step().read:
                 pass
@@ -139,10 +133,10 @@ def run(
     confidence: float = 0.95,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """Learn a task from its people: devices, log and learner in one process, as ``murk run`` does.
+    """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
-    Every record is privatized on its person's simulated device, paid for from their account, sent through the log and
-    learned exactly once. With real noise a run that was stopped carries on where it stood when it is called again.
+    Every record is randomized on its person's simulated device, paid for from their account, sent through the log and
+    learned exactly once. With real noise, an interrupted run continues when it is called again.
 
     Parameters
     ----------
@@ -150,36 +144,35 @@ def run(
         The task, or the path of its file.
     source
         The people's records: the path of a CSV, JSON lines or Parquet file, a pandas or Polars data frame, an Arrow
-        table, or an iterable of mappings, as `murk.producers.open_records` takes them.
+        table, or an iterable of mappings; see `murk.producers.open_records`.
     seed
-        Simulate the noise from this seed. Protects nobody: for trying a task out.
+        Simulate the noise from this seed, to try a task out; this protects nobody.
     log
-        URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT``. By default ``sqlite:///NAME.db`` with real noise;
-        of a simulation a temporary one.
+        URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT``. By default ``sqlite:///NAME.db`` with real noise,
+        and a temporary log for a simulation.
     ledger
-        Where people's accounts lie, for all tasks: by default beside their file; where they are in memory it
-        has to be named, but of a simulation with a temporary log it is temporary, too.
+        File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
+        log; for records in memory and real noise it is required.
     person
-        The column that names people; otherwise each row is one.
+        The column that names people; by default each row is one.
     level
-        A level of the task's menu, ``"lot"`` (drawn uniformly) or ``"column:NAME"``.
+        A level of the task, ``"lot"`` (drawn uniformly) or ``"column:NAME"``.
     lifetime
-        A person's cap over all tasks in the ledger: a guarantee, or its text as the command line takes it, ``"gdp:2"``.
+        Each person's cap over all tasks in the ledger: a guarantee, or text such as ``"gdp:2"``.
     publish
-        Whether to agree to what becomes public with the task, where that is anything: its public sample; of how many
-        people at most, or True for any number.
+        Consent to publishing the task's public sample, if it has one: the largest number of people, or True for any.
     block
-        At most so many records at a time.
+        Most records at a time.
     confidence
         Nominal level of the intervals.
     progress
-        Called with the numbers of rows that are done and of rows in all, after each block.
+        Called after each block with the number of rows done and of all rows.
 
     Raises
     ------
     UserError
-        If the task, the source or a setting is not right, or features would become public and that was not agreed to;
-        what was begun with other settings is not carried on.
+        If the task, the source or a setting is invalid or differs from those of the interrupted run, or if features
+        would become public without consent.
 
     Examples
     --------
@@ -204,7 +197,7 @@ def run(
     policy = Policy(lifetime=cap, public_sample=True)
     with ExitStack() as stack:
         if seed is not None and log is None:
-            # Nobody's budget is spent: another seed, or other people, need no other place.
+            # A simulation spends nobody's budget, so its accounts need not be kept.
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="murk-")))
             log, ledger = f"sqlite:///{folder / 'log.db'}", ledger or folder / "ledger.db"
         log = log or f"sqlite:///{task.name}.db"
@@ -216,13 +209,13 @@ def run(
         for step in local.steps():
             if progress is not None:
                 progress(step.rows, local.population.source.size)
-        found = report_run(local, start, level=confidence, history=True)
-    history = found.pop("history")
-    return Result(found, history, local.task)
+        report = report_run(local, start, level=confidence, history=True)
+    history = report.pop("history")
+    return Result(report, history, local.task)
 
 
 def _check_order(task: object, source: object) -> None:
-    """Say what is wrong with arguments that are not a task and its people."""
+    """Refuse arguments that are not a task and its people."""
     if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
         raise UserError("the people's records were given a task: murk.run(task, people) takes the task first")
     if isinstance(task, str) and "\n" in task:
@@ -246,16 +239,9 @@ def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
 
 
 def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: bool = False) -> dict[str, Any]:
-    """Report a run at its end: what is committed on its log, who released, and what they have spent.
+    """Report a run: what its log holds, who released, and what they have spent.
 
-    Parameters
-    ----------
-    run
-        The run.
-    start
-        When it began, by `time.monotonic`.
-    level, history
-        As `murk.learners.results.report.report_log` has them.
+    ``start`` is when it began, by `time.monotonic`; for the others see `murk.learners.results.report.report_log`.
     """
     from murk.planning.advice import advise
 
@@ -276,7 +262,7 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:
-    """Where the accounts lie, and what their people have spent on all tasks together."""
+    """Return the ledger's path, and what its people have spent over all tasks."""
     return {
         "ledger": str(ledger.path),
         "together": [one.to_dict() for one in ledger.together()],

@@ -1,4 +1,4 @@
-"""The organisations of a file: each sketches its own rows, window by window, in one pass."""
+"""The organisations of a file: each releases sketches of its own rows in one pass."""
 
 from __future__ import annotations
 
@@ -31,67 +31,43 @@ Groups = Mapping[str, NDArray[np.int64]]
 
 
 class OrganisationPopulation(FilePopulation):
-    """The organisations of a file: all of it is one, or the rows with one value of the column ``sketch.organisation``.
+    """The organisations of a file: the whole file, or the rows with one value of the column ``sketch.organisation``.
 
-    Rows are taken in their order; each organisation has an account, windows and keys of its own. A window ends after
-    ``sketch.window`` of its organisation's records. The last one is released, too, if it has at least as many records
-    as a sketch has rows; a smaller one is left out, and counted: it would spend as much as a whole one and say next to
-    nothing.
+    Rows are taken in order; each organisation has its own account, windows and keys. A window ends after
+    ``sketch.window`` records. The last one is released if it has at least as many records as a sketch has rows; a
+    smaller one is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its
+    process begins again at its first row; nothing was debited.
 
-    The file can be read again, so a window that a process died in begins again at its first row; nothing was debited
-    for it before. That it happened is reported (``lost``).
-
-    Parameters
-    ----------
-    task
-        The task as its author wrote it; where the log carries it already, resolved, that one is used.
-    crowd
-        Who they are.
-    log, ledger
-        Where their releases go, and their accounts.
-    block
-        Most records of a block.
-    policy
-        What their devices allow, as the caller decides on their behalf.
-    agree
-        Called with what is about to become public with the task, before anything is written; it raises where that
-        is not agreed to. What a log carries already is public, and is not asked about again.
+    See `FilePopulation` for parameters and errors. A new log also needs an organisation with enough rows, and at most
+    1000 organisations.
 
     Attributes
     ----------
     organisations
-        Rows of each organisation.
+        Number of rows of each organisation.
     beyond
-        Rows of people who have more than ``sketch.rows_per_person``: drawn at random, and mixed as zeros.
+        Rows beyond their person's ``sketch.rows_per_person``: drawn at random, and mixed as zeros.
     lost
-        Windows that an earlier process had begun when it died, as found when this was made.
+        Windows that were open when an earlier process died.
     refusal
-        Why a window was refused by this process, and what helps; empty where none was.
-
-    Raises
-    ------
-    UserError
-        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
-        that the log was begun with; or when another process is at work there;
-        and when a new log is to begin with a file that no organisation has enough rows in, or with more than 1000
-        organisations.
+        Why this process refused a window, with the remedy; empty if it refused none.
     """
 
     problem: WindowProblem
 
     @property
     def releases(self) -> int:
-        """Windows released so far, those of earlier processes among them."""
+        """Windows released so far, including those of earlier processes."""
         return self._sums.released
 
     @property
     def refused(self) -> int:
-        """Windows refused so far for want of budget."""
+        """Windows refused so far for lack of budget."""
         return self._sums.refused
 
     @property
     def notice(self) -> str:
-        """What was found to have happened before, in words; empty where there is nothing to say."""
+        """Message about windows lost earlier; empty without any."""
         if not self.lost:
             return ""
         which = "a window was" if self.lost == 1 else f"{self.lost:,} windows were"
@@ -101,7 +77,7 @@ class OrganisationPopulation(FilePopulation):
         )
 
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
+        """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
         self._all.flush()
         self._catch_up()
         yield self._step()
@@ -110,7 +86,7 @@ class OrganisationPopulation(FilePopulation):
             start = 0
             while start < len(block):
                 start = self._work(block, groups, start)
-                # What fails before has booked its rows with their producers: read again, they are passed over.
+                # After a failure, producers skip the rows that they have taken.
                 self.next_row = int(block.rows[start - 1]) + 1
             yield self._step()
         self._finish()
@@ -118,7 +94,7 @@ class OrganisationPopulation(FilePopulation):
         yield self._step()
 
     def figures(self) -> dict[str, Any]:
-        """How many organisations, windows and records there are, and what became of them."""
+        """Return the numbers of organisations, windows and records, by outcome."""
         sums = self._sums
         return {
             "organisations": len(self.organisations),
@@ -137,7 +113,7 @@ class OrganisationPopulation(FilePopulation):
         }
 
     def words(self) -> str:
-        """How far it is: windows that were released, and records of those that go on."""
+        """Return the progress: windows released and refused, and records in open windows."""
         waiting = sum(producer.records or 0 for producer in self._producers.values())
         return f"{self.releases:,} windows released, {self.refused:,} refused, {waiting:,} records in open ones"
 
@@ -170,14 +146,14 @@ class OrganisationPopulation(FilePopulation):
                 self._rows.setdefault((organisation, owner), []).append(row)
 
     def _owner(self, block: Block, place: int) -> str | None:
-        """Return whose a record is; None where it is beyond its person's share."""
+        """Return a record's owner; None if it is beyond their share."""
         assert block.owners is not None
         return None if int(block.rows[place]) in self.beyond else block.owners[place]
 
     def _draw_beyond(self) -> frozenset[int]:
-        """Draw the rows beyond each person's share, by the task's name and the rows' numbers alone.
+        """Draw the rows beyond each person's share, from the task's name and the row numbers only.
 
-        A run that goes on draws the same ones, and which rows are drawn is no function of what any row holds.
+        A continued run therefore draws the same rows, and the draw does not depend on any row's values.
         """
         task, beyond = self.source.task, []
         assert task.of_organisations
@@ -204,17 +180,17 @@ class OrganisationPopulation(FilePopulation):
 
     def _take_up(self) -> None:
         self._producers: dict[str, SketchProducer] = {}
-        # Books what windows cost, and sends for all of them.
+        # Books the costs and sends for all organisations.
         self._all = self._producer(ORGANISATION)
         run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
         self.excluded = frozenset(run.excluded)
         self._windows = self.ledger.windows(self.task.hash, self.source.digest)
-        # What it has found as its own, and those of all others.
+        # Those of the account ORGANISATION were given up by its producer.
         self.lost = self._all.lost + self._windows.give_up()
         self.refusal = ""
         self._sums = self._windows.sums()
         self._done = self._windows.done([ORGANISATION, *self.organisations])
-        # Rows of windows that have ended are passed over; those of a single organisation are not even read.
+        # Rows of ended windows are skipped; a single organisation's are not read at all.
         self.next_row = self._done.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 
     def _producer(self, name: str) -> SketchProducer:
@@ -233,7 +209,7 @@ class OrganisationPopulation(FilePopulation):
         return self._producers[name]
 
     def _groups(self, block: Block) -> Groups:
-        """Places in a block of each organisation's records that no window has yet."""
+        """Return each organisation's records in a block that no window has yet, as indices."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         places: dict[str, list[int]] = {}
         for place, name in enumerate(names):
@@ -247,9 +223,9 @@ class OrganisationPopulation(FilePopulation):
         return groups
 
     def _work(self, block: Block, groups: Groups, start: int) -> int:
-        """Add records to their windows up to where the first of these ends, and say where that is.
+        """Add records up to the first window that ends, and return the next index.
 
-        So the order of releases follows from the file alone, however it was cut into blocks.
+        The order of releases thus follows from the file alone, however it is cut into blocks.
         """
         stop = len(block)
         own = {name: places[np.searchsorted(places, start) :] for name, places in groups.items()}
@@ -259,8 +235,7 @@ class OrganisationPopulation(FilePopulation):
                 stop = min(stop, int(places[room - 1]) + 1)
         own = {name: places[: np.searchsorted(places, stop)] for name, places in own.items()}
         own = {name: places for name, places in own.items() if len(places)}
-        # The log or the ledger may be away: producers that have added their rows skip them when the block comes
-        # again.
+        # If this fails halfway, producers skip rows that they have added when the block comes again.
         for name, places in own.items():
             rows = block.rows[places].tolist()
             owners = None if block.owners is None else [self._owner(block, place) for place in places.tolist()]
@@ -268,13 +243,13 @@ class OrganisationPopulation(FilePopulation):
         return stop
 
     def _catch_up(self) -> None:
-        """Release the windows that were full when the ledger could not be written, before any row is looked at."""
+        """Release windows that were full when the ledger could not be written, before any row is read."""
         for _, producer in sorted(self._producers.items()):
             if producer.overdue:
                 self._note([producer.release()])
 
     def _finish(self) -> None:
-        """Let the last windows end: by name, so that the order does not depend on where the work was taken up."""
+        """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""
         for _, producer in sorted(self._producers.items()):
             if producer.records is not None:
                 enough = producer.records >= self.problem.fewest

@@ -1,13 +1,11 @@
-"""Whether a file of public covariates holds the very people who are to release.
+"""Detection of the people themselves in a file of public covariates.
 
-What is compared are rows: of the declared features as they are coded, and of all columns that both files have. Hashes
-of 64 bits stand for them, in memory alone. Each rule but `distinct` says when a sample of other people from the same
-population would look so with a probability below one in a million; of a few declared features with few values each, a
-random part of the people in another order looks like any other sample, and no rule can tell.
+Rows are compared by 64-bit hashes, in memory only: of the coded features, and of all columns that both files have. Each
+rule except `distinct` has an error probability below one in a million for a sample of other people from the same
+population. With a few coarse features, a shuffled part of the people cannot be told from any other sample.
 
-What is found is a function of the people's records, and whoever writes a task chooses what they are compared with. So
-it decides nothing with real noise (`OverlapError` is then a caution to whoever holds the file); that the two are one
-file is refused in any case.
+The result depends on people's records, and the task's author chooses the comparison. So with real noise it decides
+nothing: `OverlapError` is then a caution to the file's holder. That both are one file is always refused.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ Counts = NDArray[np.int64]
 CHUNK: Final = 65_536
 UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32
-"""Runs of equal rows that stand one after another in both files by copying only."""
+"""Consecutive runs of equal rows that both files share only if one was copied."""
 FEWEST: Final = 5
-"""Rare rows that two samples may share by chance, whatever the counts say, are fewer; but see `distinct`."""
+"""Two samples may share fewer rare rows than this by chance, whatever the counts; but see `distinct`."""
 ENOUGH: Final = 100
-"""Among fewer people nothing is known of how often two are alike."""
+"""Among fewer people it is unknown how often two are alike."""
 _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 
@@ -60,12 +58,8 @@ class OverlapError(UserError):
 def check_apart(source: FileSource, path: Path) -> None:
     """Refuse a file of public covariates that holds rows of the people who are to release.
 
-    Raises
-    ------
-    OverlapError
-        Saying what was recognised, and never a value.
-    UserError
-        Where both are one file, which is seen without reading it.
+    Raises OverlapError naming the evidence, and never a value; UserError if both are the same file, which is checked
+    without reading it.
     """
     task = source.task
     if source.path is not None and path.exists() and source.path.samefile(path):
@@ -82,29 +76,29 @@ def check_apart(source: FileSource, path: Path) -> None:
         grains.append([_mixed([table[0], *(table[1][place] for place in telling)]) for table in tables])
     people = _people(source)
     for mine, theirs in grains:
-        found = evidence(mine, theirs)
-        if found is None and people is not None:
-            # Several rows of a person, alike in all this, are one of the people.
-            found = evidence(mine[_first_of_each(_mixed([mine, people]))], theirs)
-        if found is not None:
-            raise OverlapError(_refusal(str(path), source, found))
+        copied = evidence(mine, theirs)
+        if copied is None and people is not None:
+            # Count a person's identical rows once.
+            copied = evidence(mine[_first_of_each(_mixed([mine, people]))], theirs)
+        if copied is not None:
+            raise OverlapError(_refusal(str(path), source, copied))
 
 
 def check_carried(source: FileSource, covariates: Covariates) -> None:
-    """Refuse to let the people of a file release to a task whose public covariates are theirs, as `check_apart`.
+    """Refuse people whose records are in the public covariates of a task's document; see `check_apart`.
 
-    Of the covariates in a task's document only the values are known and not the order.
+    A document has the covariates' values without their order.
     """
     task = source.task
     mine, _ = _read(_table(source.records, source, task.coding.columns), task, [])
     theirs = np.repeat(hashed(covariates.points), covariates.counts)
-    found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
-    if found is not None:
-        raise OverlapError(_refusal(f"the public sample of the task {task.name!r}", source, found))
+    copied = _SAME if same(mine, theirs) else _scattered(mine, theirs)
+    if copied is not None:
+        raise OverlapError(_refusal(f"the public sample of the task {task.name!r}", source, copied))
 
 
 def evidence(mine: Hashes, theirs: Hashes) -> str | None:
-    """Return what gives copied rows away, in words; None where another sample may look so."""
+    """Return the evidence of copied rows, in words; None if another sample may look the same."""
     if same(mine, theirs):
         return _SAME
     if consecutive(mine, theirs):
@@ -115,24 +109,24 @@ def evidence(mine: Hashes, theirs: Hashes) -> str | None:
 
 
 def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
-    """Return what gives rows away that stand in no order."""
+    """Return the evidence that does not depend on the order of rows."""
     if rare(mine, theirs):
         return _RARE
     return _DISTINCT if distinct(mine, theirs) else None
 
 
 def same(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether both have the same rows, equally often."""
+    """Return whether both have the same rows, equally often."""
     return len(mine) == len(theirs) and bool(np.array_equal(np.sort(mine), np.sort(theirs)))
 
 
 def rare(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether rare rows are split between the two as they are between people and some of them.
+    """Return whether rare rows occur in both files as they do in people and a part of them.
 
-    If the two are samples of one population, with r = m / n, of the rows that occur twice in both together a share
-    2 r / (1 + r)^2 has one in each, whatever the population: more are too many. Where the public file is denser than
-    that (its own pairs show it), r is taken towards 1 accordingly. And of the rows that occur once in all a share
-    r / (1 + r) is the public file's: it has too few where it goes to rare rows as often, but only to the people's.
+    For two samples of one population with r = m / n, of the rows that occur twice in both together a share 2 r / (1 +
+    r)^2 has one in each, whatever the population; more are too many. If the public file's own pairs show that it is
+    denser, r is moved towards 1. Of the rows that occur once in all, a share r / (1 + r) is in the public file; it has
+    too few if its rare rows are the people's.
     """
     own, public = _counted(mine, theirs)
     pairs = own + public == 2
@@ -142,7 +136,7 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
         return False
     of = split + inside + outside
     ratio = len(theirs) / len(mine)
-    # Rows that only the public file has, however often: one that is dense in itself is no part of the people.
+    # Rows that only the public file has: if they are many, it is not a part of the people.
     alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
     if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
         return True
@@ -152,12 +146,11 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def distinct(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether they share a row although hardly two of the people are alike.
+    """Return whether both share a row although hardly two of the people are alike.
 
-    If the two are samples of one population, w rows that recur within them let one expect w s / (1 - s) across, with
-    s = 2 r / (1 + r)^2; refused is more than four times that, and so any row at all where none recurs. Another sample
-    is refused so with a probability of about 1/4 at the most, where a first coincidence is about to happen; but anyone
-    who is in both by chance looks like one of the people in everything, and the public sample can do without.
+    For two samples of one population, w rows that recur within them predict w s / (1 - s) across, with s = 2 r / (1 +
+    r)^2. More than four times that is refused, hence any shared row if none recurs. Another sample is refused with a
+    probability of at most about 1/4, when a first coincidence is due; leaving out the rows in question costs little.
     """
     own, public = _counted(mine, theirs)
     if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
@@ -167,21 +160,21 @@ def distinct(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def _counted(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
-    """How often each row that there is occurs in either."""
+    """Return how often each distinct row occurs in either."""
     values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
     own = np.bincount(places[: len(mine)], minlength=len(values))
     return own, np.bincount(places[len(mine) :], minlength=len(values))
 
 
 def _split(ratio: float) -> float:
-    """Probability that of two rows one is in each file, where these are in a ratio."""
+    """Return the probability that of two rows one is in each file, given the ratio of their sizes."""
     return 2.0 * ratio / (1.0 + ratio) ** 2
 
 
 def consecutive(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether 32 runs of equal rows follow each other in both alike, and nowhere else in either.
+    """Return whether 32 consecutive runs of equal rows occur once in both.
 
-    Runs, so that two sorted files, whose order says nothing, are not taken for one.
+    Runs are compared, not rows, so that two sorted files do not match.
     """
     once: list[Hashes] = []
     for rows in (mine, theirs):
@@ -189,7 +182,7 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
         runs = _mixed([rows[starts], np.diff(np.r_[starts, len(rows)]).astype(np.uint64)])
         if len(runs) < RUNS + 2:
             return False
-        # Anyone who cuts a piece out cuts its first and its last run.
+        # An excerpt cuts its first and last run short.
         runs = runs[1:-1]
         windows = _mixed([runs[place : len(runs) - RUNS + 1 + place] for place in range(RUNS)])
         values, counts = np.unique(windows, return_counts=True)
@@ -198,10 +191,10 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def in_order(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether the public rows are all among the people's in the same order, which independent rows hardly are.
+    """Return whether the public rows are a subsequence of the people's, which independent rows hardly are.
 
-    A public row of a share p of the people takes a geometric number of the people's rows to be met; that all are met
-    within n rows has a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
+    Meeting a public row that is a share p of the people takes a geometric number W of rows; all are met within n rows
+    with a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
     """
     if _sorted(mine) or _sorted(theirs):
         return False
@@ -231,14 +224,14 @@ def _is_part(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def _sorted(rows: Hashes) -> bool:
-    """Whether equal rows stand together more often than in any order that says nothing."""
+    """Return whether equal rows are adjacent more often than in a random order."""
     share = np.unique(rows, return_counts=True)[1] / len(rows)
     expected = (len(rows) - 1) * float(np.sum(share**2))
     return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0
 
 
 def _tail(count: int, of: int, probability: float) -> float:
-    """Logarithm of a bound on the probability that so many or more of independent draws succeed (Chernoff)."""
+    """Return the logarithm of Chernoff's bound on the probability of at least ``count`` successes."""
     share = count / of if of else 0.0
     if share <= probability:
         return 0.0
@@ -247,7 +240,7 @@ def _tail(count: int, of: int, probability: float) -> float:
 
 
 def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[Hashes]]:
-    """Hashes of the coded features of every row, and of each further column."""
+    """Return the hashes of every row's coded features, and of each further column."""
     features: list[Hashes] = []
     others: list[list[Hashes]] = [[] for _ in names]
     for numbers, records in _chunks(table):
@@ -275,12 +268,12 @@ def _people(source: FileSource) -> Hashes | None:
 
 
 def _tells(column: Hashes) -> bool:
-    """Whether a column is more than a name or number of the row, which may be alike in any two files."""
+    """Return whether a column is more than a name or number of the row, which any two files may share."""
     return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
 
 
 def _plain(value: Any) -> int:
-    """Hash of a value that is the same however it is written: 30, 30.0, "30"."""
+    """Hash a value independently of how it is written: 30, 30.0, "30"."""
     text = str(value).strip()
     if is_nan(value) or text.lower() == "nan":
         return 0
@@ -289,13 +282,13 @@ def _plain(value: Any) -> int:
 
 
 def hashed(rows: NDArray[np.float64]) -> Hashes:
-    """One hash of each row of numbers."""
-    # Adding 0.0 makes one zero of the two.
+    """Hash each row of numbers."""
+    # Adding 0.0 turns -0.0 into 0.0.
     return _mixed(list((np.ascontiguousarray(rows, dtype=np.float64) + 0.0).T.copy().view(np.uint64)))
 
 
 def _mixed(columns: Sequence[NDArray[Any]]) -> Hashes:
-    """One hash of several values side by side (the finaliser of SplitMix64, column after column)."""
+    """Hash several values side by side (the finaliser of SplitMix64, column after column)."""
     found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for column in columns:
         found = found * np.uint64(0xD1342543DE82EF95) + column.astype(np.uint64)

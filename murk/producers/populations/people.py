@@ -17,70 +17,45 @@ from murk.stream.task.task import Task
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384
-"""A block never holds more: it is one transaction of the ledger."""
+"""Most records of a block: it is one transaction of the ledger."""
 SHARE, FEW = 20, 256
-"""Of several chains, each of which publishes by a count of its own, a block holds at most a SHARE-th of the releases so
-far, or FEW: no more people than that answer a chain's old model when it has a new one."""
+"""With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW, so that
+few people answer a chain's old model after it has a new one."""
 BLOCK = 2048
-"""Records of a block where releases are of no model and nothing grows stale."""
+"""Records of a block if releases use no model."""
 
 
 class Population(FilePopulation):
-    """The people of a file: each of its rows a record, of a person of its own or of one named by a column.
+    """The people of a file: each row is a record, of its own person or of one named by a column.
 
-    Parameters
-    ----------
-    task
-        The task as its author wrote it; where the log carries it already, resolved, that one is used.
-    crowd
-        Who they are.
-    log, ledger
-        Where their releases go, and their accounts.
-    block
-        Most records of a block; by default no more than its problem allows at one model, where releases are of a model.
-    policy
-        What their devices allow, as the caller decides on their behalf.
-    agree
-        Called with what is about to become public with the task, before anything is written; it raises where that
-        is not agreed to. What a log carries already is public, and is not asked about again.
-
-    Attributes
-    ----------
-    producer
-        All their devices.
-
-    Raises
-    ------
-    UserError
-        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
-        that the log was begun with; or when another process is at work there.
+    See `FilePopulation` for the parameters; by default a block has as many records as the problem allows at one model.
+    ``producer`` stands for all their devices.
     """
 
     problem: PersonProblem
 
     @property
     def releases(self) -> int:
-        """Releases so far, those of earlier processes among them."""
+        """Releases so far, including those of earlier processes."""
         return int(self._counters.get("released", 0))
 
     @property
     def refused(self) -> int:
-        """Records refused so far for want of budget."""
+        """Records refused so far for lack of budget."""
         return int(self._counters.get("refused", 0))
 
     @cached_property
     def size(self) -> int:
-        """Number of people: of rows, or of different names (the file is read through to count them)."""
+        """Number of people: of rows, or of distinct names, for which the file is read."""
         if self.crowd.person is None:
             return self.source.size
         return len({name for block in self.source.blocks() for name in block.people or ()})
 
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
+        """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
         self._continue()
         self.producer.flush()
-        # A step of its own: it is to be learned before the next model is read, as it would have been
-        # by a process that was not interrupted.
+        # Yield first: the backlog must be learned before the next model is read, as without the interruption.
         yield Step(self.next_row, self.releases, self.refused)
         for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
             report = self.producer.release_block(block)
@@ -90,11 +65,11 @@ class Population(FilePopulation):
             yield Step(self.next_row, self.releases, self.refused)
 
     def words(self) -> str:
-        """How far it is, in a few words."""
+        """Return the progress in a few words."""
         return f"{self.refused:,} refused"
 
     def figures(self) -> dict[str, Any]:
-        """How many people and records there are, and how many were set aside and refused."""
+        """Return the numbers of people and records, and of those set aside and refused."""
         return {
             "people": self.size,
             "records": self.source.size,
@@ -140,14 +115,7 @@ def population_of(
     policy: Policy | None = None,
     agree: Agree | None = None,
 ) -> FilePopulation:
-    """Those whose records stand in a file: people, or with ``protocol: sketch`` organisations.
-
-    Raises
-    ------
-    UserError
-        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
-        that the log was begun with; or when another process is at work there.
-    """
+    """Return the population of a file: people, or with ``protocol: sketch`` organisations; see `FilePopulation`."""
     if task.of_organisations:
         from murk.producers.populations.organisations import OrganisationPopulation
 

@@ -1,4 +1,4 @@
-"""Public covariates from a file: features that everybody may know, without the target."""
+"""Public covariates from a file: features that everyone may know, without the target."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from murk.stream.task.task import Task
 
 
 def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Read the distinct coded features of a file and how often each occurs; the target is not read.
+    """Return the distinct coded features of a file and how often each occurs; the target is not read.
 
-    People's missing values are coded by the task's rule, and rows must be like them: where a feature states
-    ``missing_share``, values of further rows are left out until so many are missing. Which ones is pseudorandom, and
-    the same whenever the file is read.
+    Missing values are coded by the task's rule. For features with a ``missing_share``, values of further rows are
+    removed until that share is missing: pseudorandomly, and the same ones at every reading.
 
-    Raises
-    ------
-    UserError
-        When the file cannot be read, lacks a column, has fewer than two rows, or holds a value that the task
-        does not declare.
+    Raises UserError if the file cannot be read, lacks a column, has fewer than two rows, or has an undeclared value.
     """
     coding = task.coding
     table = open_table(path, list(coding.columns))
@@ -57,21 +52,16 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
 
 
 def left_out(missing: NDArray[np.bool_], stated: Sequence[float | None]) -> NDArray[np.bool_]:
-    """Return which values (m, features) are missing once as many are as is stated; those that are, stay so.
+    """Return which values (m, features) are missing once the stated share of each feature is.
 
-    Parameters
-    ----------
-    missing
-        Which are missing already, (m, features).
-    stated
-        Of each feature the share that is to be missing; None for those of which nothing is stated.
+    ``missing`` values stay missing; a share of None changes nothing.
     """
-    found = missing.copy()
-    for place, share in enumerate(stated):
+    missing = missing.copy()
+    for column, share in enumerate(stated):
         if share is None:
             continue
-        more = round(share * len(found)) - int(found[:, place].sum())
+        more = round(share * len(missing)) - int(missing[:, column].sum())
         if more > 0:
-            rng = np.random.Generator(np.random.Philox(key=[0x6D697373, place]))
-            found[rng.choice(np.flatnonzero(~found[:, place]), size=more, replace=False), place] = True
-    return found
+            rng = np.random.Generator(np.random.Philox(key=[0x6D697373, column]))
+            missing[rng.choice(np.flatnonzero(~missing[:, column]), size=more, replace=False), column] = True
+    return missing

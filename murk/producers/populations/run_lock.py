@@ -1,7 +1,6 @@
-"""What the work on a log was begun with, noted in a small file beside it.
+"""The settings that the work on a log was begun with, stored in a small file beside it, and the lock on that work.
 
-Where the log is a cluster's, the note lies beside the ledger: it tells a ledger that was lost from one that never
-was.
+For a log on a cluster the file lies beside the ledger; it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -24,17 +23,9 @@ SUFFIX = ".run.json"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What must be the same again for the work on a log to be carried on.
+    """Settings that must be the same to continue the work on a log.
 
-    The file must be the same too, and that is noted in the ledger alone: from the digest of a short file its
-    raw values can be guessed.
-
-    Parameters
-    ----------
-    person, level, seed
-        How people and levels are chosen, and the seed of simulated noise.
-    ledger
-        Identity of the ledger.
+    The data file is checked by the ledger only: from the digest of a short file its raw values could be guessed.
     """
 
     person: str | None
@@ -44,22 +35,16 @@ class RunConfig:
 
 
 def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Note what the work on a log begins with."""
+    """Store the settings that the work on a log begins with."""
     path = beside(log, SUFFIX, ledger)
     if path is not None:
         write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
 
 
 def noted(log: Log, ledger: str | Path) -> RunConfig | None:
-    """What was noted when the work on a log was begun; None where that is not known.
-
-    Raises
-    ------
-    MurkError
-        When the file is damaged.
-    """
+    """Return the settings that the work on a log was begun with; None if unknown. A damaged file is a MurkError."""
     path = beside(log, SUFFIX, ledger)
-    # What was noted before the log got its task came to nothing.
+    # Without a task on the log the work has not begun.
     if path is None or log.document() is None or not path.exists():
         return None
     try:
@@ -69,13 +54,7 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Make sure that the work on a log is carried on with what it was begun with.
-
-    Raises
-    ------
-    UserError
-        Naming what differs.
-    """
+    """Raise a UserError if a setting differs from those that the work on a log was begun with."""
     known = noted(log, ledger)
     if known is None or known == facts:
         return
@@ -92,7 +71,7 @@ def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
 
 
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
-    """The refusal to carry on with something else than what the work on a log was begun with."""
+    """Return the error for settings other than those that the work on a log was begun with."""
     again = (
         "its people's releases are spent: another --log is for another task, by the same ledger"
         if seed is None
@@ -102,19 +81,13 @@ def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserErro
 
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:
-    """Identity of the ledger that the work on a log was begun with; None where that is not known."""
+    """Return the identity of the ledger that the work on a log was begun with; None if unknown."""
     known = noted(log, ledger)
     return None if known is None else known.ledger
 
 
 def check_kind(log: Log, carried: Task, simulated: bool) -> None:
-    """Make sure that a log takes releases of a kind.
-
-    Raises
-    ------
-    UserError
-        When it carries those of the other kind.
-    """
+    """Raise a UserError if a log carries releases of the other kind, real or simulated."""
     if carried.simulated != simulated:
         kind = "simulated" if carried.simulated else "real"
         raise UserError(
@@ -124,14 +97,10 @@ def check_kind(log: Log, carried: Task, simulated: bool) -> None:
 
 
 def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[], object]:
-    """Keep other processes that let people release off a log, while its owner lives or until this is called.
+    """Lock a log against other releasing processes until ``owner`` is deleted or the result is called.
 
-    Off a cluster's log only those with the same ledger and a task of the same name: a ledger serves several tasks.
-
-    Raises
-    ------
-    UserError
-        When another one is at work.
+    On a cluster's log this excludes only processes with the same ledger and a task of the same name. Raises UserError
+    if another process holds the lock.
     """
     path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
@@ -148,13 +117,13 @@ def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[],
 
 
 def in_file(log: Log) -> Path | None:
-    """Path of a log in a file; None where the log is no file."""
+    """Return the path of a log in a file; None for other logs."""
     scheme, _, path = log.url.partition(":///")
     return Path(path) if scheme == "sqlite" else None
 
 
 def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
-    """Path of a small file that belongs to a log; None where the log's streams are not made yet."""
+    """Return the path of a small file that belongs to a log; None before the log's streams exist."""
     path = in_file(log)
     if path is not None:
         return Path(f"{path}{suffix}")
@@ -165,7 +134,7 @@ def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a small file, for its owner's eyes, so that a crash leaves it whole or not there."""
+    """Write a small file, readable by its owner only, so that a crash leaves it complete or absent."""
     try:
         write_whole(path, text, own=True, mode=0o600)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Organisations: from a stream of records to one release a window."""
+"""Organisations' releases: one sketch for each window of a stream of records."""

@@ -1,4 +1,4 @@
-"""The organisation's producer: from a stream of its records to one release a window, and nothing else."""
+"""The organisation's producer: releases a stream of records as one sketch per window."""
 
 from __future__ import annotations
 
@@ -34,27 +34,23 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 ORGANISATION = "organisation"
-"""The name of an organisation's account where it was given none."""
+"""Default name of an organisation's account."""
 
 
 class SketchProducer(Releaser["WindowProblem"]):
-    """Releases an organisation's records as sketches: one pass, one release a window, records never stored.
+    """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
-    A window opens with its first record, if the organisation's caps have room for its release; that it is open is
-    noted in the ledger, and what is accumulated stands in memory alone: O(k p + p^2) numbers, whatever the number of
-    records. After ``sketch.window`` records, or with `release`, the sketch's bytes and the debit that pays for it are
-    one transaction of the ledger; then they are sent, and sent again until the log has them.
+    A window opens with its first record if the organisation's caps have room for its release. The ledger records that
+    it is open; its accumulated state, O(k p + p^2) numbers, is in memory only. After ``sketch.window`` records, or with
+    `release`, the sketch and its debit are written in one transaction, and the sketch is sent until the log has it.
 
-    A window whose process dies is lost: nothing was debited for it, and the one who begins next is informed (``lost``).
-    Where the cap has no room a window is refused before any of its records is looked at, and passes by.
+    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). Without room in
+    the caps a window is refused before any of its records is read. A full window that cannot be released, because the
+    ledger cannot be written, stays in memory; the next call tries the same bytes again before it takes a record.
 
-    A window that is full and could not be released, since the ledger could not be written, waits in memory: whatever is
-    called next tries its release again, with the same bytes, before it takes a record.
+    Nothing about the records' values is counted: outside the organisation such a count would be a release of its own.
 
-    Nothing is counted of what records say, neither values outside their bounds nor rows that were scaled down: the
-    organisation holds its records anyway, and to anyone else such a count would be a release of its own.
-
-    It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
+    The producer works only in the thread that opened its ledger.
 
     Parameters
     ----------
@@ -67,36 +63,33 @@ class SketchProducer(Releaser["WindowProblem"]):
     organisation
         Name of the account. It stays in the ledger.
     level
-        The privacy level of the task that it chose.
+        The privacy level that the organisation chose.
     noise
-        Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
-        `SimulatedNoise`, and only such a task takes one.
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
     policy
-        What the organisation allows. A task's own promise is the cap unless it sets
-        ``Policy(lifetime=..., per_task=...)``: by default nothing caps what all tasks together spend.
+        What the organisation allows. By default the only cap is the task's own promise; nothing caps all tasks
+        together.
     clock
         Time in seconds since 1970; it reaches the log truncated to the task's granularity.
     problem
-        The task's problem, where it is at hand.
+        The task's problem, if it exists already.
     source
         Digest of the file that the records come from, whose rows then name windows; None for records that come once.
 
     Attributes
     ----------
     lost
-        Windows of the organisation that an earlier process had begun when it died, as found when this was made.
+        Windows of the organisation that were open when an earlier process died.
     taken
-        Records taken so far, by all windows. After an error it says which are in a window: given again, they would
-        stand in it twice.
+        Records taken so far, by all windows. After an error it shows which are in a window and must not be added again.
     next_row
-        The row after the last one taken, where records come from a file; rows before it are not taken again.
+        The row after the last one taken from a file; earlier rows are skipped.
 
     Raises
     ------
     UserError
-        When the log carries another task, the ledger is tied to another log, the noise is of the other kind, or the
-        policy does not allow what the task asks for; for a task of another protocol, an unknown level, or a name that
-        cannot be one.
+        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
+        policy refuses the task; for a task of another protocol, an unknown level, or an invalid name.
 
     Examples
     --------
@@ -151,58 +144,49 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @property
     def fewest(self) -> int:
-        """Records below which a window at the end of a source is left out."""
+        """Fewest records of a window at the end of a source; a smaller one is left out."""
         return self._problem.fewest
 
     @property
     def room(self) -> int:
-        """Records that the open window still takes; the whole of one where none is open."""
+        """Number of records that the open (or next) window still takes."""
         return self._size - (0 if self._window is None else self._window.records)
 
     @property
     def records(self) -> int | None:
-        """Records of the window that goes on; None where there is none."""
+        """Number of records in the open window; None without one."""
         return None if self._window is None else self._window.records
 
     @property
     def overdue(self) -> bool:
-        """Whether a window should be released before anything else: it is full, or its sketch is made already."""
+        """Whether the open window must be released first: it is full, or its sketch is made."""
         return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:
-        """Open a window, if none goes on, and say what became of that; adding a record does so by itself.
+        """Open a window unless one is open, and return its receipt; adding a record does this, too.
 
-        Parameters
-        ----------
-        row
-            The window's first row, where its records come from a file.
+        ``row`` is the window's first row if its records come from a file.
 
         Raises
         ------
         MurkError
-            As `add`.
+            If the log was never reached, or the ledger cannot be written.
         """
         self._catch_up()
         return (self._window or self._begin(row)).told()
 
     @wiped
     def add(self, record: Mapping[str, Any]) -> WindowReceipt:
-        """Add one record, and release the window if that fills it.
+        """Add one record, and release the window if it is then full.
 
-        Parameters
-        ----------
-        record
-            Raw values by column. It is not looked at where the window is refused. What is missing is coded by the
-            task's public rule; a record without a usable target is counted, and mixed as zeros. Where the task names a
-            column of people (``sketch.person``), a person's records beyond ``sketch.rows_per_person`` of a window, and
-            records that name nobody, are mixed as zeros, too.
+        Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
+        target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
 
         Raises
         ------
         MurkError
-            When the log was never heard of, or the ledger cannot be written; nothing was released. Whether the record
-            was added ``taken`` says: it was if only the release failed of the window that it filled, which `release`
-            or the next record tries again.
+            If the log was never reached, or the ledger cannot be written; nothing was released. ``taken`` shows whether
+            the record was added: it was if only the release of the full window failed, which the next call tries again.
         """
         self._catch_up()
         window = self._window or self._begin(None)
@@ -219,28 +203,28 @@ class SketchProducer(Releaser["WindowProblem"]):
         self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None,
         people: Sequence[str | None] | None = None,
     ) -> list[WindowReceipt]:  # fmt: skip
-        """Add coded records in their order, and release every window that they fill.
+        """Add coded records in order, and release every window that they fill.
 
         Parameters
         ----------
         x, y
-            Coded features with the constant last, shape (m, p), and coded targets, NaN where missing, shape (m,).
+            Coded features, the constant last, shape (m, p); coded targets, NaN if missing, shape (m,).
         rows
-            The rows of the file that they stand in, ascending, where there is one. Those that were taken before are
-            passed over, so after an error the same block may be given again.
+            Their rows in the file, ascending. Rows taken before are skipped, so after an error the same block may be
+            given again.
         people
-            Whose records they are, where the task bounds a person's records of a window (``sketch.person``). Those
-            beyond the bound, and those of None, are counted and mixed as zeros.
+            Owners of the records, if the task has ``sketch.person``. Records beyond a person's bound, and those of
+            None, are counted and mixed as zeros.
 
         Returns
         -------
         list of WindowReceipt
-            One for each window that ended, and one for the window that goes on.
+            One for each window that ended, and one for the open window.
 
         Raises
         ------
         MurkError
-            As `add`; ``taken`` says how many of the records are in.
+            If the log was never reached, or the ledger cannot be written; ``taken`` counts the records added.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError("people= names whose records they are where the task has sketch.person, and only there")
@@ -258,34 +242,34 @@ class SketchProducer(Releaser["WindowProblem"]):
         return receipts
 
     def _blanked(self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]) -> NDArray[np.float64]:
-        """Return the targets of records that count, and NaN for others: these are mixed as zeros.
+        """Return the targets, NaN for records that are mixed as zeros because of their owner.
 
-        So whose the records are decides nothing that anybody sees: neither when a window is full nor what it counts.
+        Owners thus affect neither when a window is full nor how many records it counts.
         """
-        found: NDArray[np.float64] = keep(np.array(y, dtype=np.float64))
-        for place, person in enumerate(people):
+        targets: NDArray[np.float64] = keep(np.array(y, dtype=np.float64))
+        for index, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
-                found[place] = math.nan
+                targets[index] = math.nan
             else:
                 window.owners[person] += 1
-        return found
+        return targets
 
     @wiped
     def release(self) -> WindowReceipt:
-        """Release the window that goes on, whatever its number of records, and send it.
+        """Release the open window, whatever its number of records, and send it.
 
         Returns
         -------
         WindowReceipt
-            "released" also when the log could not be reached: the release then waits in the outbox.
+            "released" even if the log cannot be reached: the release then waits in the outbox.
 
         Raises
         ------
         UserError
-            When no window is open.
+            If no window is open.
         MurkError
-            When the ledger cannot be written. Nothing was released, and `release` may be tried again: the sketch is
-            made once.
+            If the ledger cannot be written. Nothing was released; `release` may be called again and sends the same
+            sketch.
         """
         window = self._need()
         if window.accumulator is None:
@@ -294,7 +278,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             if spend.granted:
                 now = self._clock()
                 if window.message is None:
-                    # Made once: what is tried again after the ledger could not be written is these bytes.
+                    # Made once: a retry after a failed write sends the same bytes.
                     window.message = self._sketch(window, now)
                 spend.freeze([window.message], [window.chain], [window.since], self._expiry(now), self._day(now))
             ending: Ending = "released" if spend.granted or spend.known else "refused"
@@ -310,12 +294,12 @@ class SketchProducer(Releaser["WindowProblem"]):
         )
 
     def leave_out(self) -> WindowReceipt:
-        """Forget the window that goes on: nothing of it is released, and nothing was debited.
+        """Discard the open window: nothing of it is released or debited.
 
         Raises
         ------
         UserError
-            When no window is open.
+            If no window is open.
         """
         window = self._need()
         if window.accumulator is None:
@@ -337,11 +321,11 @@ class SketchProducer(Releaser["WindowProblem"]):
         return sketch_problem_for(task)
 
     def _begin(self, row: int | None) -> Window:
-        """Open a window, or find that it is refused, before any of its records is looked at."""
+        """Open a window, or find that it is refused, before any of its records is read."""
         if (row is None) != (self._source is None):
             raise UserError("records of a file come with their rows, others without: name the file with source=")
         key: Key = f"window {self._windows.count(self.organisation) + 1}" if row is None else row
-        # Only simulated draws are distinguished by it.
+        # Only simulated draws use the index.
         index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0
         chain = int(self._chains(np.array([index]))[0])
         window = Window(key, index, chain, self._log.cached_model(chain)[1])
@@ -350,7 +334,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             if spend.known:
                 self._pass_by(window, spend)
             elif before == "refused":
-                # It began to pass by in an earlier process, and was counted then.
+                # An earlier process has refused and counted it.
                 self._pass_by(window, spend)
                 spend.cancel()
             elif before == "open":
@@ -367,12 +351,12 @@ class SketchProducer(Releaser["WindowProblem"]):
         return window
 
     def _catch_up(self) -> list[WindowReceipt]:
-        """Try the release again that failed before; until it is done nothing more is taken."""
+        """Release an overdue window before anything else is taken."""
         self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 
     def _take(self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0) -> WindowReceipt:
-        # Booked before anything can fail: a row that stands in a window twice counts twice as much as was stated.
+        # Count before anything can fail: a row added to a window twice would exceed its stated sensitivity.
         self.next_row = window.next_row = max(self.next_row, next_row)
         self.taken += count
         window.records += count
@@ -382,13 +366,12 @@ class SketchProducer(Releaser["WindowProblem"]):
                 window.accumulator.add_block(mixed)
             except BaseException:
                 if window.accumulator.released:
-                    # It is wiped, and nothing can be made of it any more.
-                    self._window = None
+                    self._window = None  # Its accumulator is wiped.
                 raise
         return window.told() if self.room > 0 else self.release()
 
     def _end(self, window: Window) -> WindowReceipt:
-        """Let a window that has passed by be over."""
+        """End a refused or known window."""
         if window.outcome == "refused":
             with self._spending(window) as spend:
                 spend.cancel()
@@ -411,8 +394,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         try:
             made = window.accumulator.release()
         except BaseException:
-            # It is wiped, and nothing can be made of it any more.
-            self._window = None
+            self._window = None  # Its accumulator is wiped.
             raise
         [name] = identifiers(self._noise, np.array([window.index]))
         return encode(self._problem.release(made, id=name, level=self.level, chain=window.chain, **self._fields(now)))
@@ -421,7 +403,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return truncate_time(self._clock(), self.task.granularity)
 
     def _pass_by(self, window: Window, spend: Spending) -> None:
-        """Say why nothing is released of a window: it was before, or there is no room for it."""
+        """Set why a window is not released."""
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
         else:
@@ -429,7 +411,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
 
 def _named(value: Any) -> str | None:
-    """Return whose a record is; None where it names nobody."""
+    """Return a record's owner; None if it names nobody."""
     if type(value) not in (str, int, float, Decimal):
         return None
     try:
@@ -439,13 +421,7 @@ def _named(value: Any) -> str | None:
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:
-    """The problem of a resolved task to which organisations release sketches.
-
-    Raises
-    ------
-    UserError
-        As `murk.learners.problem.problem_for`; and where people release, not organisations.
-    """
+    """Return the problem of a resolved sketch task; raise a UserError if people release to the task."""
     if not task.of_organisations:
         raise UserError(
             f"to the task {task.name!r} people release their own records (protocol: {task.protocol}), not "

@@ -1,4 +1,4 @@
-"""One window of an organisation's records, from its first record to its end."""
+"""One window of an organisation's records."""
 
 from __future__ import annotations
 
@@ -22,30 +22,12 @@ KNOWN = "this window was released before"
 
 @dataclass
 class Window:
-    """A window that goes on. Without an accumulator it passes by: its records are counted and not looked at.
+    """An open window. Without an accumulator it is refused: its records are counted and not read.
 
-    Parameters
-    ----------
-    key
-        What the ledger knows it by.
-    index
-        What tells its simulated draws apart from all others'.
-    chain, since
-        The chain that its sketch goes to, and where that one's partition ended when the window began.
-    outcome
-        What became of its beginning: "added" (it was opened), "refused" or "known".
-    reason
-        Why it was not opened; empty where it was.
-    accumulator
-        What is mixed of its records, in memory alone.
-    records
-        Their number so far.
-    next_row
-        The row after its last one, where they come from a file.
-    message
-        The sketch's bytes, once it was made.
-    owners
-        Records of each person, where the task bounds them; in memory alone.
+    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its chain's partition
+    when it was opened. ``outcome`` is "added" (opened), "refused" or "known", with the ``reason``. ``next_row`` is the
+    row after its last, ``message`` its sketch once made. ``accumulator`` and ``owners`` (records of each person, if the
+    task bounds them) are in memory only.
     """
 
     key: Key
@@ -61,20 +43,20 @@ class Window:
     owners: Counter[str] = field(default_factory=Counter, repr=False)
 
     def told(self) -> WindowReceipt:
-        """What there is to tell of it as it stands."""
+        """Return a receipt for the window's current state."""
         return WindowReceipt(self.outcome, "none", self.records, self.reason)
 
 
 def index_of(organisation: str, key: Key, source: str | None) -> int:
-    """A number for an organisation's window that is another one for every window, in [0, 2^62)."""
+    """Return a number in [0, 2^62) that identifies an organisation's window."""
     name = f"{source or ''}\0{organisation}\0{key}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
 
 
 def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
-    """Why a window was refused, with what helps where it is a cap that has no room for it.
+    """Return why a window was refused, with a remedy if a cap has no room.
 
-    Without refusals it was refused in an earlier process.
+    ``refusals`` is empty if it was refused in an earlier process.
     """
     reason = "the window was refused when it began"
     for refusal in refusals:
@@ -85,9 +67,9 @@ def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
 
 
 def remedy(task: Task, level: str) -> str:
-    """What helps where an organisation's cap for a task has no room for another window."""
+    """Return what to do if an organisation's cap for a task has no room for another window."""
     guarantee = task.privacy.levels[level]
-    # Ten windows of mu add up to sqrt 10 times the mu; of everything else to ten times as much.
+    # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise.
     share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
     amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (

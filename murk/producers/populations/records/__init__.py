@@ -1,1 +1,1 @@
-"""Where records come from: files, data frames, tables, and mappings in memory."""
+"""Sources of records: files, data frames, tables, and mappings in memory."""

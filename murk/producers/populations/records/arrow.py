@@ -1,4 +1,4 @@
-"""Arrow tables and Parquet files, by pyarrow, which is asked for when one is read."""
+"""Arrow tables and Parquet files, read by pyarrow, which is imported when needed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from murk.stream.task.data.containers import check_zone, python_values
 _MOST_METADATA = 2**31 - 1
 
 MOST_BATCH = 2**28
-"""Most bytes of the wanted columns of `SLICE` rows."""
+"""Most bytes of the wanted columns in `SLICE` rows."""
 MOST_EXPANSION = 500
-"""Most bytes that a byte of a column may unpack to, where there are many; of repeated values Parquet writes few."""
+"""Most bytes that a byte of a large column may unpack to."""
 
 
 def arrow(what: str) -> Any:
-    """Return the module pyarrow.
-
-    Raises
-    ------
-    UserError
-        Where it is not installed, saying how to install it.
-    """
+    """Return the module pyarrow; raise a UserError if it is not installed."""
     try:
         import pyarrow
     except ImportError as error:
@@ -35,13 +29,7 @@ def arrow(what: str) -> Any:
 
 
 def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
-    """Refuse columns that hold something else than numbers, texts, booleans or dates.
-
-    Raises
-    ------
-    UserError
-        Naming the first and its type.
-    """
+    """Raise a UserError for a column with other values than numbers, texts, booleans or dates."""
     types = arrow(what).types
     able = (
         types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string,
@@ -59,7 +47,7 @@ def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
 
 
 def _type_in_words(types: Any, kind: Any) -> str:
-    """A type without what it is made of: names within a struct may be somebody's values."""
+    """Name a type without its parts: field names of a struct may be a person's values."""
     words: dict[str, Any] = {
         "a struct": types.is_struct, "a map": types.is_map, "a union": types.is_union, "a list": types.is_nested,
         "a time of day": types.is_time, "a duration": types.is_duration, "an interval": types.is_interval,
@@ -69,19 +57,9 @@ def _type_in_words(types: Any, kind: Any) -> str:
 
 
 class ParquetTable(TupleTable):
-    """A Parquet file, read by row groups of which only the wanted columns are decoded.
+    """A Parquet file, read by row groups; only the wanted columns are decoded.
 
-    Parameters
-    ----------
-    path
-        The file.
-    wanted
-        Columns that must be there.
-
-    Raises
-    ------
-    UserError
-        When it is no Parquet file, or a column is missing, there twice, or of a type that no value has.
+    Raises UserError if it is not a Parquet file, or a wanted column is missing, duplicated, or of an unsuitable type.
     """
 
     def __init__(self, path: Path, wanted: Sequence[str]) -> None:
@@ -94,7 +72,7 @@ class ParquetTable(TupleTable):
             self._sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
 
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the rows from ``start`` on; row groups before it are not read."""
+        """Yield the rows from ``start`` on; earlier row groups are not read."""
         with self._opened() as file:
             first = 0
             while first < len(self._sizes) and start >= self._sizes[first]:
@@ -116,7 +94,7 @@ class ParquetTable(TupleTable):
                 yield from zip(*columns, strict=True)
 
     def _check_expansion(self, metadata: Any) -> None:
-        """Refuse a column that a few bytes of the file expand to gigabytes: its pages are unpacked as a whole."""
+        """Refuse a column that a few bytes of the file expand to gigabytes, since pages are unpacked whole."""
         for group in range(metadata.num_row_groups):
             for place in range(metadata.num_columns):
                 column = metadata.row_group(group).column(place)
@@ -133,7 +111,7 @@ class ParquetTable(TupleTable):
         from pyarrow.parquet import ParquetFile
 
         try:
-            # The defaults are below what a file of many columns or row groups may need.
+            # The default limits are too small for many columns or row groups.
             with ParquetFile(
                 self.path, thrift_string_size_limit=_MOST_METADATA, thrift_container_size_limit=_MOST_METADATA
             ) as file:
@@ -145,7 +123,7 @@ class ParquetTable(TupleTable):
                 "encryption"
             ) from None
         except module.ArrowException:
-            # What the library says may quote the file.
+            # The library's message may quote the file.
             raise UserError(f"{self.path} is no Parquet file, or is damaged: write it again") from None
         except OSError as error:
             if error.strerror is None:

@@ -1,10 +1,8 @@
-"""Rows of files: CSV and JSON lines, plain or gzipped, with memory that does not grow with the file.
+"""Rows of CSV and JSON lines files, plain or gzipped, in bounded memory.
 
-Messages name file, row and column, and never what stands there: it is somebody's. Not even a header is
-repeated, since a file without one begins with a person's record.
-
-A strict table refuses a row that it cannot read. One that is not strict gives such a row without any value, and reads
-on with the next line: what happens to other people's records does not depend on it.
+Messages name file, row and column, and never a value or header: a file without a header begins with a person's record.
+A strict table refuses a row that it cannot read; otherwise such a row has only missing values and reading continues
+with the next line, so that it does not affect other people's records.
 """
 
 from __future__ import annotations
@@ -33,38 +31,24 @@ from murk.stream.task.data.text_files import explain_row, is_gzipped, kind_of, o
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
 WIDE = 2**14
-"""Of a row with more characters, only what is wanted is kept."""
+"""Characters of a row beyond which only wanted values are kept."""
 NO_ROW = '""\n'
-"""What stands for a line that is too long to be read: no CSV row of several cells, and no JSON object."""
+"""Replaces a line that is too long: neither a CSV row of several cells nor a JSON object."""
 BRIEF = 2**10
-"""Of a wanted value in such a row, no more characters than these, and a digest of all."""
+"""Characters that are kept of a wanted value in such a row, with a digest of all."""
 _HEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one pass over a file's bytes says.
-
-    Parameters
-    ----------
-    digest
-        SHA-256 of the file's bytes, in hexadecimal.
-    stamp
-        Which file it was and when it was last written.
-    """
+    """Result of one pass over a file: its SHA-256 in hexadecimal, and the file's identity and modification time."""
 
     digest: str
     stamp: tuple[int, int, int, int]
 
 
 def readable(path: Path) -> None:
-    """Refuse a file that cannot be read.
-
-    Raises
-    ------
-    UserError
-        Saying why.
-    """
+    """Raise a UserError if a file cannot be read."""
     with _explained(path), path.open("rb"):
         pass
 
@@ -74,22 +58,19 @@ class Table(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Its columns, wanted or not. In a file without a header they are somebody's record: they go nowhere."""
+        """All columns. Without a header they are a person's record, so they must not be shown."""
 
     def rows(self, start: int) -> Iterator[Any]:
-        """Iterate over the records from row ``start`` (0 is the first) on."""
+        """Yield the records from row ``start`` (counted from 0) on."""
 
     def columns(self, rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """Turn records, whose row numbers are given, into columns."""
+        """Transpose records, with their row numbers, into columns."""
 
 
 def survey(path: Path) -> Survey:
-    """Hash a file, and read it through to its end so that a truncated one is noticed before anything else.
+    """Hash a file, reading to its end so that a truncated one is noticed first.
 
-    Raises
-    ------
-    UserError
-        When it cannot be read, is empty, or is a damaged or truncated gzip file.
+    Raises UserError if it cannot be read, is empty, or is a damaged or truncated gzip file.
     """
     digest = hashlib.sha256()
     with _explained(path), path.open("rb") as file:
@@ -109,7 +90,7 @@ def survey(path: Path) -> Survey:
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
-    """Refuse a file that begins as no text does, and say what it is where that is known."""
+    """Refuse a file that does not begin as text, naming its format if it is known."""
     known = kind_of(head)
     if known is not None:
         remedy = "unpack it, or convert it to CSV"
@@ -120,7 +101,7 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
         raise UserError(f"{path} is {known}: {remedy}")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise UserError(f"{path} is not UTF-8 text but UTF-16: save it as UTF-8")
-    # Of what comes later row and column are named.
+    # Later errors name row and column.
     if min(head[:4]) < ord("\t"):
         if path.suffix.lower() == ".gz" and not gzipped:
             raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again")
@@ -128,7 +109,7 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
 
 
 def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
-    """Whether the file is another one now, or was written to."""
+    """Return whether the file was replaced or written to."""
     try:
         return _stamp(path) != stamp
     except OSError:
@@ -136,16 +117,9 @@ def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
 
 
 class CSVTable:
-    """A CSV file with a header: comma-separated, cells in double quotes where needed.
+    """A comma-separated file with a header, plain or gzipped, with cells in double quotes if needed.
 
-    Parameters
-    ----------
-    path
-        The file, gzipped or not.
-    wanted
-        Columns that must be there.
-    strict
-        Whether a row that cannot be read is refused; otherwise all its cells are None.
+    Unless ``strict``, all cells of an unreadable row are None.
     """
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
@@ -168,9 +142,9 @@ class CSVTable:
             self._places[name] = header.index(name)
 
     def rows(self, start: int) -> Iterator[list[str]]:
-        """Iterate over the rows from ``start`` on; lines without any cell are no rows.
+        """Yield the rows from ``start`` on, without empty lines.
 
-        Where the table is not strict, a row that cannot be read is the line that it begins in, as one empty cell.
+        Unless strict, an unreadable row is the line that it begins in, as one empty cell.
         """
         if not self.strict:
             with _explained(self.path), _text(self.path) as text:
@@ -193,7 +167,7 @@ class CSVTable:
                 raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 
     def _narrow(self, cells: list[str]) -> list[str]:
-        """Of a long row, what is wanted."""
+        """Shorten a long row to the wanted columns."""
         kept = set(self._places.values())
         return [_brief(cell) if place in kept else "" for place, cell in enumerate(cells)]
 
@@ -222,21 +196,10 @@ class CSVTable:
 
 
 class JSONLinesTable:
-    """A file with one JSON object a line; a key that is not there is a missing value.
+    """A file with one JSON object per line, plain or gzipped; an absent key is a missing value.
 
-    Parameters
-    ----------
-    path
-        The file, gzipped or not.
-    wanted
-        Keys that must be there.
-    strict
-        Whether a line that is no object, and a wanted key that the first lines do not have, are refused.
-
-    Attributes
-    ----------
-    absent
-        Wanted keys that are in none of the first lines.
+    ``strict`` refuses lines that are not objects, and wanted keys that the first lines lack; otherwise these are listed
+    in ``absent``.
     """
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
@@ -257,7 +220,7 @@ class JSONLinesTable:
                 )
 
     def rows(self, start: int) -> Iterator[str]:
-        """Iterate over the lines from row ``start`` on; blank lines are no rows."""
+        """Yield the lines from row ``start`` on, without blank lines."""
         for row, line in enumerate(self._lines()):
             if row >= start:
                 yield line if len(line) <= WIDE else self._narrow(line)
@@ -274,14 +237,14 @@ class JSONLinesTable:
                 raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object a line") from None
 
     def _narrow(self, line: str) -> str:
-        """Of a long line, what is wanted."""
+        """Shorten a long line to the wanted keys."""
         record = _parsed(line)
         if not isinstance(record, dict):
             return "null"
         return json.dumps({name: _brief(record[name]) for name in self._wanted if name in record})
 
     def columns(self, rows: Sequence[str], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """Parse lines and take the named keys."""
+        """Parse lines and return the named keys."""
         records = [self._object(line, row) for line, row in zip(rows, numbers, strict=True)]
         return {name: [record.get(name) for record in records] for name in names}
 
@@ -303,14 +266,9 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 
 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
-    """Open a file of records by the ending of its name.
+    """Open a file of records by its extension; ``strict`` does not apply to Parquet, whose rows are always readable.
 
-    A Parquet file has no rows that cannot be read.
-
-    Raises
-    ------
-    UserError
-        For another ending, or a file that lacks a wanted column.
+    Raises UserError for another extension, or a file that lacks a wanted column.
     """
     name = path.name.lower().removesuffix(".gz")
     kind = TABLES.get(Path(name).suffix)
@@ -329,7 +287,7 @@ def _begins_as_gzip(path: Path) -> bool:
 
 
 def _parsed(line: str) -> Any:
-    """Parse a line; None where it is no JSON. The parser's error holds the line, and goes no further."""
+    """Parse a line; None if it is not JSON. The parser's error quotes the line, so it is not raised."""
     try:
         return json.loads(line)
     except RecursionError:
@@ -337,7 +295,7 @@ def _parsed(line: str) -> Any:
     except ValueError:
         pass
     try:
-        # Python converts no integer of more than some thousand digits, in whatever column it is.
+        # Python refuses to convert integers of more than 4300 digits.
         return json.loads(line, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
@@ -351,12 +309,12 @@ def _integer(text: str) -> int | float:
 
 
 def _text(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
-    # Bytes that are no UTF-8 come through as surrogates, so that their row and column can be named.
+    # Bytes that are not UTF-8 become surrogates, so that their row and column can be named.
     return open_text(path, ESCAPE)
 
 
 def _brief(value: Any) -> Any:
-    """A wanted value in few bytes, as thousands of rows are in memory at once; what differed still differs."""
+    """Shorten a wanted value, since thousands of rows are in memory; different values stay different."""
     if isinstance(value, list | dict):
         return type(value)()
     if not isinstance(value, str) or len(value) <= BRIEF:
@@ -366,10 +324,7 @@ def _brief(value: Any) -> Any:
 
 
 class _Lines:
-    """Lines of a text, and those of them that a CSV reader took for the row that it reads.
-
-    A line that is too long is one that is no row.
-    """
+    """Lines of a text, with those that a CSV reader took for the current row. A line that is too long is not a row."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()
@@ -393,15 +348,15 @@ class _Lines:
         self.size = 0
 
     def give_back(self) -> None:
-        """Let all but the first of the lines taken be read again."""
+        """Return all but the first of the taken lines, to be read again."""
         self._again.extendleft(reversed(self.taken[1:]))
 
 
 def _lenient(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
-    """Iterate over the rows of a CSV file, the header among them; one that cannot be read is one empty cell.
+    """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
-    Such a row is the one line that it begins in, also where several lines make a row of another width: a quote that
-    somebody's value opens does not take other people's rows with it.
+    It takes only the line that it begins in, also if several lines make a row of another width: a quote opened by one
+    person's value must not swallow other people's rows.
     """
     lines = _Lines(text)
     reader = wide_csv(lines)
@@ -410,7 +365,7 @@ def _lenient(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], l
         try:
             cells = next(reader, None)
         except (csv.Error, LongRowError):
-            # Not `[]`: a line without any cell is no row.
+            # Not `[]`, which is an empty line.
             cells = [""]
         if cells is None:
             return

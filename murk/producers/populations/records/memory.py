@@ -18,22 +18,11 @@ from murk.stream.task.data.values import is_absent, is_nan
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of records in memory.
+    """Columns of records in memory.
 
-    Parameters
-    ----------
-    what
-        What they are called in messages.
-    names
-        The columns' names.
-    size
-        Number of rows.
-    read
-        Values of a column, by its place, from a row up to another one: Python's own, None where there is none.
-    check
-        Refuses wanted columns, by name, that hold no values of records.
-    with_keys
-        The same records with further columns, where each record has keys of its own.
+    ``what`` is their name in messages. ``read(index, start, stop)`` returns a column's values as Python objects, None
+    if missing; ``check(names)`` refuses unsuitable columns. ``with_keys(names)`` adds columns, if records may differ in
+    keys.
     """
 
     what: str
@@ -44,7 +33,7 @@ class Columns:
     with_keys: Callable[[Sequence[str]], Columns] | None = None
 
     def digest(self) -> str:
-        """SHA-256 of names and values, in hexadecimal: the same for the same records, whatever holds them."""
+        """Return the SHA-256 of names and values in hexadecimal, independent of the container."""
         found = hashlib.sha256(json.dumps(self.names).encode())
         for start in range(0, self.size, SLICE):
             stop = min(start + SLICE, self.size)
@@ -56,19 +45,7 @@ class Columns:
 class MemoryTable(TupleTable):
     """A table of records in memory, read in slices.
 
-    Parameters
-    ----------
-    columns
-        Its columns.
-    wanted
-        Those that must be there.
-    strict
-        Whether a key that the first records do not have is refused.
-
-    Attributes
-    ----------
-    absent
-        Wanted keys that are in none of the first records.
+    ``strict`` refuses wanted keys that the first records lack; otherwise they are listed in ``absent``.
     """
 
     def __init__(self, columns: Columns, wanted: Sequence[str], *, strict: bool = True) -> None:
@@ -80,7 +57,7 @@ class MemoryTable(TupleTable):
         self._columns = columns
 
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the rows from ``start`` on."""
+        """Yield the rows from ``start`` on."""
         places = [self.names.index(name) for name in self.wanted]
         size, read = self._columns.size, self._columns.read
         for first in range(start, size, SLICE):
@@ -89,15 +66,9 @@ class MemoryTable(TupleTable):
 
 
 def columns_of(source: object) -> Columns:
-    """Return the columns of a frame, a table or an iterable of mappings.
-
-    Raises
-    ------
-    UserError
-        For anything else, and where pyarrow is needed and missing.
-    """
+    """Return the columns of a frame, a table or an iterable of mappings, or raise a UserError."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    # Nobody can hold a frame of a library that was not imported.
+    # A frame exists only if its library was imported.
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return _of_pandas(source)
     if type(source).__name__ in ("Series", "ChunkedArray"):
@@ -164,7 +135,7 @@ def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
 
     def read(place: int, start: int, stop: int) -> list[Any]:
         key = keys[place]
-        # As in frames, whose rows these may have been: NaN and the like stand where nothing is.
+        # As in frames, NaN and similar values mean missing.
         values = (record.get(key) for record in records[start:stop])
         return [None if is_absent(value) or is_nan(value) else value for value in values]
 
@@ -175,7 +146,7 @@ def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
 
 
 def _as_json(value: Any) -> Any:
-    """What stands for a value in a digest: the same in every process, so never an object's address."""
+    """Return a value's representation in a digest, the same in every process (never an address)."""
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if hasattr(value, "tolist"):

@@ -1,4 +1,4 @@
-"""Records from wherever they come: a path, a data frame, a table, or mappings."""
+"""Records from any source: a path, a data frame, a table, or mappings."""
 
 from __future__ import annotations
 
@@ -11,53 +11,32 @@ from murk.producers.populations.records.memory import Columns, MemoryTable, colu
 
 
 class Records(ABC):
-    """Records of people that can be read again and again. Made by `open_records`.
-
-    Attributes
-    ----------
-    path
-        Their file; None where they are in memory.
-    """
+    """Base class for records that can be read repeatedly; made by `open_records`. ``path`` is None in memory."""
 
     path: Path | None
 
     @abstractmethod
     def survey(self) -> Survey:
-        """Read all through once, for their digest.
-
-        Raises
-        ------
-        UserError
-            When a file cannot be read, is empty, or is damaged.
-        """
+        """Read all records once, for their digest; raise a UserError if a file is unreadable, empty, or damaged."""
 
     @abstractmethod
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open them for reading; where that is not strict, a row that cannot be read has no value.
+        """Open the records for reading; raise a UserError if a wanted column is missing or duplicated.
 
-        Raises
-        ------
-        UserError
-            When a wanted column is not there, or twice.
+        Unless ``strict``, an unreadable row has only missing values.
         """
 
     @abstractmethod
     def changed(self, survey: Survey) -> bool:
-        """Whether they were changed since a survey."""
+        """Return whether the records changed since a survey."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """What messages call them."""
+        """Return the name of the records in messages."""
 
 
 class FileRecords(Records):
-    """Records of a file: CSV with a header, JSON lines, or Parquet.
-
-    Parameters
-    ----------
-    path
-        The file: ``.csv``, ``.jsonl`` or ``.ndjson``, each also gzipped, or ``.parquet``.
-    """
+    """Records of a CSV file with a header, a JSON lines file (each also gzipped), or a Parquet file."""
 
     path: Path
 
@@ -69,11 +48,11 @@ class FileRecords(Records):
         return survey(self.path)
 
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open it by the ending of its name."""
+        """Open the file by its extension."""
         return open_table(self.path, wanted, strict=strict)
 
     def changed(self, survey: Survey) -> bool:
-        """Whether it is another file now, or was written to."""
+        """Return whether the file was replaced or written to."""
         return changed(self.path, survey.stamp)
 
     def __str__(self) -> str:
@@ -81,13 +60,7 @@ class FileRecords(Records):
 
 
 class MemoryRecords(Records):
-    """Records in memory. Anyone who changes them while they are released from is not noticed.
-
-    Parameters
-    ----------
-    columns
-        Their columns.
-    """
+    """Records in memory. Changes to them during the work are not detected."""
 
     path = None
 
@@ -99,11 +72,11 @@ class MemoryRecords(Records):
         return Survey(self._columns.digest(), (0, 0, 0, 0))
 
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open them for reading."""
+        """Open the records for reading."""
         return MemoryTable(self._columns, wanted, strict=strict)
 
     def changed(self, survey: Survey) -> bool:
-        """Whether they were changed: what is in memory is trusted to stay."""
+        """Return False: records in memory are assumed not to change."""
         return False
 
     def __str__(self) -> str:
@@ -111,29 +84,29 @@ class MemoryRecords(Records):
 
 
 def open_records(source: object) -> Records:
-    """Open records of people, wherever they come from.
+    """Open records of people from any source.
 
     Parameters
     ----------
     source
         The path of a CSV (``.csv``), JSON lines (``.jsonl``, ``.ndjson``) or Parquet (``.parquet``) file; a pandas or
-        Polars DataFrame; an Arrow table, or what else has the Arrow stream interface; or an iterable of mappings from
-        column to value, which is kept in memory unless it is a sequence already.
+        Polars DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of mappings
+        from column to value, which is copied unless it is a sequence.
 
     Returns
     -------
     Records
-        What `FileSource` and populations read. They are opened, and their columns checked, by these.
+        Input of `FileSource` and populations, which open them and check their columns.
 
     Raises
     ------
     UserError
-        For anything else, and where pyarrow is needed and missing.
+        For anything else, or if pyarrow is needed and missing.
 
     Notes
     -----
     A file is read in slices and never held as a whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet
-    and Polars are missing values; NaN elsewhere is refused when its row is read. A pandas index is no column.
+    and Polars are missing values; NaN elsewhere is refused when its row is read. A pandas index is not a column.
 
     Examples
     --------

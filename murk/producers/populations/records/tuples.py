@@ -1,7 +1,4 @@
-"""What is looked at in raw values before they are coded.
-
-What tables of records have in common: how they are read, and those whose rows are tuples.
-"""
+"""Tables whose rows are tuples of the wanted columns, and checks of their raw values."""
 
 from __future__ import annotations
 
@@ -12,24 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from murk.errors import UserError
+from murk.producers.ledger.spelling import is_unicode
 
 
 def is_blank(value: Any) -> bool:
-    """Whether nothing stands in a cell."""
+    """Return whether a cell is empty."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def is_unicode(text: str) -> bool:
-    """Whether all bytes of a text were characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Return values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
+    """Yield values that need a closer look, with their indices; none for columns of plain texts or numbers."""
     kinds = set(map(type, column))
     if kinds == {str}:
         joined = "".join(column)
@@ -44,26 +33,14 @@ def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
 SLICE: Final = 4096
 """Rows that are read at a time."""
 KEYS_LOOKED_AT: Final = 1000
-"""A key that is in none of so many first records (lines of JSON, mappings) is taken for misspelled, not missing."""
+"""Number of first records searched for a key; a key in none of them is taken for misspelled, not missing."""
 PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
 
 
 class TupleTable(ABC):
-    """A table whose rows are tuples of the wanted columns' values.
+    """Base class for tables whose rows are tuples of the wanted columns' values. ``what`` is its name in messages.
 
-    Parameters
-    ----------
-    what
-        What it is called in messages.
-    names
-        The names of all its columns, in their order.
-    wanted
-        Columns that must be there, each once.
-
-    Raises
-    ------
-    UserError
-        When one is not there, or twice.
+    Raises UserError if a wanted column is missing or duplicated.
     """
 
     def __init__(self, what: str, names: Sequence[str], wanted: Sequence[str]) -> None:
@@ -79,7 +56,7 @@ class TupleTable(ABC):
 
     @abstractmethod
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the records from row ``start`` (0 is the first) on."""
+        """Yield the records from row ``start`` (counted from 0) on."""
 
     def columns(
         self, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int], names: Sequence[str]
@@ -89,7 +66,7 @@ class TupleTable(ABC):
         return {name: table[self._places[name]] for name in names}
 
     def _hint(self, name: str) -> str:
-        # Columns' names are not repeated: of a table that was turned round they are somebody's values.
+        # Columns' names are not quoted: in a transposed table they are a person's values.
         if any(name.casefold() == other.strip().casefold() for other in self.names):
             return "It has one that differs in capitals or in spaces around it: spell both alike"
         return "Spell its columns as the task does"
