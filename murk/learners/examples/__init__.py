@@ -1,7 +1,6 @@
-"""IWP-SGD: learning from examples that people released once.
+"""IWP-SGD: learning from examples that people release once.
 
-The estimators are River estimators and are imported when first asked for: a device needs what it releases
-(:mod:`murk.learners.examples.problem`), and not River.
+Estimators, which need River, are imported on first access: devices import only :mod:`murk.learners.examples.problem`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,26 +1,24 @@
-r"""Directions: an example as a unit vector, which noise of a fixed size hides far less than a corner of a box.
+r"""Directions: an example as a unit vector, which needs less noise than a corner of a box.
 
-Of a record with coded features x, the constant inside, and a target y in [-1, 1] the device releases ``(w, a, r, m)``:
+For coded features x (constant included, ``x_-`` without it) and a target y in [-1, 1], the device releases
 
-.. math:: (w, a, r, m) = (x_{-} / |x|,\; 1 / |x|,\; y / |x|,\; 0), \qquad (0, 0, 0, \sqrt 2)
+.. math:: (w, a, r, m) = (x_{-} / |x|,\; 1 / |x|,\; y / |x|,\; 0),
+    \qquad (0, 0, 0, \sqrt 2) \text{ if the target is missing.}
 
-the second where the target is missing. Of a label, w is ``y x_- / |x|``: ``(w, r) = y x / |x|`` is the example's
-direction, and ``a`` the length that it lost. All lie in ``K = {|(w, a)| <= 1, a >= 0, |r| <= a}``, where points are at
-most 2 apart:
+For a label, w is ``y x_- / |x|``, so that ``(w, r) = y x / |x|``. Points of ``K = {|(w, a)| <= 1, a >= 0, |r| <= a}``
+are at most 2 apart, as ``|r - r'| <= a + a'``:
 
 .. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
 
-as ``|r - r'| <= a + a'``; and from the missing one, ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and whether there
-is one cost nothing: the noise is that of a vector no longer than 1.
+and from the missing one, ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and its presence cost no extra noise.
 
-A least-squares fit sees a release through ``u = (w, r)`` and ``t = a`` (labels), or ``u = (w, a)`` and ``t = r``:
+Least squares sees a release through ``u = (w, r)`` and ``t = a`` (labels), or ``u = (w, a)`` and ``t = r``:
 
 .. math:: (\theta'u - t)^2 = (\theta'x - y)^2 / |x|^2
 
-so that what is fitted is the loss weighted by ``1/|x|^2``, and its minimiser the fit weighted by ``1/|x|^2``. Of noisy
-``u~`` an unbiased estimate of ``u u'`` is ``u~ u~' - s^2 I``. But ``|u|^2`` is known: it is 1, or 0 where the target is
-missing. With the noisy share m~ of missing ones, in units of sqrt 2, ``(|u~|^2 - 1 + m~) / p`` has the mean s^2 and
-takes the noise of the trace back with it: it stands for s^2 wherever that is subtracted (:func:`own_variance`).
+so the loss is weighted by ``1/|x|^2``. For noisy ``u~``, ``u~ u~' - s^2 I`` estimates ``u u'`` without bias. As
+``|u|^2`` is known (1, or 0 with a missing target), :func:`own_variance` estimates s^2 by ``(|u~|^2 - 1 + m~) / p``,
+with m~ the noisy m over sqrt 2, which removes the noise of the trace.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from murk._jit import inlined, jit
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
 from murk.learners.examples import layout as k
-from murk.learners.examples.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
+from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
@@ -45,14 +43,14 @@ from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
 BESIDE = 2
-"""Numbers of a release beyond the features."""
+# Numbers of a release beyond the features.
 
 
 @jit
 def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
     """Write ``(w, a, r, m / sqrt 2)`` of coded features, the constant last.
 
-    ``bound`` is that of the other features' norm where there is no box.
+    ``bound`` bounds the norm of the other features if they are not boxed.
     """
     last = x.shape[0] - 1
     largest, square = 0.0, 0.0
@@ -64,7 +62,7 @@ def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: A
             xj = min(max(xj, -1.0), 1.0)
         out[j] = xj
         largest = max(largest, abs(xj))
-    # In two steps, so that no square overflows.
+    # Two steps, so that no square overflows.
     shrink = bound / largest if boxed == 0 and largest > bound else 1.0
     for j in range(last):
         out[j] *= shrink
@@ -73,7 +71,7 @@ def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: A
     inverse = 1.0 / math.sqrt(shrink * shrink * square + 1.0)
     if y != y:
         inverse = 0.0
-    elif form == DIRECTED_LABEL:
+    elif form == k.DIRECTED_LABEL:
         y = 1.0 if y > 0.5 else -1.0
         shrink *= y
     else:
@@ -87,13 +85,13 @@ def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: A
 
 @jit
 def missing_steps(steps: int) -> int:
-    """m in lattice steps where the target is missing: sqrt 2 times the bound, rounded down."""
+    """Return m in lattice steps where the target is missing: sqrt 2 times the bound, rounded down."""
     return steps * 1414 // 1000
 
 
 @jit
 def quantise_direction(v: Array, spacing: float, steps: int, out: Array) -> None:
-    """Quantise to integers of K, whatever the floats are: ``|(w, a)| <= steps`` and ``|r| <= a``; or a missing one."""
+    """Quantise to integers of K for any floats: ``|(w, a)| <= steps`` and ``|r| <= a``, or the missing point."""
     size = v.shape[0] - 2
     lattice.quantise_l2(v[:size], spacing, steps, out[:size])
     bound = max(out[size - 1], np.int64(0))
@@ -117,51 +115,51 @@ def _quantise_all(rows: Array, spacing: float, steps: int, out: Array) -> None:
 
 @jit
 def read_direction(form: int, payload: Array, unit: float, steps: int, u: Array) -> float:
-    """Write the noisy ``u`` of a payload and, behind it, whether its target is missing; give the noisy ``t``."""
+    """Write the noisy ``u`` of a payload, then the noisy missingness; return the noisy ``t``."""
     p = payload.shape[0] - 2
     for j in range(p - 1):
         u[j] = payload[j] * unit
-    own, beside = (p, p - 1) if form == DIRECTED_LABEL else (p - 1, p)
+    own, beside = (p, p - 1) if form == k.DIRECTED_LABEL else (p - 1, p)
     u[p - 1], u[p] = payload[own] * unit, payload[p + 1] / missing_steps(steps)
     return float(payload[beside] * unit)
 
 
 @inlined
 def own_variance(p: int, square: float, missing: float) -> float:
-    """An unbiased estimate of the noise's variance by ``|u~|^2``, with the noise that the trace of ``u~ u~'`` has."""
+    """Estimate the noise variance from ``|u~|^2`` without bias, including the noise of the trace of ``u~ u~'``."""
     return (square - 1.0 + missing) / p
 
 
 @inlined
 def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float:
-    """An unbiased estimate of ``lambda / |x|^2``: the penalty's share of a release, as its loss is weighted."""
+    """Return an unbiased estimate of ``lambda / |x|^2``, a release's share of the penalty."""
     square = constant * constant
-    if whole[FORM] == DIRECTED_LABEL:
-        # Twice the same, up to its sign.
+    if whole[k.FORM] == k.DIRECTED_LABEL:
+        # For labels, |t| is the constant too.
         square = 0.5 * (square + target * target)
-    return float(real[DIRECTED_RIDGE] * (square - real[VARIANCE]))
+    return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 
 
 def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """``u`` and, behind it, whether the target is missing, (m, p + 1), and ``t`` (m,), of decoded releases."""
+    """Split decoded releases into ``u`` with the missingness last, (m, p + 1), and ``t``, (m,)."""
     beside = -3 if form == k.DIRECTED_LABEL else -2
     return np.delete(values, beside, axis=1), values[:, beside]
 
 
 @dataclass(frozen=True)
 class DirectionMechanism(Wrapped):
-    r"""Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
+    """Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
 
-    The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` is
-    cut off at ``a``; replacing a record then moves the integers by at most ``2 steps``, as the proof above holds for
-    integers too. That is the sensitivity of a `GaussianMechanism` of radius 1, whose guarantee this has.
+    The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps and ``|r|`` is
+    cut off at ``a``, so replacing a record moves the integers by at most ``2 steps``: the sensitivity of a
+    `GaussianMechanism` of radius 1.
 
     Parameters
     ----------
     features
-        p, the constant among them; a release has p + 2 numbers.
+        p, the constant included; a release has p + 2 numbers.
     noise
-        The Gaussian mechanism of dimension p + 2 and radius 1 whose noise and guarantee this is.
+        Gaussian mechanism of dimension p + 2 and radius 1.
 
     Examples
     --------
@@ -183,7 +181,7 @@ class DirectionMechanism(Wrapped):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, features: int, method: Any = "analytic") -> DirectionMechanism:
-        """The least noise with which every release has ``guarantee``."""
+        """Return the mechanism of least noise that gives ``guarantee``."""
         size = features + BESIDE
         return cls(features, GaussianMechanism.calibrate(guarantee, dimension=size, radius=1.0, method=method))
 
@@ -204,18 +202,18 @@ class DirectionMechanism(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        """Bound of the numbers in an honest payload, exceeded with probability below 1e-30."""
         return self.noise.magnitude - self.steps + missing_steps(self.steps)
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged. Without noise it reaches sqrt 2."""
+        """Bound of the length of an honest payload: sqrt 2 plus noise. A longer one is forged."""
         longest = math.isqrt(2 * self.steps**2) + 1
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
-        """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is projected."""
+        """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads, projecting them into K."""
         rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(
@@ -232,5 +230,5 @@ class DirectionMechanism(Wrapped):
         return values
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters and derived values as plain data."""
         return {**self.noise.to_dict(), "features": self.features, "release": "directions"}

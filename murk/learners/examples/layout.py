@@ -1,6 +1,6 @@
-"""Where everything that a learner of released examples touches lies in its two arrays, ``real`` and ``whole``.
+"""Layout of a learner's two arrays, ``real`` and ``whole``.
 
-Handing a dozen arrays to a compiled function costs more than a step of the update: it gets two.
+Passing a dozen arrays to a compiled function costs more than a step of the update, so kernels take two.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from murk.learners.core.in_place import words_for
 # Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
 Array = Any
 
-# What a release holds: the product y x; features beside a label in randomized response; features beside a real target;
-# the direction of x, times a label and with 1/|x|, or beside a real target over |x| (see `directions`); the outer
-# product of the direction of (x, y) with itself (see `outer`).
+# Forms of release: y x; x and a label in randomized response; x and a real target; a direction, of a label or a real
+# target (see `directions`); an outer product, of a label or a real target (see `outer`).
 PRODUCT, LABEL, REAL, DIRECTED_LABEL, DIRECTED_REAL, OUTER_LABEL, OUTER_REAL = 0, 1, 2, 3, 4, 5, 6
 NOISE_AWARE, INVERSE_SCALING = 0, 1
 NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
 UNIFORM, INVERSE_VARIANCE = 0, 1
 
-# Places in ``whole``; NUMBERS are those of a release, FREE those of theta that are learned, UNCORRECTED is 1 where
-# releases are taken for the records themselves; those from STEPS to THRESHOLD are of the current level.
+# Indices into ``whole``. NUMBERS: numbers in a release. FREE: learned coefficients. UNCORRECTED: 1 if releases are
+# treated as the records themselves. STEPS to THRESHOLD belong to the current level.
 (
     LOSS, TERMS, FORM, FEATURES, BATCH, STEP, AVERAGING, WEIGHTING, BOXED, SIMULATED, SEED, COUNT, UPDATES, IN_BATCH,
     REFUSED, POLISH, NEXT_REFRESH, IDENTIFIED, COIN, NUMBERS, FREE, UNCORRECTED, STEPS, TARGET_STEPS, THRESHOLD,
     WHOLE_HEADER,
 ) = range(26)  # fmt: skip
 
-# Places in ``real``; those from UNIT to TARGET_LIMIT are of the current level.
+# Indices into ``real``. UNIT to TARGET_LIMIT belong to the current level.
 (
     WIDTH, RADIUS, BOUND, RIDGE, ETA, ALPHA, DECAY, TARGET_SCALE,
     UNIT, TARGET_UNIT, SPACING, TARGET_SPACING, VARIANCE, CONSTANT_VARIANCE, TARGET_VARIANCE, KEEP, SPREAD, LIMIT,
@@ -44,15 +43,15 @@ LEVEL_REALS = TARGET_LIMIT - UNIT + 1
 LEVEL_WHOLES = THRESHOLD - STEPS + 1
 FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
 
-# State vectors, one after another; then two triangles (where estimates are polished), x and the released vector.
+# State vectors in ``real``, in this order.
 ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECOND, ROWS = range(10)
 
 
 @within
 def sizes(features: int, numbers: int, polish: int) -> tuple[int, int]:
-    """Numbers of ``whole`` and of ``real``.
+    """Return the lengths of ``whole`` and ``real``.
 
-    ``whole`` is: header, noise, payload, words with one for a coin. ``real`` is: header, state vectors, triangles, x,
+    ``whole``: header, noise, payload, random words with one for a coin. ``real``: header, state vectors, triangles, x,
     the released vector.
     """
     whole = WHOLE_HEADER + 2 * numbers + words_for(numbers) + 1

@@ -1,25 +1,17 @@
-"""Solving with a matrix that is known up to noise: what noise hides is kept small, and is not claimed to be known.
+"""Newton polish from released examples, and solving with a matrix known only up to noise.
 
-``A = sum_k l_k e_k e_k'`` of released directions has noise of about :func:`uncertainty` in its eigenvalues. Those
-below a share of it are floored there, so that no coefficient is the quotient of two errors:
-
-    theta^ = sum_k e_k (e_k'b) / max(l_k, floor)
-
-With L the eigenvectors above the floor and H the *hidden* ones, ``theta_j = (P_L theta)_j + (P_H theta)_j``. The first
-part has the standard error of the sandwich. Of the second it is known that it is at most ``|P_H e_j| |theta|``, and the
-radius bounds ``|theta|``: an interval is as much wider, and a coefficient with much of it has none.
-
-A Newton polish from released examples alone: the Hessian, too, has an unbiased estimate.
-
-At a reference point rho, each release gives unbiased estimates ``g_i`` of the gradient and ``H_i`` of the Hessian (the
-derivative of the first). With weights ``q_i`` by public noise levels, the polished estimate and its covariance are
+At a reference point rho, each release gives unbiased estimates ``g_i`` of the gradient and ``H_i`` of the Hessian. With
+weights ``q_i`` by public noise levels, the polished estimate and its covariance are
 
     theta^ = (A + lambda I)^-1 sum q_i (H_i rho - g_i) / Q,         A = sum q_i H_i / Q,     Q = sum q_i
     cov    = (A + lambda I)^-1 [sum q_i^2 r_i r_i' / Q^2] (A + lambda I)^-1,                 r_i = g_i + lambda rho
 
-For losses that are quadratic in theta this is the exact minimiser of the mean unbiased loss, whatever the path of the
-iterates; for others it is one Newton step from points that follow the estimate: rho is set to it, or to the iterates'
-average where A is not known well enough, whenever the number of releases has grown by a sixteenth.
+For quadratic losses this is the exact minimiser of the mean unbiased loss. For others it is one Newton step from rho,
+which is moved to the estimate (or the average, where A is too noisy) each time the number of releases grows by 1/16.
+
+Where the eigenvalues ``l_k`` of A are within their noise, they are floored so that no coefficient is the quotient of
+two errors: ``theta^ = sum_k e_k (e_k'b) / max(l_k, floor)``. In the floored (*hidden*) directions H only the bound
+``|P_H e_j| |theta|`` on coefficient j is known, which widens its interval or removes it.
 """
 
 from __future__ import annotations
@@ -29,9 +21,9 @@ import math
 import numpy as np
 
 from murk._jit import jit, within
+from murk.learners.examples import layout as k
 from murk.learners.examples.directions import own_variance, ridge_of
-from murk.learners.examples.layout import *
-from murk.learners.examples.layout import AIMED, POLISH_WEIGHT, REAL_HEADER, ROWS, Array
+from murk.learners.examples.layout import Array
 from murk.learners.examples.transforms import SQUARED, bends, slopes
 
 _SWEEPS = 60
@@ -39,9 +31,9 @@ _SWEEPS = 60
 
 @jit
 def eigen(matrix: Array, values: Array, vectors: Array) -> None:
-    """Eigenvalues and eigenvectors (columns) of a symmetric matrix, which is overwritten, by Jacobi's rotations.
+    """Write eigenvalues and eigenvectors (columns) of a symmetric matrix, which is overwritten, by Jacobi rotations.
 
-    No LAPACK in compiled learning: its results differ between builds.
+    LAPACK is not used because its results differ between builds.
 
     Examples
     --------
@@ -89,7 +81,7 @@ def eigen(matrix: Array, values: Array, vectors: Array) -> None:
 @jit
 def floored(real: Array, p: int, size: int, least: float, out: Array) -> bool:
     """Solve ``A theta = aimed`` for the first ``size`` of p coefficients, eigenvalues floored at ``least``."""
-    aimed, bend, total = REAL_HEADER + AIMED * p, REAL_HEADER + ROWS * p, real[POLISH_WEIGHT]
+    aimed, bend, total = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p, real[k.POLISH_WEIGHT]
     if not (least > 0.0 and least < math.inf):
         return False
     matrix, values, vectors = np.zeros((size, size)), np.zeros(size), np.zeros((size, size))
@@ -112,14 +104,14 @@ def floored(real: Array, p: int, size: int, least: float, out: Array) -> bool:
 FIRST_REFRESH = 16
 _GROWTH = 16
 
-# A's smallest eigenvalue must exceed this share of the size of its own noise for A to be inverted. Below it intervals
-# stop covering; up to it the polished estimate has the smaller error (measured in benchmarks/iwp.py).
+# A is inverted if its smallest eigenvalue exceeds this share of its noise: below, intervals do not cover
+# (benchmarks/iwp.py).
 TRUST = 0.7
 
 
 @within
 def triangle(p: int) -> int:
-    """Numbers in one triangle of a symmetric (p, p) matrix."""
+    """Return the number of entries in a triangle of a (p, p) matrix."""
     return p * (p + 1) // 2
 
 
@@ -127,15 +119,15 @@ def triangle(p: int) -> int:
 def factors(
     whole: Array, real: Array, z: float, v: float, target: float
 ) -> tuple[float, float, float, float, float, float]:
-    """``(A, C)`` of the gradient ``A u~ - C D theta``, and the four factors of the Hessian, for ``z = theta'u~``."""
-    if whole[LOSS] == SQUARED:
+    """Return ``(A, C)`` of the gradient ``A u~ - C D theta``, and four factors of the Hessian, for ``z = theta'u~``."""
+    if whole[k.LOSS] == SQUARED:
         return z - target, 1.0, 1.0, 1.0, 0.0, 0.0
-    loss, terms, width = whole[LOSS], whole[TERMS], real[WIDTH]
-    if whole[FORM] == PRODUCT:
+    loss, terms, width = whole[k.LOSS], whole[k.TERMS], real[k.WIDTH]
+    if whole[k.FORM] == k.PRODUCT:
         pull, push = slopes(loss, terms, width, z, v)
         outer, inner, cross, last = bends(loss, terms, width, z, v)
         return pull, push, outer, inner, cross, last
-    keep, turn, z = real[KEEP], 1.0 - real[KEEP], z * target
+    keep, turn, z = real[k.KEEP], 1.0 - real[k.KEEP], z * target
     pull, push = slopes(loss, terms, width, z, v)
     other_pull, other_push = slopes(loss, terms, width, -z, v)
     outer, inner, cross, last = bends(loss, terms, width, z, v)
@@ -158,27 +150,27 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
     pull, push, outer, inner, cross, fourth = factors(whole, real, z, v, target)
     if not abs(pull) + abs(push) + abs(outer) + abs(inner) + abs(cross) + abs(fourth) < 1e60:
         return
-    at = REAL_HEADER + AIMED * p
+    at = k.REAL_HEADER + k.AIMED * p
     aimed = real[at : at + p]
-    at = REAL_HEADER + ROWS * p
+    at = k.REAL_HEADER + k.ROWS * p
     bend, meat = real[at : at + size], real[at + size : at + 2 * size]
-    square, ridge = weight * weight, real[RIDGE]
+    square, ridge = weight * weight, real[k.RIDGE]
     # With d = D rho: H rho = (outer z - cross v) u~ + (fourth v - cross z - inner) d, as u~'rho = z and d'rho = v.
     along, beside = outer * z - cross * v, fourth * v - cross * z - inner
     uu, ud, dd, trace, squares = 0.0, 0.0, 0.0, 0.0, 0.0
-    # Unsigned, or every access would ask whether to count from the end.
+    # Unsigned, so that numba does not check for negative indices.
     place = np.uintp(0)
     for i in range(p):
-        own = real[CONSTANT_VARIANCE] if i == p - 1 else real[VARIANCE]
+        own = real[k.CONSTANT_VARIANCE] if i == p - 1 else real[k.VARIANCE]
         ui, di = u[i], own * rho[i]
         aimed[i] += weight * ((along - pull) * ui + (beside + push) * di)
         uu, ud, dd = uu + ui * ui, ud + ui * di, dd + di * di
         own_bend = outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di
         trace += own * own_bend
         squares += own * own
-        first, second = weight * (outer * ui - cross * di), weight * real[VARIANCE] * (fourth * di - cross * ui)
+        first, second = weight * (outer * ui - cross * di), weight * real[k.VARIANCE] * (fourth * di - cross * ui)
         residual = square * (pull * ui - push * di + ridge * rho[i])
-        by_u, by_rho = residual * pull, residual * (ridge - push * real[VARIANCE])
+        by_u, by_rho = residual * pull, residual * (ridge - push * real[k.VARIANCE])
         for j in range(i):
             bend[place] += first * u[j] + second * rho[j]
             meat[place] += by_u * u[j] + by_rho * rho[j]
@@ -188,24 +180,24 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
         place += np.uintp(1)
     length = outer * outer * uu * uu + 2.0 * cross * cross * (uu * dd + ud * ud) + fourth * fourth * dd * dd
     length += 2.0 * outer * fourth * ud * ud - 4.0 * cross * ud * (outer * uu + fourth * dd)
-    real[POLISH_WEIGHT] += weight
-    real[POLISH_SQUARES] += square
-    real[MEAT_SQUARES] += square
-    real[BEND_SQUARES] += square * (length - 2.0 * inner * trace + inner * inner * squares)
+    real[k.POLISH_WEIGHT] += weight
+    real[k.POLISH_SQUARES] += square
+    real[k.MEAT_SQUARES] += square
+    real[k.BEND_SQUARES] += square * (length - 2.0 * inner * trace + inner * inner * squares)
 
 
 @jit
 def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, target: float, weight: float) -> None:
-    """:func:`follow` of a released direction, whose loss is ``(rho'u - t)^2 / 2``: half of the sums are zero then."""
+    """Apply :func:`follow` to a direction, whose loss is ``(rho'u - t)^2 / 2``: half of the sums are zero."""
     p, pull = rho.shape[0], z - target
     if not abs(pull) < 1e60:
         return
-    size, at = triangle(p), REAL_HEADER + ROWS * p
+    size, at = triangle(p), k.REAL_HEADER + k.ROWS * p
     bend, meat = real[at : at + size], real[at + size : at + 2 * size]
-    at = REAL_HEADER + AIMED * p
+    at = k.REAL_HEADER + k.AIMED * p
     aimed, means, squared = real[at : at + p], real[at + p : at + 2 * p], real[at + 2 * p : at + 3 * p]
     square, own_ridge, uu = weight * weight, ridge_of(whole, real, u[p - 1], target), 0.0
-    ridge, known = real[RIDGE] + own_ridge, z - pull
+    ridge, known = real[k.RIDGE] + own_ridge, z - pull
     for j in range(p):
         uu += u[j] * u[j]
         aimed[j] += weight * (known * u[j])
@@ -229,21 +221,21 @@ def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, 
         bend[place] += weight * own_ridge
         meat[place] += residual * left
         place += np.uintp(1)
-    real[POLISH_WEIGHT] += weight
-    real[POLISH_SQUARES] += square
-    real[MEAT_SQUARES] += square
-    real[BEND_SQUARES] += square * (uu * uu - 2.0 * trace + squares)
+    real[k.POLISH_WEIGHT] += weight
+    real[k.POLISH_SQUARES] += square
+    real[k.MEAT_SQUARES] += square
+    real[k.BEND_SQUARES] += square * (uu * uu - 2.0 * trace + squares)
 
 
 @jit
 def solution_of(real: Array, p: int, size: int, least: float, out: Array) -> bool:
-    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; False where a pivot is not above ``least``.
+    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; return False if a pivot is not above ``least``.
 
-    For the first ``size`` of p coefficients; the others are 0.
+    Only the first ``size`` of p coefficients are solved for; the others are 0.
     """
-    aimed = REAL_HEADER + AIMED * p
-    bend = REAL_HEADER + ROWS * p
-    total, ridge = real[POLISH_WEIGHT], real[RIDGE]
+    aimed = k.REAL_HEADER + k.AIMED * p
+    bend = k.REAL_HEADER + k.ROWS * p
+    total, ridge = real[k.POLISH_WEIGHT], real[k.RIDGE]
     root = np.zeros((size, size))
     for i in range(size):
         for j in range(i + 1):
@@ -271,33 +263,33 @@ def solution_of(real: Array, p: int, size: int, least: float, out: Array) -> boo
 
 @jit
 def uncertainty(real: Array, p: int) -> float:
-    """About how far A's eigenvalues are moved by the noise of its entries: ``2 sqrt(p)`` times one entry's error."""
-    if not real[POLISH_WEIGHT] > 0.0:
+    """Return about how far noise moves A's eigenvalues: ``2 sqrt(p)`` times the error of one entry."""
+    if not real[k.POLISH_WEIGHT] > 0.0:
         return math.inf
-    return float(2.0 * math.sqrt(real[BEND_SQUARES] / p) / real[POLISH_WEIGHT])
+    return float(2.0 * math.sqrt(real[k.BEND_SQUARES] / p) / real[k.POLISH_WEIGHT])
 
 
 @jit
 def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
-    """Set the reference point to the polished estimate, projected onto the ball; or to the average."""
-    p = whole[FEATURES]
-    whole[NEXT_REFRESH] += max(whole[COUNT] // _GROWTH, 1)
+    """Move the reference point to the polished estimate, projected onto the ball, or to the average."""
+    p = whole[k.FEATURES]
+    whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
     found, least = np.zeros(p), TRUST * uncertainty(real, p)
-    done = real[POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[FREE], least, found)
-    whole[IDENTIFIED] = 1 if done else 0
-    if not done and whole[FORM] >= DIRECTED_LABEL and real[POLISH_WEIGHT] > 0.0:
-        done = floored(real, p, whole[FREE], least, found)
+    done = real[k.POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[k.FREE], least, found)
+    whole[k.IDENTIFIED] = 1 if done else 0
+    if not done and whole[k.FORM] >= k.DIRECTED_LABEL and real[k.POLISH_WEIGHT] > 0.0:
+        done = floored(real, p, whole[k.FREE], least, found)
     square = 0.0
     for j in range(p):
         if not done:
             found[j] = average[j]
         square += found[j] * found[j]
-    shrink = real[RADIUS] / math.sqrt(square) if square > real[RADIUS] * real[RADIUS] else 1.0
+    shrink = real[k.RADIUS] / math.sqrt(square) if square > real[k.RADIUS] * real[k.RADIUS] else 1.0
     for j in range(p):
         reference[j] = found[j] * shrink
-    # Residuals at points long left say little of those at the newest.
+    # Residuals at earlier reference points say little about those at the newest.
     fade = 1.0 - 1.0 / (_GROWTH + 1.0)
-    meat = REAL_HEADER + ROWS * p + triangle(p)
+    meat = k.REAL_HEADER + k.ROWS * p + triangle(p)
     for j in range(triangle(p)):
         real[meat + j] *= fade
-    real[MEAT_SQUARES] *= fade
+    real[k.MEAT_SQUARES] *= fade

@@ -13,13 +13,13 @@ from murk._memory import integers_at, numbers_at, words_at
 from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, KernelMemory, draw_from
 from murk.learners.examples import layout as k
 from murk.learners.examples.kernels import learn_records
-from murk.learners.examples.layout import *
+from murk.learners.examples.layout import Array, sizes
 from murk.learners.examples.settings import ExampleSettings, fill
 from murk.privacy.noise.chacha import fresh_words
 
-_NO_ROWS, _NO_TARGETS = np.zeros((0, LEVEL_REALS)), np.zeros(0)
+_NO_ROWS, _NO_TARGETS = np.zeros((0, k.LEVEL_REALS)), np.zeros(0)
 _NO_WORDS = np.zeros(0, dtype=np.uint64)
-_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, LEVEL_WHOLES), dtype=np.int64)
+_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 
 
 @jit
@@ -28,14 +28,14 @@ def take_words(whole: Array, address: int, trials: int) -> int:
 
     Returns `LEARNED` where noise and coin now stand there, or what is missing.
     """
-    numbers, last = whole[NUMBERS], 2 * trials + SPARE
-    words_start = address + 8 * (WHOLE_HEADER + 2 * numbers)
+    numbers, last = whole[k.NUMBERS], 2 * trials + SPARE
+    words_start = address + 8 * (k.WHOLE_HEADER + 2 * numbers)
     if not fresh_words(words_start, last + 1):
         return NO_WORDS
     words = words_at(words_start, last + 1)
-    whole[COIN] = np.int64(words[last])
-    size = whole[FEATURES] - 1 if whole[FORM] == LABEL else numbers
-    found = draw_from(words_start, trials, whole[WHOLE_HEADER : WHOLE_HEADER + size])
+    whole[k.COIN] = np.int64(words[last])
+    size = whole[k.FEATURES] - 1 if whole[k.FORM] == k.LABEL else numbers
+    found = draw_from(words_start, trials, whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size])
     if found == LEARNED:
         for j in range(last + 1):
             words[j] = np.uint64(0)
@@ -50,14 +50,14 @@ def learn_record(address: int, y: float, trials: int) -> int:
     `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand there for the draw to go on
     from, or `NO_WORDS` at all.
     """
-    header = integers_at(address, WHOLE_HEADER)
-    size, reals = sizes(header[FEATURES], header[NUMBERS], header[POLISH])
+    header = integers_at(address, k.WHOLE_HEADER)
+    size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
     whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
     if trials > 0:
         found = take_words(whole, address, trials)
         if found != LEARNED:
             return found
-    real[TARGET] = y
+    real[k.TARGET] = y
     learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
     return LEARNED
 
@@ -79,7 +79,7 @@ class Memory(KernelMemory):
 
     def __init__(self, settings: ExampleSettings) -> None:
         numbers = settings.dimension
-        self._allocate(*k.sizes(settings.features, numbers, int(settings.polish)))
+        self._allocate(*sizes(settings.features, numbers, int(settings.polish)))
         fill(self.real, self.whole, settings)
         self._bind()
         self.x[-1] = 1.0

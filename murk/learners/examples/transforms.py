@@ -1,12 +1,10 @@
-r"""Losses under Gaussian noise and without it: the inverse Weierstrass transforms, compiled.
+r"""Compiled losses and their inverse Weierstrass transforms (Dufraiche et al., equation 7 and section 5.2).
 
-A loss ``l(theta, u) = f(theta'u)`` is seen at ``u~ = u + N(0, D)``, so at ``z = theta'u~`` with noise of variance
-``v = theta'D theta``. Its inverse transform ``g(., v)`` is the function with ``E g(theta'u~, v) = f(theta'u)``. As
-``g`` solves the heat equation backwards, ``dg/dv = -g''/2``, the gradient of ``g(theta'u~, theta'D theta)`` is
+A loss ``f(theta'u)`` is seen at ``z = theta'u~`` with noise of variance ``v = theta'D theta``. Its inverse transform
+``g(., v)`` satisfies ``E g(theta'u~, v) = f(theta'u)`` and ``dg/dv = -g''/2``, so that the gradient of
+``g(theta'u~, theta'D theta)`` is
 
 .. math:: \tilde u\, g'(z) - D\theta\, g''(z)
-
-(Dufraiche et al., equation 7 and section 5.2). Each function below gives ``g``, or ``(g', g'')``.
 
 =============  ==================================  =============================================
 loss           f(z)                                g(z)
@@ -17,8 +15,8 @@ log            log(1 + exp(-z))                    sum over k <= K of (-v/2)^k /
 probit         f' = -Phi(-z / sqrt t)              the same with t - v in place of t, while v < t
 =============  ==================================  =============================================
 
-The last is not in the paper: Gaussian smoothing composes, so a loss that already is one has an exact and bounded
-inverse. The log loss has none, and its sum is cut off (appendix D.7); the gradient given is that of the cut sum.
+The probit-type loss is not in the paper: as a smoothed loss it has an exact, bounded inverse. The log loss has none;
+its sum is truncated (appendix D.7), and the gradient is that of the truncated sum.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 @jit
 def log_derivative(order: int, z: float) -> float:
-    """Derivative of ``log(1 + exp(-z))``, of order 0 to 8.
+    """Return the derivative of ``log(1 + exp(-z))`` of order 0 to 8.
 
-    By the probability ``s = 1 / (1 + exp(-z))``, with ``s' = s (1 - s)``: polynomials in s.
+    Derivatives are polynomials in ``s = 1 / (1 + exp(-z))``, as ``s' = s (1 - s)``.
     """
     if order == 0:
         return math.log1p(math.exp(-abs(z))) + max(-z, 0.0)
@@ -49,7 +47,7 @@ def log_derivative(order: int, z: float) -> float:
         s, r = e / (1.0 + e), 1.0 / (1.0 + e)
     if order == 1:
         return -r
-    # Odd and even ones are polynomials in h = s (1 - s), the odd ones times 1 - 2 s.
+    # All are polynomials in h = s (1 - s), the odd ones times 1 - 2 s.
     h = s * r
     if order == 2:
         return h
@@ -68,10 +66,7 @@ def log_derivative(order: int, z: float) -> float:
 
 @jit
 def slopes(loss: int, terms: int, width: float, z: float, v: float) -> tuple[float, float]:
-    """``(g', g'')`` at z, for noise of variance v.
-
-    ``terms`` is K of the log loss, ``width`` is t of the probit-type loss.
-    """
+    """Return ``(g', g'')`` at z; ``terms`` is K of the log loss, ``width`` t of the probit-type loss."""
     if loss == QUADRATIC:
         return z - 1.0, 1.0
     if loss == EXPONENTIAL:
@@ -89,7 +84,7 @@ def slopes(loss: int, terms: int, width: float, z: float, v: float) -> tuple[flo
     for k in range(terms + 1):
         first += factor * log_derivative(2 * k + 1, z)
         if k < terms:
-            # The gradient of a sum cut off after K terms holds one term less of g''.
+            # The gradient of the truncated sum has one term less of g''.
             second += factor * log_derivative(2 * k + 2, z)
         factor *= -0.5 * v / (k + 1)
     return first, second
@@ -97,10 +92,10 @@ def slopes(loss: int, terms: int, width: float, z: float, v: float) -> tuple[flo
 
 @jit
 def bends(loss: int, terms: int, width: float, z: float, v: float) -> tuple[float, float, float, float]:
-    r"""Factors of the four matrices that make up the Hessian of ``g(theta'u~, theta'D theta)``.
+    """Return the factors of the four matrices in the Hessian of ``g(theta'u~, theta'D theta)``.
 
-    With ``d = D theta``: ``g''`` of ``u~u~'``, ``g''`` of ``-D``, ``g'''`` of ``-(u~d' + d u~')``, and the fourth
-    derivative of ``dd'``. The first two differ only where a sum is cut off.
+    With ``d = D theta`` they multiply ``u~u~'`` (by ``g''``), ``-D`` (by ``g''``), ``-(u~d' + d u~')`` (by the third
+    derivative) and ``dd'`` (by the fourth). The first two differ only for truncated sums.
     """
     if loss in (QUADRATIC, SQUARED):
         return 1.0, 1.0, 0.0, 0.0
@@ -130,7 +125,7 @@ def bends(loss: int, terms: int, width: float, z: float, v: float) -> tuple[floa
 
 @jit
 def value(loss: int, terms: int, width: float, z: float, v: float) -> float:
-    """``g`` at z, for noise of variance v: an unbiased estimate of the loss."""
+    """Return ``g`` at z for noise of variance v: an unbiased estimate of the loss."""
     if loss == QUADRATIC:
         return 0.5 * (z - 1.0) * (z - 1.0) - 0.5 * v
     if loss == EXPONENTIAL:
