@@ -77,14 +77,9 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send the releases in the outbox in order, and delete those that have expired.
+        """Send the releases in the outbox in order, except those that the log has, and delete those that have expired.
 
-        Releases that the log already has are not appended again.
-
-        Raises
-        ------
-        MurkError
-            If the log cannot be reached; the outbox is unchanged.
+        Raises MurkError if the log cannot be reached; the outbox is unchanged.
         """
         return self._delivery.flush(self._clock())
 
@@ -116,7 +111,6 @@ class Releaser(ABC, Generic[P]):
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
     def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
-        """Draw integers exactly uniformly below n."""
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
         exact = n.bit_count() == 1
@@ -126,7 +120,6 @@ class Releaser(ABC, Generic[P]):
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
     def _chain(self, index: NDArray[np.int64]) -> int:
-        """Return the chain of one record."""
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
@@ -143,7 +136,6 @@ class Releaser(ABC, Generic[P]):
         return dict(self._moment[1])
 
     def _day(self, now: float) -> int:
-        """Return the day that the ledger records."""
         return truncate_time(now, max(DAY, self.task.granularity))
 
     def _expiry(self, now: float) -> int:

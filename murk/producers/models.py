@@ -64,7 +64,6 @@ class Models:
         return self._model(chain, message, end, self._heard_ends)
 
     def _source(self, chain: int) -> int:
-        """Return the chain whose model the people of a chain answer at."""
         return FIRST_CHAIN if self._problem.shares_models else chain
 
     def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:

@@ -129,8 +129,7 @@ class Producer(Releaser["PersonProblem"]):
         person
             Name of the person's account in the ledger.
         key
-            Identifies the record if it comes again; it must not depend on the record's values. None for a record that
-            comes once.
+            Identifies the record if it comes again; must not depend on its values. None for a record that comes once.
         level
             The privacy level that the person chose without looking at the record.
 
@@ -185,10 +184,8 @@ class Producer(Releaser["PersonProblem"]):
         the log keeps the order of blocks; within a block the order is drawn from the operating system (a simulation
         keeps the file's).
 
-        Raises
-        ------
-        MurkError
-            If ledger or log cannot be written. What was debited waits in the outbox and is sent first next time.
+        Raises MurkError if ledger or log cannot be written. What was debited waits in the outbox and is sent first next
+        time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
@@ -235,7 +232,6 @@ class Producer(Releaser["PersonProblem"]):
         x: NDArray[np.float64],
         y: NDArray[np.float64],
     ) -> None:
-        """Randomize the granted records, and pass the bytes to the ledger."""
         problem, noise = self._problem, self._noise
         iterates = {chain: model.iterate for chain, model in models.items()}
         names = chains.tolist()
@@ -248,7 +244,6 @@ class Producer(Releaser["PersonProblem"]):
     def _randomize_one(
         self, spend: Spending, index: NDArray[np.int64], chain: int, model: PublishedModel, coded: EncodedRecord
     ) -> None:
-        """Randomize one record, faster than `_randomize`."""
         (level,), now = spend.levels, self._clock()
         payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
         fields = self._fields(now)

@@ -50,13 +50,13 @@ def answers_of(
         own = np.flatnonzero(asked == name)
         if not len(own):
             continue
-        one, places = SingleQuestionProblem(asking, name), own.tolist()
+        single, rows = SingleQuestionProblem(asking, name), own.tolist()
         answers = payloads_of(
-            one, keep(x[own]), keep(y[own]), [chains[place] for place in places], iterates,
-            [levels[place] for place in places], noise, indices[own],
+            single, keep(x[own]), keep(y[own]), [chains[row] for row in rows], iterates,
+            [levels[row] for row in rows], noise, indices[own],
         )  # fmt: skip
-        for place, answer in zip(places, answers.tolist(), strict=True):
-            payloads[place] = answer
+        for row, answer in zip(rows, answers.tolist(), strict=True):
+            payloads[row] = answer
     return payloads, asked.tolist()
 
 
@@ -123,24 +123,11 @@ def payloads_of(
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Randomize coded records into the payloads of a problem with one question.
+    """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
-    Parameters
-    ----------
-    problem
-        The task's problem.
-    x, y
-        Coded features, the constant last, shape (m, p); targets, shape (m,).
-    chains, levels
-        Chain and level of each record; its gradient is computed at its chain's iterate.
-    iterates
-        Chain -> iterate (None if releases use none).
-    noise, indices
-        Source of noise, and the indices of a simulation's draws.
-
-    Returns
-    -------
-    Payloads, int64 of shape (m, d).
+    ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
+    record. A record's gradient is computed at its chain's iterate (None if releases use none). ``indices`` select the
+    draws of a simulation.
     """
     payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
     vectors: NDArray[np.float64] | None = None
@@ -168,4 +155,4 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Ke
         yield slice(None), distinct.pop()
         return
     for key in distinct:
-        yield np.array([place for place, one in enumerate(keys) if one == key], dtype=np.int64), key
+        yield np.array([row for row, other in enumerate(keys) if other == key], dtype=np.int64), key

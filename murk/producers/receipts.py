@@ -72,13 +72,6 @@ class Counts:
 
     ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people:
     another process may count the same records but one, and the difference would be that person's.
-
-    Examples
-    --------
-    >>> counts = Counts()
-    >>> counts.add("ann", clamped=1, missing=0)
-    >>> counts, counts.clamped
-    (Counts(), 1)
     """
 
     def __init__(self) -> None:

@@ -127,7 +127,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "rows with the smallest keys are the same, however they are cut",
     (
         "murk/producers/populations/file_source.py",
-        "-        size: int | Callable[[], int] = 4096,\n+        size: int | Callable[[], int] = 4097,",
+        "-        self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()\n"
+        "+        self, start: int = 0, size: int | Callable[[], int] = 4097, *, excluded: Collection[int] = ()",
     ): "how many records are worked on at once",
     (
         "murk/producers/populations/records/values.py",

@@ -171,10 +171,10 @@ def account_lines(account: Account) -> list[str]:
     # Without a release, published features still disclose something.
     if len(account.tasks) > 1 and (account.accountant.releases or not any(task.published for task in account.tasks)):
         lines.append(f"All tasks: {account.accountant.describe()}")
-    lines += [f"Promised over all tasks: {_words(standing)}" for standing in account.caps]
+    lines += [f"Promised over all tasks: {_cap_words(standing)}" for standing in account.caps]
     if account.withdrawn:
         who = "organisation" if any(task.windows is not None for task in account.tasks) else "person"
-        lines.append(f"The {who} has withdrawn{_on(account.withdrawn_on)}: nothing more is released to any task.")
+        lines.append(f"The {who} has withdrawn{_on_day(account.withdrawn_on)}: nothing more is released to any task.")
     return lines
 
 
@@ -189,7 +189,7 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
             f"{one.refused} refused. Each release: "
-            f"{_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
+            f"{_told_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
@@ -197,21 +197,21 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(f"{task.name}: {_all_words(task)}")
     for standing in task.caps:
         scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
-        lines.append(f"Promised for {scope}: {_words(standing)}")
+        lines.append(f"Promised for {scope}: {_cap_words(standing)}")
     if task.published:
         lines.append(
             f"{task.name}: this person's features (without the target) are published with the task {task.name!r}, as "
             "part of its public sample. No noise protects them, and nothing else is released."
         )
     if task.withdrawn:
-        lines.append(f"{task.name}: withdrawn{_on(task.withdrawn_on)}; nothing more is released to it.")
+        lines.append(f"{task.name}: withdrawn{_on_day(task.withdrawn_on)}; nothing more is released to it.")
     return lines
 
 
 def _all_words(task: TaskAccount) -> str:
     if task.windows is None or task.guarantee is None:
         return task.accountant.describe()
-    words = f"{_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
+    words = f"{_told_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
     return f"{task.accountant.releases} windows together: {words}"
 
 
@@ -230,7 +230,7 @@ def _windows(count: int) -> str:
     return "1 window was" if count == 1 else f"{count:,} windows were"
 
 
-def _words(standing: CapStatus) -> str:
+def _cap_words(standing: CapStatus) -> str:
     spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
     return f"at most {standing.cap}; spent {spent}"
 
@@ -241,21 +241,21 @@ def describe_together(standings: Sequence[CapStatus], who: str = "person") -> li
     for one in standings:
         spent = "an amount that has no figure in its terms" if one.spent is None else one.spent.rounded()
         if one.cap is None:
-            lines.append(f"All tasks together: {_most(one, who, spent)}; no cap over all tasks (--lifetime)")
+            lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")
         else:
             cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
-            lines.append(f"All tasks together: {_most(one, who, f'{spent} of {cap}')}")
+            lines.append(f"All tasks together: {_most_words(one, who, f'{spent} of {cap}')}")
     return lines
 
 
-def _most(one: CapStatus, who: str, spent: str) -> str:
+def _most_words(one: CapStatus, who: str, spent: str) -> str:
     if who == "person":
         return f"{spent} at most for a person"
-    told = "" if one.spent is None or not one.spent.units else _apart(guarantee_from_dict(one.spent.to_dict()))
+    told = "" if one.spent is None or not one.spent.units else _told_apart(guarantee_from_dict(one.spent.to_dict()))
     return f"{told}{spent} at most for an organisation's account"
 
 
-def _apart(blank: Guarantee) -> str:
+def _told_apart(blank: Guarantee) -> str:
     """State how often records of an organisation are told apart, beginning with any two records."""
     both = percent(any_two_records(blank).max_attack_accuracy)
     return (
@@ -269,5 +269,5 @@ def day_text(day: int) -> str:
     return datetime.fromtimestamp(day, UTC).date().isoformat()
 
 
-def _on(day: int | None) -> str:
+def _on_day(day: int | None) -> str:
     return "" if day is None else f" on {day_text(day)}"

@@ -127,7 +127,6 @@ class GroupSums:
 
 
 def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:
-    """Return the largest share spent of any cap that applies to a person with these releases."""
     history = {price: count for price, count in released.items() if count}
     levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)

@@ -35,14 +35,7 @@ _HEADER = "murk ledger key 1 "
 
 @dataclass(frozen=True)
 class NameKey:
-    """Hashes names for storage in a ledger; without a secret it leaves them unchanged.
-
-    Examples
-    --------
-    >>> key = NameKey(bytes(32))
-    >>> key.person("ann").hex(), key.person(7), NameKey(None).person("ann")
-    ('0aeedfc26a8ecf32c013415218d6c098', 7, 'ann')
-    """
+    """Hashes names for storage in a ledger; without a secret it leaves them unchanged."""
 
     secret: bytes | None = field(repr=False)
 

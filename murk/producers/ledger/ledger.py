@@ -152,13 +152,7 @@ class Ledger:
         return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
 
     def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
-        """Bind a task to the log that its releases go to: recorded at first use, checked afterwards.
-
-        Raises
-        ------
-        UserError
-            If the task's releases went to another log.
-        """
+        """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
         bind(self._file, log_identity, task_hash, name, simulated)
 
     def book(
@@ -169,23 +163,12 @@ class Ledger:
         caps: Sequence[tuple[str, PrivacyLoss]] = (),
         lifetime: PrivacyLoss | None = None,
     ) -> None:
-        """Record the costs of a bound task's releases and the caps promised to everyone.
+        """Record the costs of a bound task's releases, and the caps promised to everyone.
 
-        Parameters
-        ----------
-        task_hash
-            A task bound by `bind`.
-        charges
-            Cost of a release at each level that may be chosen.
-        caps
-            (level, amount): cap on this task for a person who asks for that level ('' for any). All caps hold.
-        lifetime
-            Cap for each person over all tasks.
+        ``charges`` are the costs at the levels that may be chosen. ``caps`` are (level, amount) pairs for a person who
+        asks for that level ('' for any), and all of them hold; ``lifetime`` is a cap over all tasks.
 
-        Raises
-        ------
-        UserError
-            If a cap is larger than the one promised before.
+        Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
         self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
@@ -193,45 +176,24 @@ class Ledger:
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Raise a cap, with its owners' consent.
 
-        Parameters
-        ----------
-        cap
-            The new cap; it replaces the one in the same currency.
-        task_hash, level
-            Task and level of the cap; by default the cap over all tasks.
+        It replaces the one in the same currency, for this task and level; by default the cap over all tasks.
         """
         self._common.forget()
-        loosen(self._file, self._number(task_hash) or 0, level, cap)
+        loosen(self._file, self._optional_number(task_hash) or 0, level, cap)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
         """Return the caps of a task, or those over all tasks (None)."""
-        return promises(self._file, self._number(task_hash) or 0)
+        return promises(self._file, self._optional_number(task_hash) or 0)
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
-        Inside the ``with`` block the caller randomizes for ``Spending.granted`` only and passes the bytes to
-        ``Spending.freeze``. If the block fails, nothing is debited.
+        Yields a `Spending`. Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes
+        to ``freeze``. If the block fails, nothing is debited.
 
-        Parameters
-        ----------
-        task_hash
-            A task recorded by `book`.
-        requests
-            Who asks, for which record, at which level.
-
-        Yields
-        ------
-        Spending
-            With ``granted``, ``known`` and ``refusals``.
-
-        Raises
-        ------
-        UserError
-            For an unknown level or an invalid name.
-        MurkError
-            If the ledger cannot be written; nothing was debited and nothing may be sent.
+        Raises UserError for an unknown level or an invalid name, and MurkError if the ledger cannot be written: nothing
+        was debited and nothing may be sent.
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
@@ -254,7 +216,7 @@ class Ledger:
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases in the outbox, of one task or of all."""
         self.delete_confirmed()
-        return outbox.count(self._file, self._number(task_hash))
+        return outbox.count(self._file, self._optional_number(task_hash))
 
     def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
         """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
@@ -287,25 +249,14 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Stop all further releases of a person and delete those in the outbox. What was spent stays spent.
+        """Stop all further releases of a person, and delete those in the outbox. What was spent stays spent.
 
-        Parameters
-        ----------
-        person
-            Their name, or their row where the rows of a file are people.
-        task_hash
-            The task they withdraw from, together with all other tasks of its name; None for every task.
-        source
-            Digest of the file if ``person`` is a row.
-        now
-            Time in seconds since 1970, recorded to the day; by default the current time.
+        A withdrawal from a task holds for all tasks of its name; None is every task. ``person`` is a name, or a row of
+        the file with the digest ``source``. ``now`` is recorded to the day; by default it is the current time.
 
-        Returns
-        -------
-        int
-            Number of deleted releases. The log may have received some of them without confirming.
+        Return the number of deleted releases; the log may have received some of them without confirming.
         """
-        task = self._number(task_hash)
+        task = self._optional_number(task_hash)
         person = known_by(person, source)
         with self._settling.write() as connection:
             self._common.forget()
@@ -322,12 +273,7 @@ class Ledger:
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return a person's own view: what was promised, spent, sent and refused, by task.
 
-        Parameters
-        ----------
-        person
-            Their name, or their row where the rows of a file are people.
-        source
-            Digest of the file if ``person`` is a row.
+        ``person`` is a name, or a row of the file with the digest ``source``.
         """
         person = known_by(person, source)
         self.delete_confirmed()
@@ -365,31 +311,21 @@ class Ledger:
 
     def group_sums(self, task_hash: str) -> GroupSums:
         """Return the sums over the people of a task that may be reported to others."""
-        return GroupSums(self._file, self._known(task_hash), self.names.opening)
+        return GroupSums(self._file, self._task_number(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Return the record of organisations' windows, for the file with a digest or for records from no file."""
         digest = None if source is None else self.names.source(source)
-        return Windows(self._file, self._known(task_hash), digest, self.names.reading)
+        return Windows(self._file, self._task_number(task_hash), digest, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file, or return the progress made so far.
+        """Begin to work through a file with a booked task, or return the progress made so far.
 
-        Parameters
-        ----------
-        task_hash
-            A booked task.
-        source
-            Digest of the file.
-        people
-            How its people are named: "row", or "column NAME".
-        excluded
-            Rows that release nothing (a public sample); stored at the beginning.
+        ``people`` is "row" or "column NAME". ``excluded`` are rows that release nothing (a public sample), stored at
+        the beginning.
 
-        Raises
-        ------
-        UserError
-            If the file's people were named differently before, or people of another file may be the same ones.
+        Raises UserError if the file's people were named differently before, or people of another file may be the same
+        ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
@@ -446,10 +382,10 @@ class Ledger:
         except KeyError:
             raise MurkError("the ledger does not know the task's costs yet: call Ledger.book first") from None
 
-    def _number(self, task_hash: str | None) -> int | None:
-        return None if task_hash is None else self._known(task_hash)
+    def _optional_number(self, task_hash: str | None) -> int | None:
+        return None if task_hash is None else self._task_number(task_hash)
 
-    def _known(self, task_hash: str) -> int:
+    def _task_number(self, task_hash: str) -> int:
         rows = self._file.query("SELECT number FROM tasks WHERE hash = ?", (task_hash,))
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")

@@ -17,6 +17,7 @@ from murk.producers.ledger import outbox
 from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.spelling import earlier_spellings
+from murk.producers.ledger.windows import HAS_WINDOWS
 
 _CHUNK = 250
 _SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
@@ -106,7 +107,7 @@ def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]
 
 def has_windows(connection: Connection) -> bool:
     """Return whether a ledger has ever recorded an organisation's window."""
-    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
+    return bool(connection.execute(HAS_WINDOWS).fetchall())
 
 
 def _merge_debits(connection: Connection) -> None:

@@ -55,7 +55,6 @@ def _key(connection: Connection, path: Path) -> NameKey:
 
 
 def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
-    """Encrypt the owners of the releases in the outbox."""
     rows = connection.execute(
         "SELECT number, task, chain, since, expires, message, home, person, tariff FROM outbox ORDER BY number"
     ).fetchall()
@@ -71,7 +70,6 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
 
 
 def _merge_names(connection: Connection, key: NameKey) -> None:
-    """Merge the accounts of people whom the ledger knows by several spellings."""
     folded = {name: folded_name(name) for name in _named(connection) if isinstance(name, str)}
     pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
     if pairs:
@@ -85,7 +83,6 @@ def _note_earlier(connection: Connection) -> None:
 
 
 def _named(connection: Connection) -> set[str | bytes | int]:
-    """Return the stored names of people and organisations."""
     tables = ["debits", "spending", "withdrawals", *["windows"] * has_windows(connection)]
     names = " UNION ".join(f"SELECT person FROM {table}" for table in tables)
     return {name for (name,) in connection.execute(names)}

@@ -16,7 +16,7 @@ from typing import Any
 from murk.errors import MurkError, UserError
 from murk.producers.ledger import outbox
 from murk.producers.ledger.key import KEY_BYTES, Id, NameKey, give_name, key_path, make_key, read_key
-from murk.producers.ledger.merging import EarlierAccounts
+from murk.producers.ledger.merging import EarlierAccounts, has_windows
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
 
@@ -36,7 +36,7 @@ class Names:
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self._key = NameKey(None) if file.is_plain else None
-        self._made = False
+        self._is_new = False
         # Look for the key first: it gets its name after the ledger has its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
@@ -109,7 +109,7 @@ class Names:
         """Return the key within a transaction that stores names, making it for the first one."""
         if self._key is not None:
             return self._key
-        fingerprint = _read(connection.execute(_QUERY).fetchall())
+        fingerprint = _fingerprint_in(connection.execute(_QUERY).fetchall())
         if fingerprint is None:
             named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
             if connection.execute(named).fetchone():
@@ -120,11 +120,11 @@ class Names:
                 )
             key = make_key(self._file.path)
             connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
-            self._made = True
+            self._is_new = True
             # Not cached: the transaction may still be rolled back, and the key with it.
             return key
         key = read_key(self._file.path, fingerprint)
-        if not self._made:
+        if not self._is_new:
             self._key = key
         return key
 
@@ -142,7 +142,7 @@ class Names:
 
     def sealing(self, connection: Connection) -> NameKey:
         """Return the key that encrypts the outbox, within a transaction; earlier formats have one without a secret."""
-        if self.has_digests and _read(connection.execute(_QUERY).fetchall()) is None:
+        if self.has_digests and _fingerprint_in(connection.execute(_QUERY).fetchall()) is None:
             return NameKey(None)
         return self.writing(connection)
 
@@ -158,17 +158,17 @@ class Names:
 
     def committed(self) -> None:
         """Give a new key its final name, after the transaction."""
-        if self._made:
-            self._made = False
+        if self._is_new:
+            self._is_new = False
             fingerprint = self._fingerprint()
             if fingerprint is not None:
                 give_name(self._file.path, fingerprint)
 
     def _fingerprint(self) -> str | None:
-        return _read(self._file.query(_QUERY))
+        return _fingerprint_in(self._file.query(_QUERY))
 
 
-def _read(rows: list[Any]) -> str | None:
+def _fingerprint_in(rows: list[Any]) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
@@ -176,7 +176,7 @@ _TABLES = ("spending", "debits", "withdrawals", "reported")
 
 
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
-    """Replace stored names and digests by keyed hashes, or finish an interrupted replacement; return whether any was left.
+    """Replace stored names and digests by keyed hashes, or finish that; return whether anything was left to do.
 
     A process that went on writing plain names would give people new accounts with nothing spent, so the file is locked
     exclusively throughout; ``timeout`` is the number of seconds to wait for others to close it. Afterwards it is
@@ -216,14 +216,12 @@ def _hash(connection: Connection, file: LedgerFile, names: Names) -> None:
 def _hash_people(connection: Connection, key: NameKey) -> None:
     connection.create_function("name", 1, key.person, deterministic=True)
     connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
-    windows = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall()
-    for table in [*_TABLES, *["windows"] * bool(windows)]:
+    for table in [*_TABLES, *["windows"] * has_windows(connection)]:
         record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
         connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
 
 
 def _seal(connection: Connection, key: NameKey) -> None:
-    """Encrypt the owners of the releases in the outbox."""
     rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
     owners = [outbox.unseal(owner, key) for _, owner in rows]
     sealed = outbox.seal(
@@ -245,14 +243,14 @@ def _overwrite(file: LedgerFile) -> None:
         file.query("VACUUM")
         busy = not file.empty_log()
     except MurkError as error:
-        raise MurkError(f"{error}. {_left(file)}") from error
+        raise MurkError(f"{error}. {_unfinished_words(file)}") from error
     if busy:
-        raise MurkError(f"the ledger {file.path} is in use by another process: stop it. {_left(file)}")
+        raise MurkError(f"the ledger {file.path} is in use by another process: stop it. {_unfinished_words(file)}")
     with file.write() as connection:
         connection.execute("DELETE FROM meta WHERE key = 'names left'")
 
 
-def _left(file: LedgerFile) -> str:
+def _unfinished_words(file: LedgerFile) -> str:
     return (
         f"({file.path} holds keyed hashes already, but the file could not be rewritten: unused parts of it may still "
         "hold what they replaced. Run --migrate again)"

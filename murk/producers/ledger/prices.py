@@ -40,16 +40,7 @@ class Charge:
 
     @classmethod
     def of(cls, level: str, guarantee: Guarantee, mechanism: Costed) -> Charge:
-        """Return the charge of a mechanism, with its cost in every currency.
-
-        Examples
-        --------
-        >>> from murk.privacy import GaussianDP, calibrate, cap_of
-        >>> guarantee = GaussianDP(1.0)
-        >>> mechanism = calibrate(None, guarantee, dimension=3, radius=1.0)
-        >>> Charge.of("default", guarantee, mechanism).costs["gdp"] <= cap_of(guarantee)
-        True
-        """
+        """Return the charge of a mechanism, with its cost in every currency."""
         costs = {}
         for currency in CURRENCIES:
             try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from sys import byteorder
 from typing import Any
+
+import numpy as np
 
 from murk._sqlite import Database
 from murk.errors import UserError
@@ -29,13 +29,14 @@ class Run:
 
     def row(self) -> tuple[str, bytes, int, str]:
         """Return the row for the table ``runs``."""
-        return self.people, _pack(self.excluded), self.next_row, json.dumps(dict(self.counters))
+        excluded = np.array(sorted(self.excluded), dtype="<i8").tobytes()
+        return self.people, excluded, self.next_row, json.dumps(dict(self.counters))
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Run:
         """Read the columns of `row`."""
         people, excluded, next_row, counters = row
-        return cls(people, _unpack(excluded), next_row, json.loads(counters))
+        return cls(people, tuple(np.frombuffer(excluded, dtype="<i8").tolist()), next_row, json.loads(counters))
 
 
 def read_run(file: Database, task_hash: str, source: str) -> Run | None:
@@ -67,18 +68,3 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
             "people have released to this task from another file, and where rows name people, those of two files "
             "cannot be distinguished: they would release twice. Give that file; or name people by a column (--person)"
         )
-
-
-def _pack(rows: tuple[int, ...]) -> bytes:
-    numbers = array("q", sorted(rows))
-    if byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def _unpack(data: bytes) -> tuple[int, ...]:
-    numbers = array("q")
-    numbers.frombytes(data)
-    if byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)

@@ -164,7 +164,6 @@ def _is_organisation(people: str) -> bool:
 
 
 def _words(people: str) -> str:
-    """Describe how people are named."""
     if people == "row":
         return "their rows"
     if people in (APPLICATION, APPLICATION_ORGANISATIONS):

@@ -207,7 +207,6 @@ class LedgerFile(Database):
             yield connection
 
     def _set(self, setting: str, value: str | int) -> None:
-        """Change a setting of the connection if it differs."""
         if self._settings.get(setting) != value:
             # Forget the value first: an interrupt may come before the change.
             self._settings.pop(setting, None)

@@ -54,15 +54,8 @@ class PersonName(str):
 def person_name(name: str) -> str:
     """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
-    Returns
-    -------
-    str
-        The name; a `PersonName` if it was written differently.
-
-    Raises
-    ------
-    UserError
-        For a name that is empty or has an invisible, unassigned or non-text character. The message does not quote it.
+    The result is a `PersonName` if it was written differently. Raises UserError, without quoting it, for a name that is
+    empty or has an invisible, unassigned or non-text character.
 
     Examples
     --------

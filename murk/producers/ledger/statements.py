@@ -18,7 +18,6 @@ from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.windows import WindowCounts
 
-_COUNTS = ("released", "refused", "queued", "dropped")
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
 
@@ -36,8 +35,8 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}
     own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
-    place = (person,) if home == 0 else (home, person)
-    for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", place):
+    index = (person,) if home == 0 else (home, person)
+    for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", index):
         receipts.setdefault(tariff, []).append(number)
     withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
@@ -62,18 +61,18 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
                 name,
                 task_hash,
                 levels,
-                _standings(caps, history, prices),
+                _cap_statuses(caps, history, prices),
                 number in withdrawn or name in left,
                 number in published,
-                *_together({row[0]: row[1] for row in own if row[1]}, prices),
+                *_compose({row[0]: row[1] for row in own if row[1]}, prices),
                 windows,
                 withdrawn.get(number, left.get(name)),
                 bool(simulated),
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
-    standings = _standings(lifetime, history, prices)
-    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, prices), withdrawn.get(0))
+    standings = _cap_statuses(lifetime, history, prices)
+    return Account(tuple(tasks), standings, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 
 
 def together(file: Database) -> tuple[CapStatus, ...]:
@@ -97,7 +96,6 @@ def together(file: Database) -> tuple[CapStatus, ...]:
 
 
 def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
-    """Return the largest amount spent; None if an amount is unknown in the currency."""
     spent = [cap.spent(history, prices) for history in histories]
     known = [one for one in spent if one is not None]
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
@@ -184,7 +182,7 @@ def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
     return tuple(found.values())
 
 
-def _standings(
+def _cap_statuses(
     promises: Sequence[Promise], history: Mapping[int, int], prices: Mapping[int, Price]
 ) -> tuple[CapStatus, ...]:
     found = []
@@ -195,7 +193,7 @@ def _standings(
     return tuple(found)
 
 
-def _together(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
+def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
     """Compose releases, and state the result in the strongest terms that all of them allow."""
     accountant = Accountant()
     own = 0.0

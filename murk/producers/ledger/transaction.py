@@ -58,16 +58,8 @@ class Refusal:
 class Spending:
     """Decisions of `Ledger.spending` about one block, and what will be written.
 
-    Attributes
-    ----------
-    granted
-        Positions in the block of those who may release, ascending.
-    levels
-        The level of each of them.
-    known
-        Position -> number of the release that the record has become before.
-    refusals
-        Position -> why not.
+    ``granted`` are the positions in the block of those who may release, ascending, and ``levels`` their levels.
+    ``known`` maps positions to the number of the release that the record has become before, ``refusals`` to the reason.
     """
 
     def __init__(
@@ -91,9 +83,9 @@ class Spending:
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
         # Without names every row is a person, named by its key.
-        self._called = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
+        self._own_names = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
         # Stored names from here on; only refusals, which stay on the device, hold people's own names.
-        self._people: Sequence[Id] = self._called if requests.people is None else names.people(self._called)
+        self._people: Sequence[Id] = self._own_names if requests.people is None else names.people(self._own_names)
         self._keys: Sequence[Id | None] = requests.keys
         if source == 0:
             self._keys = [names.record(key, person) for key, person in zip(requests.keys, self._people, strict=True)]
@@ -133,33 +125,33 @@ class Spending:
 
     def decide(self) -> None:
         """Sort the block into granted, known and refused, each record after those before it."""
-        known, history, withdrawn = self._known(), self._history(), self._withdrawn()
+        known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         wanted = [self._price_of(level) for level in self._requests.levels]
         for number in set(wanted) - fresh.keys():
             fresh[number] = self._lacking(caps[number], {}, number)
         keep = self._requests.keep_levels
         own_keys = self._source == 0
-        for place, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
+        for index, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
             if record in known and key is not None:
-                self.known[place] = known[record]
+                self.known[index] = known[record]
                 continue
             past = history.get(person)
             if keep and past:
                 number = self._same_level(past, number)
             if person in withdrawn:
-                self._refuse(place, number, ("withdrawn", None, None))
+                self._refuse(index, number, ("withdrawn", None, None))
                 continue
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, number)
             if lacking is not None:
-                self._refuse(place, number, lacking)
+                self._refuse(index, number, lacking)
                 continue
             if past is None:
                 past = history[person] = {}
             past[number] = past.get(number, 0) + 1
             known[record] = self._first + len(self.granted)
-            self.granted.append(place)
+            self.granted.append(index)
             self._paid.append(number)
         self.levels = [self._prices[number].level for number in self._paid]
 
@@ -172,21 +164,12 @@ class Spending:
         day: int | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
-        """Set the bytes to be sent.
+        """Set the bytes to be sent, in the order of ``granted``.
 
-        Parameters
-        ----------
-        messages, chains
-            The releases and their chains, in the order of ``granted``.
-        since
-            For each, the end of its partition now: the log cannot have it before that offset.
-        expires
-            When to give up sending (seconds since 1970).
-        day
-            The recorded day (seconds since 1970, truncated); None for none.
-        order
-            Order of sending: positions in ``granted``, by default ascending. Debits keep the order of ``granted``, so
-            after the log's confirmation nothing links messages to people.
+        ``since`` is the end of each release's partition now: the log cannot have it before that offset. ``expires`` is
+        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` is the order of sending, as
+        positions in ``granted``. Debits keep that of ``granted``, so after the log's confirmation nothing links
+        messages to people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
@@ -235,8 +218,8 @@ class Spending:
                 "INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)",
                 [
                     # A record without a key is stored under its release's number.
-                    (task, source, number if keys[place] is None else keys[place], people[place], price, number)
-                    for number, place, price in rows
+                    (task, source, number if keys[index] is None else keys[index], people[index], price, number)
+                    for number, index, price in rows
                 ],
             )
             run(
@@ -245,7 +228,7 @@ class Spending:
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
                 "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
                 "last = coalesce(max(last, excluded.last), excluded.last, last)",
-                [(home, people[place], price, self._day, self._day) for _, place, price in rows],
+                [(home, people[index], price, self._day, self._day) for _, index, price in rows],
             )
             self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (numbers.stop,))
         if self.refusals:
@@ -253,8 +236,8 @@ class Spending:
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
                 [
-                    (self._home, people[place], self._price_of(refusal.level))
-                    for place, refusal in self.refusals.items()
+                    (self._home, people[index], self._price_of(refusal.level))
+                    for index, refusal in self.refusals.items()
                 ],
             )
         if self._progress is not None:
@@ -263,7 +246,7 @@ class Spending:
                 (*self._progress, self._task, self._source),
             )
 
-    def _known(self) -> dict[Any, int]:
+    def _known_records(self) -> dict[Any, int]:
         query = "SELECT key, person, number FROM debits WHERE task = ? AND source = ? AND key IN ({})"
         keys = [key for key in self._keys if key is not None]
         if not keys:
@@ -271,10 +254,10 @@ class Spending:
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
             found = {(key, person): number for key, person, number in rows}
-            return found | (self._known_before() if self._merged else {})
+            return found | (self._known_under_aliases() if self._merged else {})
         return {key: number for key, _, number in rows}
 
-    def _known_before(self) -> dict[Any, int]:
+    def _known_under_aliases(self) -> dict[Any, int]:
         """Return records that were hashed together with an earlier spelling of their person's name."""
         query = "SELECT number FROM debits WHERE task = ? AND source = 0 AND key = ? AND person = ?"
         found = {}
@@ -285,7 +268,7 @@ class Spending:
                     found[key, person] = number
         return found
 
-    def _history(self) -> dict[Id, dict[int, int]]:
+    def _released(self) -> dict[Id, dict[int, int]]:
         query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"
         history: dict[Id, dict[int, int]] = {}
         for person, price, released in self._chunks(query, (self._home,), self._people):
@@ -293,7 +276,7 @@ class Spending:
                 history.setdefault(person, {})[price] = released
         return history
 
-    def _withdrawn(self) -> set[Id]:
+    def _withdrawn_people(self) -> set[Id]:
         if not self._common.withdrawals:
             return set()
         # A withdrawal from a task holds for its name: a changed task keeps it.
@@ -327,7 +310,7 @@ class Spending:
                     continue
             scope = "lifetime" if cap.task == 0 else "level" if cap.level else "task"
             needed = None if cost is None else PrivacyLoss(cap.currency, *cost)
-            rest = None if cost is None or spent is None else _not_below_zero(cap.currency, left)
+            rest = None if cost is None or spent is None else _remainder(cap.currency, left)
             return scope, needed, rest
         return None
 
@@ -335,9 +318,9 @@ class Spending:
         levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
         return number if not levels or self._prices[number].level in levels else self._price_of(min(levels))
 
-    def _refuse(self, place: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
+    def _refuse(self, index: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
         level = self._prices[number].level
-        self.refusals[place] = Refusal(self._called[place], self._requests.keys[place], level, *why)
+        self.refusals[index] = Refusal(self._own_names[index], self._requests.keys[index], level, *why)
 
     def _price_of(self, level: str) -> int:
         try:
@@ -347,6 +330,6 @@ class Spending:
             raise UserError(f"the level {level!r} cannot be chosen here: choose one of {levels}") from None
 
 
-def _not_below_zero(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
+def _remainder(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
     """Return a cap's remainder; a tightened cap may lie below what was spent."""
     return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

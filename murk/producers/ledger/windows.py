@@ -28,6 +28,9 @@ CREATE TABLE IF NOT EXISTS windows (
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
 
 
+HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"
+
+
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
     """Numbers of windows by their end, and of their records.
@@ -51,14 +54,14 @@ class WindowNotes:
     def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
         self._connection = connection
         self._names = names
-        self._place = task, source
+        self._source_values = task, source
         connection.execute(TABLE)
 
     def state(self, key: Key, person: Key) -> str | None:
         """Return a window's state; None if it is unknown."""
         row = self._connection.execute(
             "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
-            (*self._place, *self._called(key, person)),
+            (*self._source_values, *self._stored_name(key, person)),
         ).fetchone()
         return None if row is None else str(row[0])
 
@@ -67,7 +70,7 @@ class WindowNotes:
         self._connection.execute(
             """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
-            (*self._place, *self._called(key, person), opened, state),
+            (*self._source_values, *self._stored_name(key, person), opened, state),
         )
 
     def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
@@ -76,10 +79,10 @@ class WindowNotes:
         self._connection.execute(
             """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
                WHERE task = ? AND source = ? AND key = ? AND person = ?""",
-            (ending, records, next_row, *self._place, *self._called(key, person)),
+            (ending, records, next_row, *self._source_values, *self._stored_name(key, person)),
         )
 
-    def _called(self, key: Key, person: Key) -> tuple[Id | None, Id]:
+    def _stored_name(self, key: Key, person: Key) -> tuple[Id | None, Id]:
         name = self._names.person(person)
         return self._names.record(key, name), name
 
@@ -97,11 +100,11 @@ class Windows:
         """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
         if not exist(self._file):
             return 0
-        name = self._called(person)
+        name = self._stored_name(person)
         with self._file.write() as connection:
             return connection.execute(
-                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._mine}",
-                (*self._place, name, name),
+                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}",
+                (*self._source_values, name, name),
             ).rowcount
 
     def count(self, person: Key) -> int:
@@ -114,35 +117,35 @@ class Windows:
             return {}
         ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
         found = dict(self._query("SELECT person, max(next_row)", None, ended))
-        called = {person: self._called(person) for person in people}
+        called = {person: self._stored_name(person) for person in people}
         return {person: found[name] for person, name in called.items() if name in found}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
         """Count the windows of an organisation, or all."""
-        name = self._called(person)
-        return sums(self._file, self._mine, (*self._place, name, name))
+        name = self._stored_name(person)
+        return sums(self._file, self._where, (*self._source_values, name, name))
 
-    _mine = (
+    _where = (
         "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
         "AND (? IS NULL OR person = ?)"
     )
 
     @property
-    def _place(self) -> tuple[int, str | None, bool]:
+    def _source_values(self) -> tuple[int, str | None, bool]:
         return self._task, self._source, self._source is None
 
     def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
-        where = f"{what} FROM windows WHERE {self._mine}{more}"
-        name = self._called(person)
-        return self._file.query(where, (*self._place, name, name))
+        where = f"{what} FROM windows WHERE {self._where}{more}"
+        name = self._stored_name(person)
+        return self._file.query(where, (*self._source_values, name, name))
 
-    def _called(self, person: Key | None) -> Id | None:
+    def _stored_name(self, person: Key | None) -> Id | None:
         return None if person is None else self._names().person(person)
 
 
 def exist(file: Database) -> bool:
     """Return whether a ledger has ever recorded a window."""
-    return bool(file.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"))
+    return bool(file.query(HAS_WINDOWS))
 
 
 def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts:

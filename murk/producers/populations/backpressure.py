@@ -79,14 +79,14 @@ def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Ma
     due = problem.next_published(published)
     if sum(ends.values()) < due:
         return True, published
-    places = {each: log.checkpoint(each) for each in ends}
-    read = sum(place.offset for place in places.values())
-    if any(place.offset < ends[each] for each, place in places.items()):
+    indices = {each: log.checkpoint(each) for each in ends}
+    read = sum(index.offset for index in indices.values())
+    if any(index.offset < ends[each] for each, index in indices.items()):
         return False, read
     learned = sum(
-        decode_state(place.state, f"chain {each} of {log.url}").counters.learned
-        for each, place in places.items()
-        if place.state is not None
+        decode_state(index.state, f"chain {each} of {log.url}").counters.learned
+        for each, index in indices.items()
+        if index.state is not None
     )
     # State and model are written together, but a cluster may show one of them first.
     return learned < due, read

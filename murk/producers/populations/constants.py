@@ -42,13 +42,13 @@ class ConstantSurvey:
             return
         values = [*(block.x[:, group] for group in self._groups), block.y[:, None]]
         self._rows += len(block.y)
-        for place, column in enumerate(values):
-            there = column[block.cells[:, place] < Cell.MISSING]
-            self._sums[place] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
+        for position, column in enumerate(values):
+            there = column[block.cells[:, position] < Cell.MISSING]
+            self._sums[position] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
             if len(there):
-                self._seen[place] = True
-                self._low[place] = np.minimum(self._low[place], there.min(axis=0))
-                self._high[place] = np.maximum(self._high[place], there.max(axis=0))
+                self._seen[position] = True
+                self._low[position] = np.minimum(self._low[position], there.min(axis=0))
+                self._high[position] = np.maximum(self._high[position], there.max(axis=0))
 
     def warnings(self) -> list[str]:
         """Return warnings about empty and constant columns, and about missing values."""
@@ -57,11 +57,11 @@ class ConstantSurvey:
         if not task.simulated:
             return []
         found = []
-        for place, name in enumerate((*task.coding.columns, task.coding.target)):
+        for position, name in enumerate((*task.coding.columns, task.coding.target)):
             where = f"the column {name!r} of {source.records}"
-            if not self._seen[place]:
+            if not self._seen[position]:
                 found.append(f"{where} is empty in every row, so that nothing is learned of it {_SEEN}")
-            elif np.array_equal(self._low[place], self._high[place]):
+            elif np.array_equal(self._low[position], self._high[position]):
                 found.append(
                     f"{where} has the same value in every row, or one beyond the same bound, so that nothing is "
                     f"learned of it {_SEEN}"
@@ -72,15 +72,15 @@ class ConstantSurvey:
         """Return warnings about features whose missing values change their coefficient."""
         task, found = self._source.task, []
         coded = task.coding.encode_record({}, target=False).x
-        for place, feature in enumerate(task.features):
-            count, total, squares = self._sums[place].tolist()
+        for position, feature in enumerate(task.features):
+            count, total, squares = self._sums[position].tolist()
             if not isinstance(feature, NumberFeature) or feature.missing == INDICATOR or not 0 < count < self._rows:
                 continue
             share, mean = 1.0 - count / self._rows, total / count
             variance = squares / count - mean**2
-            kept = kept_share(share, float(coded[self._groups[place][0]]) - mean, variance)
+            kept = kept_share(share, float(coded[self._groups[position][0]]) - mean, variance)
             # Constant columns have a warning of their own.
-            if kept < MATTERS and self._low[place][0] < self._high[place][0]:
+            if kept < MATTERS and self._low[position][0] < self._high[position][0]:
                 typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
                 found.append(
                     f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "

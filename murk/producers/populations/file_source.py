@@ -237,19 +237,10 @@ class FileSource:
     ) -> Iterator[Block]:
         """Yield blocks of records, each checked and coded as a whole.
 
-        Parameters
-        ----------
-        start
-            The first row (counted from 0).
-        size
-            Most records of a block, or a function that returns it for the next block.
-        excluded
-            Rows to leave out.
+        ``start`` is the first row (counted from 0). ``size`` is the most records of a block, or a function that returns
+        it for the next block. ``excluded`` rows are left out.
 
-        Raises
-        ------
-        UserError
-            For an invalid record, or if the file changed since it was opened. Earlier blocks are valid.
+        Raises UserError for an invalid record, or if the file changed since it was opened. Earlier blocks are valid.
         """
         left_out = frozenset(excluded)
         numbered = enumerate(self._table.rows(start), start)
@@ -267,7 +258,10 @@ class FileSource:
             yield self._block(*zip(*pairs, strict=True))
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
-        """Draw rows for a public sample, uniformly without replacement and outside ``excluded``, in ascending order."""
+        """Draw rows for a public sample, uniformly without replacement and outside ``excluded``, in ascending order.
+
+        Raises UserError if there are too few rows, or people may have several.
+        """
         from murk.privacy.noise import Purpose
 
         if self.person_column is not None:
@@ -399,14 +393,12 @@ class FileSource:
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        """Columns of numbers."""
         task = self.task
         names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
         return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
 
     @cached_property
     def _dates(self) -> frozenset[str]:
-        """Columns of dates."""
         return frozenset(feature.name for feature in self.task.features if isinstance(feature, DateFeature))
 
     def _names(self, column: Sequence[Any], name: str, rows: Sequence[int], unreadable: set[int]) -> Sequence[str]:
@@ -447,7 +439,6 @@ class FileSource:
 
 
 def _name(value: Any) -> str:
-    """Return the name of a person's account."""
     if type(value) not in (str, int, float, Decimal) or not str(value).strip():
         raise UserError("this names nobody. Give every row a name: a text, or a whole number")
     # Programs read ids as floats where the column has a gap.

@@ -8,7 +8,6 @@ noise its holder is informed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,7 +72,7 @@ class CodedSurvey:
                 f"{int(count):,} of {name!r}" for name, count in zip(names, self._counts[cell], strict=True) if count
             ]
             if columns:
-                parts.append(f"{_WORDS[cell]}: {', '.join(columns)}")
+                parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
         if self._unreadable:
             rows = "rows that cannot be read, name nobody, or have no level of the task"
             parts.append(f"{rows}: {self._unreadable:,}")
@@ -86,7 +85,7 @@ class CodedSurvey:
         return found
 
 
-_WORDS = {
+_CELL_WORDS = {
     Cell.CLAMPED: "values outside their bounds",
     Cell.MISSING: "missing values",
     Cell.UNDECLARED: "values that are not declared",
@@ -109,8 +108,7 @@ class LabelSurvey:
 
     def check(self) -> None:
         """Refuse a file in which all labels are the same; raise a UserError stating which label occurs."""
-        mistake = self.mistake()
-        if mistake:
+        if mistake := self.mistake():
             raise UserError(mistake)
 
     def mistake(self) -> str:
@@ -146,14 +144,8 @@ def undeclared(source: FileSource) -> dict[str, int] | None:
     if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
         return None
     coding = source.task.coding
-    others = Counter(
-        {
-            value: count
-            for value, count in source.labels().items()
-            if coding.encode_record({target.name: value}).y == 0.0
-        }
-    )
-    return {"rows": others.total(), "values": len(others)}
+    others = [count for value, count in source.labels().items() if coding.encode_record({target.name: value}).y == 0.0]
+    return {"rows": sum(others), "values": len(others)}
 
 
 Agree = Callable[[Disclosure], None]
@@ -163,16 +155,9 @@ Agree = Callable[[Disclosure], None]
 class PopulationConfig:
     """Configuration of a population.
 
-    Parameters
-    ----------
-    source
-        The path of their file, or the result of `open_records`.
-    person
-        The column that names them; None if each row is a person.
-    level
-        A level of the task, ``"lot"``, or ``"column:NAME"``.
-    seed
-        Seed of simulated noise; None for real (secure) noise.
+    ``source`` is the path of their file, or the result of `open_records`. ``person`` is the column that names them
+    (None if each row is a person). ``level`` is a level of the task, ``"lot"``, or ``"column:NAME"``. Without a
+    ``seed`` noise is real.
     """
 
     source: str | Path | Records
@@ -241,41 +226,17 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 class FilePopulation(ABC):
     """Base class for the people or organisations of a file, who release to a log block by block.
 
-    It locks a log in a file, so that no other process releases there, until `close`.
+    It locks a log in a file, so that no other process releases there, until `close`. ``task`` is as its author wrote
+    it; the log's own, resolved task takes its place. The caller sets the devices' ``policy`` on their behalf. ``agree``
+    is called with what would become public with a new task, before anything is written; it raises to refuse consent.
 
-    Parameters
-    ----------
-    task
-        The task as its author wrote it; the log's own, resolved task takes its place.
-    crowd
-        Configuration of the population.
-    log, ledger
-        Where releases go, and the accounts that pay.
-    block
-        Most records of a block.
-    policy
-        The policy of their devices, which the caller sets on their behalf.
-    agree
-        Called with what would become public with the task, before anything is written; it raises to refuse consent.
-        It is not called for a task that the log carries already.
+    ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
+    about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
+    missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
+    holder.
 
-    Attributes
-    ----------
-    task
-        The task as the log carries it.
-    next_row
-        The first row that was not worked on.
-    warnings
-        Sentences about other ledgers of these people, and about constant columns of simulations and public covariates.
-    findings
-        Sentences about the records, with real noise: values that are missing, out of bounds or invalid, labels that are
-        all the same, people in a public sample. They decide nothing and are for the file's holder.
-
-    Raises
-    ------
-    UserError
-        If the log carries another task; if the file, seed, naming of people or ledger are not those that the log was
-        begun with; or if another process is at work there.
+    Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not those that
+    the log was begun with; or if another process is at work there.
     """
 
     problem: Problem
@@ -344,7 +305,6 @@ class FilePopulation(ABC):
         """Make the producers and load the progress."""
 
     def _survey(self) -> None:
-        """Survey all rows before anyone releases, at every start."""
         self._labels, constants, coded = LabelSurvey(self.source), ConstantSurvey(self.source), CodedSurvey(self.source)
         for block in self.source.blocks():
             self._labels.add(block)
@@ -361,7 +321,7 @@ class FilePopulation(ABC):
         elif mistake := self._labels.mistake():
             self.findings += (mistake,)
 
-    def _recognised(self, check: Callable[[], None]) -> str:
+    def _caution(self, check: Callable[[], None]) -> str:
         """Return the caution that people are recognised in a public sample; a simulation is refused."""
         try:
             check()
@@ -386,11 +346,11 @@ class FilePopulation(ABC):
         if crowd.person is not None or task.of_organisations or not self.ledger.names.has_digests:
             # Fail before anything is written if the ledger's key is lost.
             self.ledger.names.reading()
-        standing = log.document()
-        if standing is None:
+        document = log.document()
+        if document is None:
             self._begin(task)
         else:
-            self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
+            self._resume(task, Task.from_document(document, f"the task on {log.url}"))
         self._take_up()
         if not self.task.simulated:
             left = self.ledger.names.left()
@@ -407,7 +367,7 @@ class FilePopulation(ABC):
         path, caution = task.public_path, ""
         if path is not None:
             task = task.with_public(*public_covariates(path, task))
-            caution = self._recognised(partial(check_apart, self.source, path))
+            caution = self._caution(partial(check_apart, self.source, path))
         elif task.public is not None and task.public.set_aside is not None:
             set_aside = self._set_aside(task.name, task.public.set_aside)
             task = task.with_public(*self.source.covariates(set_aside))
@@ -425,7 +385,7 @@ class FilePopulation(ABC):
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
-        note(self.log, self._facts(), self.ledger.path)
+        note(self.log, self._config(), self.ledger.path)
         self.log.register_task(task.document())
 
     def _check_agreed(self, task: Task, disclosure: Disclosure) -> None:
@@ -461,7 +421,7 @@ class FilePopulation(ABC):
             )
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
-    def _carry_on(self, task: Task, carried: Task) -> None:
+    def _resume(self, task: Task, carried: Task) -> None:
         """Check that everything is as it was when the log was begun."""
         check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
@@ -469,7 +429,7 @@ class FilePopulation(ABC):
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
-        compare(self.log, self._facts(), self.ledger.path)
+        compare(self.log, self._config(), self.ledger.path)
         # Several machines may serve one log, each with its own people. A log in a file, and a task with rows set
         # aside, belong to one file and ledger: with others people would release again.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
@@ -485,15 +445,15 @@ class FilePopulation(ABC):
         if new and self.task.covariates is not None:
             # The task may have been announced without these people's file.
             path = self.task.public_path
-            self._recognised(partial(check_carried, self.source, self.task.covariates))
+            self._caution(partial(check_carried, self.source, self.task.covariates))
             if path is not None and path.exists():
-                self._recognised(partial(check_apart, self.source, path))
+                self._caution(partial(check_apart, self.source, path))
         # The log may carry its task and other releases before this file was ever read.
         self._survey()
         if new:
             self._check_labels()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
-            note(self.log, self._facts(), self.ledger.path)
+            note(self.log, self._config(), self.ledger.path)
         self.log.register_task(self.task.document())
 
     def _check_recognised(self, task: Task) -> None:
@@ -501,7 +461,7 @@ class FilePopulation(ABC):
             capped = self._policy.lifetime is not None
             self.warnings += check_recognised(self.source, self.ledger, capped=capped)
 
-    def _facts(self) -> RunConfig:
+    def _config(self) -> RunConfig:
         return RunConfig(
             person=self.crowd.person, level=self.crowd.level, seed=self.crowd.seed, ledger=self.ledger.identity
         )

@@ -47,7 +47,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Contents:
     """A ledger's identity, real tasks, and the digests of the files that people released from."""
 
     identity: str
@@ -72,7 +72,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     before = Path(f"{task}{LEDGER}")
     if simulated:
         # An earlier version may have put people's real accounts there, which a simulation must not spend.
-        seen = _look(before)
+        seen = _inspect(before)
         return Path(f"{task}{SIMULATED}") if seen is not None and seen.tasks else before
     records = open_records(source)
     if records.path is None:
@@ -82,20 +82,20 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         )
     source = records.path
     readable(source)
-    seen = _look(before)
+    seen = _inspect(before)
     # This includes a lost or damaged ledger: opening it fails, whereas a new one would let everyone spend again.
-    if _remains(before) if seen is None else seen.tasks:
+    if _has_remains(before) if seen is None else seen.tasks:
         return before
     folder = source.resolve().parent
     beside = folder / f"{_stem(source)}{LEDGER}"
-    noted = [_place(source, one) for one in _noted(source)]
+    noted = [_resolve(source, one) for one in _listed(source)]
     if not noted and not beside.exists():
         digest = survey(source).digest
-        _check_readable(folder, Path.cwd())
-        noted = [path for path, one in _near(folder, Path.cwd()) if one.knows(digest)]
+        _check_undamaged(folder, Path.cwd())
+        noted = [path for path, one in _ledgers_in(folder, Path.cwd()) if one.knows(digest)]
     if len(noted) > 1:
         # An interrupted run continues with its ledger.
-        begun = [path for path in noted if (one := _look(path)) is not None and task in one.tasks]
+        begun = [path for path in noted if (one := _inspect(path)) is not None and task in one.tasks]
         noted = begun if len(begun) == 1 else noted
     if len(noted) > 1:
         raise UserError(
@@ -112,7 +112,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
             f"the accounts of the people of {source} lie beside it by default, and its folder cannot be written: name "
             "a ledger with --ledger, the same one for every task"
         )
-    return _short(noted[0] if noted else beside)
+    return _relative_to_cwd(noted[0] if noted else beside)
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
@@ -142,19 +142,19 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
-    with _alone(source.path):
+    with _locked_folder(source.path):
         return _register(source, ledger)
 
 
 def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     path = source.path
     folder = [] if path is None else [path.resolve().parent]
-    noted = list(_noted(path))
+    noted = list(_listed(path))
     warnings = []
-    others = {one.identity: _short(_place(path, one)) for one in noted if path is not None}
-    for place, seen in _near(*folder, Path.cwd(), ledger.path.resolve().parent):
+    others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
+    for index, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
         if seen.knows(source.digest):
-            others.setdefault(seen.identity, _short(place))
+            others.setdefault(seen.identity, _relative_to_cwd(index))
     others.pop(ledger.identity, None)
     for other in others.values():
         warnings.append(
@@ -164,7 +164,7 @@ def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     if path is None:
         return tuple(warnings)
     mine = Noted(_relative(path, ledger.path), ledger.identity)
-    _write(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
+    _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
     return tuple(warnings)
 
 
@@ -175,15 +175,15 @@ def _stem(source: Path) -> str:
     return path.name
 
 
-def _note(source: Path) -> Path:
+def _list_path(source: Path) -> Path:
     real = source.resolve()
     return real.with_name(real.name + NOTE)
 
 
-def _noted(source: Path | None) -> Sequence[Noted]:
+def _listed(source: Path | None) -> Sequence[Noted]:
     if source is None:
         return []
-    note = _note(source)
+    note = _list_path(source)
     try:
         return [Noted(one["path"], one["identity"]) for one in json.loads(note.read_text())["ledgers"]]
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _noted(source: Path | None) -> Sequence[Noted]:
 
 
 @contextmanager
-def _alone(source: Path | None) -> Iterator[None]:
+def _locked_folder(source: Path | None) -> Iterator[None]:
     """Lock a file's folder, so that no other command changes the list of ledgers meanwhile.
 
     The list itself is replaced when it is written, so it cannot carry the lock.
@@ -215,8 +215,8 @@ def _alone(source: Path | None) -> Iterator[None]:
         os.close(folder)
 
 
-def _write(source: Path, noted: Sequence[Noted]) -> None:
-    note, text = _note(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
+def _write_list(source: Path, noted: Sequence[Noted]) -> None:
+    note, text = _list_path(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
     # A list of an earlier version also has a digest of the file, from which an unknown record could be guessed.
     if note.exists() and note.read_text() == text:
         return
@@ -225,7 +225,7 @@ def _write(source: Path, noted: Sequence[Noted]) -> None:
         write_durably(note, text)
 
 
-def _place(source: Path, noted: Noted) -> Path:
+def _resolve(source: Path, noted: Noted) -> Path:
     return source.resolve().parent / noted.path
 
 
@@ -235,31 +235,29 @@ def _relative(source: Path, ledger: Path) -> str:
     return path.name if path.parent == folder else str(path)
 
 
-def _short(path: Path) -> Path:
-    """Return a path relative to the current folder if it lies below it."""
+def _relative_to_cwd(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _near(*folders: Path) -> Iterable[tuple[Path, _Seen]]:
-    """Yield the ledgers in some folders, each once."""
+def _ledgers_in(*folders: Path) -> Iterable[tuple[Path, _Contents]]:
     for path in sorted({path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}):
-        seen = _look(path)
+        seen = _inspect(path)
         if seen is not None:
             yield path, seen
 
 
-def _remains(path: Path) -> bool:
+def _has_remains(path: Path) -> bool:
     """Return whether anything is left of a ledger: an unreadable file, SQLite's companion files, or a run's note."""
     parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
     return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
 
 
-def _check_readable(*folders: Path) -> None:
+def _check_undamaged(*folders: Path) -> None:
     """Refuse a damaged ledger in folders that are searched for a file's people: it may be theirs."""
     for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
         try:
-            seen = _read(path)
+            seen = _read_contents(path)
             damaged = path.stat().st_size == 0 or (seen is not None and bool(seen.digests) and seen.key is None)
         except sqlite3.Error:
             damaged = True
@@ -271,16 +269,16 @@ def _check_readable(*folders: Path) -> None:
             )
 
 
-def _look(path: Path) -> _Seen | None:
+def _inspect(path: Path) -> _Contents | None:
     """Inspect a ledger without changing it; None if there is none, or it cannot be read."""
     try:
-        return _read(path) if path.is_file() else None
+        return _read_contents(path) if path.is_file() else None
     except sqlite3.Error:
         # Opening the ledger reports the damage.
         return None
 
 
-def _read(path: Path) -> _Seen | None:
+def _read_contents(path: Path) -> _Contents | None:
     """Inspect a ledger; None if the file is another kind of database."""
     with closing(
         sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
@@ -299,7 +297,7 @@ def _read(path: Path) -> _Seen | None:
             found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)).fetchall()
         )
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
-        return _Seen(identity, names, hashed, _key(path, meta))
+        return _Contents(identity, names, hashed, _key(path, meta))
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:

@@ -38,24 +38,6 @@ class LocalRun:
 
     A block's gradients are computed at the newest iterates; then every chain learns it. Organisations add the block to
     their open windows. Use as a context manager: it locks the log against other runs.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "people.csv").write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 20, high: 40}]
-    ... target: {name: worked, kind: binary, positive: "yes"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> crowd = PopulationConfig(folder / "people.csv", seed=1)
-    >>> with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db") as run:
-    ...     for _ in run.steps():
-    ...         pass
-    ...     run.releases
-    100
     """
 
     def __init__(
@@ -215,7 +197,6 @@ def run(
 
 
 def _check_order(task: object, source: object) -> None:
-    """Refuse arguments that are not a task and its people."""
     if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
         raise UserError("the people's records were given a task: murk.run(task, people) takes the task first")
     if isinstance(task, str) and "\n" in task:

@@ -36,21 +36,13 @@ class OrganisationPopulation(FilePopulation):
     Rows are taken in order; each organisation has its own account, windows and keys. A window ends after
     ``sketch.window`` records. The last one is released if it has at least as many records as a sketch has rows; a
     smaller one is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its
-    process begins again at its first row; nothing was debited.
+    process begins again at its first row; nothing was debited, and ``lost`` counts it.
+
+    ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
+    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none.
 
     See `FilePopulation` for parameters and errors. A new log also needs an organisation with enough rows, and at most
     1000 organisations.
-
-    Attributes
-    ----------
-    organisations
-        Number of rows of each organisation.
-    beyond
-        Rows beyond their person's ``sketch.rows_per_person``: drawn at random, and mixed as zeros.
-    lost
-        Windows that were open when an earlier process died.
-    refusal
-        Why this process refused a window, with the remedy; empty if it refused none.
     """
 
     problem: WindowProblem
@@ -78,19 +70,19 @@ class OrganisationPopulation(FilePopulation):
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
-        self._all.flush()
-        self._catch_up()
+        self._shared.flush()
+        self._release_overdue()
         yield self._step()
         for block in self.source.blocks(self.next_row, self._block or BLOCK, excluded=self.excluded):
-            groups = self._groups(block)
+            groups = self._open_rows(block)
             start = 0
             while start < len(block):
-                start = self._work(block, groups, start)
+                start = self._add_rows(block, groups, start)
                 # After a failure, producers skip the rows that they have taken.
                 self.next_row = int(block.rows[start - 1]) + 1
             yield self._step()
-        self._finish()
-        self._all.flush()
+        self._end_windows()
+        self._shared.flush()
         yield self._step()
 
     def figures(self) -> dict[str, Any]:
@@ -145,10 +137,9 @@ class OrganisationPopulation(FilePopulation):
             for organisation, owner, row in zip(names, block.owners, block.rows.tolist(), strict=True):
                 self._rows.setdefault((organisation, owner), []).append(row)
 
-    def _owner(self, block: Block, place: int) -> str | None:
-        """Return a record's owner; None if it is beyond their share."""
+    def _owner(self, block: Block, index: int) -> str | None:
         assert block.owners is not None
-        return None if int(block.rows[place]) in self.beyond else block.owners[place]
+        return None if int(block.rows[index]) in self.beyond else block.owners[index]
 
     def _draw_beyond(self) -> frozenset[int]:
         """Draw the rows beyond each person's share, from the task's name and the row numbers only.
@@ -159,7 +150,7 @@ class OrganisationPopulation(FilePopulation):
         assert task.of_organisations
         for rows in self._rows.values():
             if len(rows) > task.block.most_rows:
-                beyond += sorted(rows, key=partial(_lot, task.name))[task.block.most_rows :]
+                beyond += sorted(rows, key=partial(_draw_key, task.name))[task.block.most_rows :]
         self._rows.clear()
         return frozenset(beyond)
 
@@ -181,17 +172,17 @@ class OrganisationPopulation(FilePopulation):
     def _take_up(self) -> None:
         self._producers: dict[str, SketchProducer] = {}
         # Books the costs and sends for all organisations.
-        self._all = self._producer(ORGANISATION)
+        self._shared = self._producer(ORGANISATION)
         run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
         self.excluded = frozenset(run.excluded)
         self._windows = self.ledger.windows(self.task.hash, self.source.digest)
         # Those of the account ORGANISATION were given up by its producer.
-        self.lost = self._all.lost + self._windows.give_up()
+        self.lost = self._shared.lost + self._windows.give_up()
         self.refusal = ""
         self._sums = self._windows.sums()
-        self._done = self._windows.done([ORGANISATION, *self.organisations])
+        self._ended_rows = self._windows.done([ORGANISATION, *self.organisations])
         # Rows of ended windows are skipped; a single organisation's are not read at all.
-        self.next_row = self._done.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
+        self.next_row = self._ended_rows.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 
     def _producer(self, name: str) -> SketchProducer:
         if name not in self._producers:
@@ -208,54 +199,54 @@ class OrganisationPopulation(FilePopulation):
             )
         return self._producers[name]
 
-    def _groups(self, block: Block) -> Groups:
+    def _open_rows(self, block: Block) -> Groups:
         """Return each organisation's records in a block that no window has yet, as indices."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(names):
+        indices: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
             if name != NOBODY:
-                places.setdefault(name, []).append(place)
+                indices.setdefault(name, []).append(index)
         groups = {}
-        for name, own in places.items():
+        for name, own in indices.items():
             mine = np.array(own, dtype=np.int64)
-            first = max(self._done.get(name, 0), self._producer(name).next_row)
+            first = max(self._ended_rows.get(name, 0), self._producer(name).next_row)
             groups[name] = mine[block.rows[mine] >= first]
         return groups
 
-    def _work(self, block: Block, groups: Groups, start: int) -> int:
+    def _add_rows(self, block: Block, groups: Groups, start: int) -> int:
         """Add records up to the first window that ends, and return the next index.
 
         The order of releases thus follows from the file alone, however it is cut into blocks.
         """
         stop = len(block)
-        own = {name: places[np.searchsorted(places, start) :] for name, places in groups.items()}
-        for name, places in own.items():
+        own = {name: indices[np.searchsorted(indices, start) :] for name, indices in groups.items()}
+        for name, indices in own.items():
             room = self._producer(name).room
-            if len(places) >= room:
-                stop = min(stop, int(places[room - 1]) + 1)
-        own = {name: places[: np.searchsorted(places, stop)] for name, places in own.items()}
-        own = {name: places for name, places in own.items() if len(places)}
+            if len(indices) >= room:
+                stop = min(stop, int(indices[room - 1]) + 1)
+        own = {name: indices[: np.searchsorted(indices, stop)] for name, indices in own.items()}
+        own = {name: indices for name, indices in own.items() if len(indices)}
         # If this fails halfway, producers skip rows that they have added when the block comes again.
-        for name, places in own.items():
-            rows = block.rows[places].tolist()
-            owners = None if block.owners is None else [self._owner(block, place) for place in places.tolist()]
-            self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows, people=owners))
+        for name, indices in own.items():
+            rows = block.rows[indices].tolist()
+            owners = None if block.owners is None else [self._owner(block, index) for index in indices.tolist()]
+            self._collect(self._producer(name).add_block(block.x[indices], block.y[indices], rows=rows, people=owners))
         return stop
 
-    def _catch_up(self) -> None:
+    def _release_overdue(self) -> None:
         """Release windows that were full when the ledger could not be written, before any row is read."""
         for _, producer in sorted(self._producers.items()):
             if producer.overdue:
-                self._note([producer.release()])
+                self._collect([producer.release()])
 
-    def _finish(self) -> None:
+    def _end_windows(self) -> None:
         """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""
         for _, producer in sorted(self._producers.items()):
             if producer.records is not None:
                 enough = producer.records >= self.problem.fewest
-                self._note([producer.release() if enough else producer.leave_out()])
+                self._collect([producer.release() if enough else producer.leave_out()])
 
-    def _note(self, receipts: list[WindowReceipt]) -> None:
+    def _collect(self, receipts: list[WindowReceipt]) -> None:
         for receipt in receipts:
             if receipt.outcome == "refused":
                 self.refusal = receipt.reason
@@ -266,5 +257,5 @@ class OrganisationPopulation(FilePopulation):
         return Step(self.next_row, self.releases, self.refused)
 
 
-def _lot(name: str, row: int) -> bytes:
+def _draw_key(name: str, row: int) -> bytes:
     return blake2b(f"{name}\0{row}".encode(), digest_size=16).digest()

@@ -70,11 +70,11 @@ def check_apart(source: FileSource, path: Path) -> None:
     shared = [name for name in shared if own.names.count(name) == public.names.count(name) == 1]
     wanted = [*task.coding.columns, *shared]
     tables = [_read(_table(records, source, wanted), task, shared) for records in (source.records, public_records)]
-    telling = [place for place in range(len(shared)) if any(_tells(table[1][place]) for table in tables)]
+    telling = [index for index in range(len(shared)) if any(_is_repetitive(table[1][index]) for table in tables)]
     grains = [[table[0] for table in tables]]
     if telling:
-        grains.append([_mixed([table[0], *(table[1][place] for place in telling)]) for table in tables])
-    people = _people(source)
+        grains.append([_mixed([table[0], *(table[1][index] for index in telling)]) for table in tables])
+    people = _person_hashes(source)
     for mine, theirs in grains:
         copied = evidence(mine, theirs)
         if copied is None and people is not None:
@@ -109,7 +109,6 @@ def evidence(mine: Hashes, theirs: Hashes) -> str | None:
 
 
 def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
-    """Return the evidence that does not depend on the order of rows."""
     if rare(mine, theirs):
         return _RARE
     return _DISTINCT if distinct(mine, theirs) else None
@@ -128,7 +127,7 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     denser, r is moved towards 1. Of the rows that occur once in all, a share r / (1 + r) is in the public file; it has
     too few if its rare rows are the people's.
     """
-    own, public = _counted(mine, theirs)
+    own, public = _row_counts(mine, theirs)
     pairs = own + public == 2
     split = int(np.sum(pairs & (own == 1)))
     inside, outside = int(np.sum(pairs & (own == 2))), int(np.sum(pairs & (public == 2)))
@@ -138,11 +137,11 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     ratio = len(theirs) / len(mine)
     # Rows that only the public file has: if they are many, it is not a part of the people.
     alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
-    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
+    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
         return True
     seen = math.sqrt(outside / inside) if inside else math.inf if outside else ratio
     low, high = min(ratio, seen), max(ratio, seen)
-    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY
+    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY
 
 
 def distinct(mine: Hashes, theirs: Hashes) -> bool:
@@ -152,21 +151,20 @@ def distinct(mine: Hashes, theirs: Hashes) -> bool:
     r)^2. More than four times that is refused, hence any shared row if none recurs. Another sample is refused with a
     probability of at most about 1/4, when a first coincidence is due; leaving out the rows in question costs little.
     """
-    own, public = _counted(mine, theirs)
+    own, public = _row_counts(mine, theirs)
     if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
         return False
-    split, recurring = _split(len(theirs) / len(mine)), int(np.sum(own > 1) + np.sum(public > 1))
+    split, recurring = _split_share(len(theirs) / len(mine)), int(np.sum(own > 1) + np.sum(public > 1))
     return int(np.sum((own > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
 
 
-def _counted(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
-    """Return how often each distinct row occurs in either."""
-    values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
-    own = np.bincount(places[: len(mine)], minlength=len(values))
-    return own, np.bincount(places[len(mine) :], minlength=len(values))
+def _row_counts(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
+    values, indices = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
+    own = np.bincount(indices[: len(mine)], minlength=len(values))
+    return own, np.bincount(indices[len(mine) :], minlength=len(values))
 
 
-def _split(ratio: float) -> float:
+def _split_share(ratio: float) -> float:
     """Return the probability that of two rows one is in each file, given the ratio of their sizes."""
     return 2.0 * ratio / (1.0 + ratio) ** 2
 
@@ -184,7 +182,7 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
             return False
         # An excerpt cuts its first and last run short.
         runs = runs[1:-1]
-        windows = _mixed([runs[place : len(runs) - RUNS + 1 + place] for place in range(RUNS)])
+        windows = _mixed([runs[index : len(runs) - RUNS + 1 + index] for index in range(RUNS)])
         values, counts = np.unique(windows, return_counts=True)
         once.append(values[counts == 1])
     return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))
@@ -196,7 +194,7 @@ def in_order(mine: Hashes, theirs: Hashes) -> bool:
     Meeting a public row that is a share p of the people takes a geometric number W of rows; all are met within n rows
     with a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
     """
-    if _sorted(mine) or _sorted(theirs):
+    if _is_clustered(mine) or _is_clustered(theirs):
         return False
     values, counts = np.unique(mine, return_counts=True)
     found = np.searchsorted(values, theirs)
@@ -207,30 +205,30 @@ def in_order(mine: Hashes, theirs: Hashes) -> bool:
     for t in np.logspace(-7, 1, 60):
         met = np.log(share) - t - np.log1p(-(1.0 - share) * math.exp(-t))
         bounds.append(t * len(mine) + float(met.sum()))
-    return min(bounds) < UNLIKELY and _is_part(mine, theirs)
+    return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)
 
 
-def _is_part(mine: Hashes, theirs: Hashes) -> bool:
-    places: dict[int, list[int]] = {}
-    for place, value in enumerate(mine.tolist()):
-        places.setdefault(value, []).append(place)
+def _is_subsequence(mine: Hashes, theirs: Hashes) -> bool:
+    indices: dict[int, list[int]] = {}
+    for index, value in enumerate(mine.tolist()):
+        indices.setdefault(value, []).append(index)
     last = -1
     for value in theirs.tolist():
-        after = bisect_right(places[value], last)
-        if after == len(places[value]):
+        after = bisect_right(indices[value], last)
+        if after == len(indices[value]):
             return False
-        last = places[value][after]
+        last = indices[value][after]
     return True
 
 
-def _sorted(rows: Hashes) -> bool:
+def _is_clustered(rows: Hashes) -> bool:
     """Return whether equal rows are adjacent more often than in a random order."""
     share = np.unique(rows, return_counts=True)[1] / len(rows)
     expected = (len(rows) - 1) * float(np.sum(share**2))
     return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0
 
 
-def _tail(count: int, of: int, probability: float) -> float:
+def _log_tail(count: int, of: int, probability: float) -> float:
     """Return the logarithm of Chernoff's bound on the probability of at least ``count`` successes."""
     share = count / of if of else 0.0
     if share <= probability:
@@ -240,7 +238,6 @@ def _tail(count: int, of: int, probability: float) -> float:
 
 
 def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[Hashes]]:
-    """Return the hashes of every row's coded features, and of each further column."""
     features: list[Hashes] = []
     others: list[list[Hashes]] = [[] for _ in names]
     for numbers, records in _chunks(table):
@@ -258,7 +255,7 @@ def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
         start += len(records)
 
 
-def _people(source: FileSource) -> Hashes | None:
+def _person_hashes(source: FileSource) -> Hashes | None:
     if source.person_column is None:
         return None
     table = _table(source.records, source, [source.person_column])
@@ -267,7 +264,7 @@ def _people(source: FileSource) -> Hashes | None:
     return np.array(plain, dtype=np.int64).astype(np.uint64)
 
 
-def _tells(column: Hashes) -> bool:
+def _is_repetitive(column: Hashes) -> bool:
     """Return whether a column is more than a name or number of the row, which any two files may share."""
     return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
 

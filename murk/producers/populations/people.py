@@ -53,7 +53,7 @@ class Population(FilePopulation):
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
-        self._continue()
+        self._load_progress()
         self.producer.flush()
         # Yield first: the backlog must be learned before the next model is read, as without the interruption.
         yield Step(self.next_row, self.releases, self.refused)
@@ -96,9 +96,9 @@ class Population(FilePopulation):
             self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
         )
         self.source.fallback_level = self.producer.levels[0]
-        self._continue()
+        self._load_progress()
 
-    def _continue(self) -> None:
+    def _load_progress(self) -> None:
         run = self.producer.begin(self.source)
         self.excluded = frozenset(run.excluded)
         self.next_row = run.next_row

@@ -43,8 +43,8 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
     if any(stated):
         absent = left_out(coded.cells[:, : len(stated)] == Cell.MISSING, stated)
         thinned = {
-            name: [None if out else value for value, out in zip(columns[name], absent[:, place].tolist(), strict=True)]
-            for place, name in enumerate(coding.columns)
+            name: [None if out else value for value, out in zip(columns[name], absent[:, index].tolist(), strict=True)]
+            for index, name in enumerate(coding.columns)
         }
         coded = coding.encode(thinned, target=False)
     points, counts = np.unique(coded.x, axis=0, return_counts=True)

@@ -165,15 +165,11 @@ class SketchProducer(Releaser["WindowProblem"]):
     def open(self, row: int | None = None) -> WindowReceipt:
         """Open a window unless one is open, and return its receipt; adding a record does this, too.
 
-        ``row`` is the window's first row if its records come from a file.
-
-        Raises
-        ------
-        MurkError
-            If the log was never reached, or the ledger cannot be written.
+        ``row`` is the window's first row if its records come from a file. Raises MurkError if the log was never
+        reached, or the ledger cannot be written.
         """
         self._catch_up()
-        return (self._window or self._begin(row)).told()
+        return (self._window or self._begin(row)).receipt()
 
     @wiped
     def add(self, record: Mapping[str, Any]) -> WindowReceipt:
@@ -182,21 +178,19 @@ class SketchProducer(Releaser["WindowProblem"]):
         Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
         target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
 
-        Raises
-        ------
-        MurkError
-            If the log was never reached, or the ledger cannot be written; nothing was released. ``taken`` shows whether
-            the record was added: it was if only the release of the full window failed, which the next call tries again.
+        Raises MurkError if the log was never reached, or the ledger cannot be written; nothing was released. ``taken``
+        shows whether the record was added: it was if only the release of the full window failed, which the next call
+        tries again.
         """
         self._catch_up()
         window = self._window or self._begin(None)
         if window.accumulator is None:
-            return self._take(window, 1, None)
+            return self._add_rows(window, 1, None)
         coded = self.task.coding.encode_record(record)
         targets = keep(np.array([coded.y]))
         if self._owner_column is not None:
-            targets = self._blanked(window, targets, [_named(record.get(self._owner_column))])
-        return self._take(window, 1, self._problem.records(coded.x[None, :], targets))
+            targets = self._blank_targets(window, targets, [_owner_name(record.get(self._owner_column))])
+        return self._add_rows(window, 1, self._problem.records(coded.x[None, :], targets))
 
     @wiped
     def add_block(
@@ -220,11 +214,6 @@ class SketchProducer(Releaser["WindowProblem"]):
         -------
         list of WindowReceipt
             One for each window that ended, and one for the open window.
-
-        Raises
-        ------
-        MurkError
-            If the log was never reached, or the ledger cannot be written; ``taken`` counts the records added.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError("people= names whose records they are where the task has sketch.person, and only there")
@@ -235,13 +224,15 @@ class SketchProducer(Releaser["WindowProblem"]):
             count = min(self.room, len(x) - start)
             assert count > 0, "a window that is full has ended"
             part = slice(start, start + count)
-            targets = y[part] if people is None else self._blanked(window, y[part], people[part])
+            targets = y[part] if people is None else self._blank_targets(window, y[part], people[part])
             mixed = None if window.accumulator is None else self._problem.records(x[part], targets)
-            receipts.append(self._take(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
+            receipts.append(self._add_rows(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
             start += count
         return receipts
 
-    def _blanked(self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]) -> NDArray[np.float64]:
+    def _blank_targets(
+        self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]
+    ) -> NDArray[np.float64]:
         """Return the targets, NaN for records that are mixed as zeros because of their owner.
 
         Owners thus affect neither when a window is full nor how many records it counts.
@@ -258,22 +249,14 @@ class SketchProducer(Releaser["WindowProblem"]):
     def release(self) -> WindowReceipt:
         """Release the open window, whatever its number of records, and send it.
 
-        Returns
-        -------
-        WindowReceipt
-            "released" even if the log cannot be reached: the release then waits in the outbox.
+        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox.
 
-        Raises
-        ------
-        UserError
-            If no window is open.
-        MurkError
-            If the ledger cannot be written. Nothing was released; `release` may be called again and sends the same
-            sketch.
+        Raises UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
+        `release` may be called again for the same sketch.
         """
-        window = self._need()
+        window = self._need_window()
         if window.accumulator is None:
-            return self._end(window)
+            return self._end_unreleased(window)
         with self._spending(window) as spend:
             if spend.granted:
                 now = self._clock()
@@ -286,24 +269,18 @@ class SketchProducer(Releaser["WindowProblem"]):
         self._window = None
         window.accumulator.wipe()
         if not spend.granted:
-            self._pass_by(window, spend)
-            return window.told()
+            self._set_refused(window, spend)
+            return window.receipt()
         reason = self._delivery.try_send(spend, self._clock())
         return WindowReceipt(
             "released", "queued" if reason else "sent", window.records, reason, self.level, window.chain
         )
 
     def leave_out(self) -> WindowReceipt:
-        """Discard the open window: nothing of it is released or debited.
-
-        Raises
-        ------
-        UserError
-            If no window is open.
-        """
-        window = self._need()
+        """Discard the open window: nothing of it is released or debited. Without one, raise a UserError."""
+        window = self._need_window()
         if window.accumulator is None:
-            return self._end(window)
+            return self._end_unreleased(window)
         with self._spending(window) as spend:
             spend.cancel()
             spend.windows.end(window.key, self.organisation, "left out", window.records, window.next_row)
@@ -332,15 +309,15 @@ class SketchProducer(Releaser["WindowProblem"]):
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
             if spend.known:
-                self._pass_by(window, spend)
+                self._set_refused(window, spend)
             elif before == "refused":
                 # An earlier process has refused and counted it.
-                self._pass_by(window, spend)
+                self._set_refused(window, spend)
                 spend.cancel()
             elif before == "open":
                 raise MurkError("another process has just opened this window: one at a time works for an organisation")
             elif spend.refusals:
-                self._pass_by(window, spend)
+                self._set_refused(window, spend)
                 spend.windows.begin(key, self.organisation, self._today(), "refused")
             else:
                 spend.cancel()
@@ -355,7 +332,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 
-    def _take(self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0) -> WindowReceipt:
+    def _add_rows(
+        self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0
+    ) -> WindowReceipt:
         # Count before anything can fail: a row added to a window twice would exceed its stated sensitivity.
         self.next_row = window.next_row = max(self.next_row, next_row)
         self.taken += count
@@ -368,18 +347,17 @@ class SketchProducer(Releaser["WindowProblem"]):
                 if window.accumulator.released:
                     self._window = None  # Its accumulator is wiped.
                 raise
-        return window.told() if self.room > 0 else self.release()
+        return window.receipt() if self.room > 0 else self.release()
 
-    def _end(self, window: Window) -> WindowReceipt:
-        """End a refused or known window."""
+    def _end_unreleased(self, window: Window) -> WindowReceipt:
         if window.outcome == "refused":
             with self._spending(window) as spend:
                 spend.cancel()
                 spend.windows.end(window.key, self.organisation, "refused", window.records, window.next_row)
         self._window = None
-        return window.told()
+        return window.receipt()
 
-    def _need(self) -> Window:
+    def _need_window(self) -> Window:
         self._ledger.check_thread()
         if self._window is None:
             raise UserError("no window is open: add records first")
@@ -402,15 +380,14 @@ class SketchProducer(Releaser["WindowProblem"]):
     def _today(self) -> int:
         return truncate_time(self._clock(), self.task.granularity)
 
-    def _pass_by(self, window: Window, spend: Spending) -> None:
-        """Set why a window is not released."""
+    def _set_refused(self, window: Window, spend: Spending) -> None:
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
         else:
             window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
 
 
-def _named(value: Any) -> str | None:
+def _owner_name(value: Any) -> str | None:
     """Return a record's owner; None if it names nobody."""
     if type(value) not in (str, int, float, Decimal):
         return None

@@ -42,7 +42,7 @@ class Window:
     message: bytes | None = field(default=None, repr=False)
     owners: Counter[str] = field(default_factory=Counter, repr=False)
 
-    def told(self) -> WindowReceipt:
+    def receipt(self) -> WindowReceipt:
         """Return a receipt for the window's current state."""
         return WindowReceipt(self.outcome, "none", self.records, self.reason)
 

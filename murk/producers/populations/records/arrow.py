@@ -96,12 +96,12 @@ class ParquetTable(TupleTable):
     def _check_expansion(self, metadata: Any) -> None:
         """Refuse a column that a few bytes of the file expand to gigabytes, since pages are unpacked whole."""
         for group in range(metadata.num_row_groups):
-            for place in range(metadata.num_columns):
-                column = metadata.row_group(group).column(place)
+            for index in range(metadata.num_columns):
+                column = metadata.row_group(group).column(index)
                 unpacked, packed = column.total_uncompressed_size, column.total_compressed_size
                 if unpacked > MOST_BATCH and unpacked > MOST_EXPANSION * packed:
                     raise UserError(
-                        f"{self.path}, row group {group + 1}, column {place + 1}: {packed:,} bytes that unpack to "
+                        f"{self.path}, row group {group + 1}, column {index + 1}: {packed:,} bytes that unpack to "
                         f"{unpacked:,}, which no records do: write the file again"
                     )
 

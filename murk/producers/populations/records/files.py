@@ -49,7 +49,7 @@ class Survey:
 
 def readable(path: Path) -> None:
     """Raise a UserError if a file cannot be read."""
-    with _explained(path), path.open("rb"):
+    with _user_errors(path), path.open("rb"):
         pass
 
 
@@ -73,7 +73,7 @@ def survey(path: Path) -> Survey:
     Raises UserError if it cannot be read, is empty, or is a damaged or truncated gzip file.
     """
     digest = hashlib.sha256()
-    with _explained(path), path.open("rb") as file:
+    with _user_errors(path), path.open("rb") as file:
         stamp = _stamp(file)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
@@ -124,7 +124,7 @@ class CSVTable:
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.path, self.strict = path, strict
-        with _explained(path), _text(path) as text:
+        with _user_errors(path), _open(path) as text:
             try:
                 header = next(csv_rows(text), None)
             except (csv.Error, LongRowError) as error:
@@ -147,11 +147,11 @@ class CSVTable:
         Unless strict, an unreadable row is the line that it begins in, as one empty cell.
         """
         if not self.strict:
-            with _explained(self.path), _text(self.path) as text:
-                yield from islice(_lenient(text, self._width, self._narrow), 1 + start, None)
+            with _user_errors(self.path), _open(self.path) as text:
+                yield from islice(_lenient_rows(text, self._width, self._keep_wanted), 1 + start, None)
             return
         count = 0
-        with _explained(self.path), _text(self.path) as text:
+        with _user_errors(self.path), _open(self.path) as text:
             lines = BoundedLines(text)
             reader = wide_csv(lines)
             try:
@@ -159,17 +159,16 @@ class CSVTable:
                 lines.size = 0
                 for count, cells in enumerate(filter(None, reader), 1):
                     if lines.size > WIDE:
-                        cells = self._narrow(cells)
+                        cells = self._keep_wanted(cells)
                     lines.size = 0
                     if count > start:
                         yield cells
             except (csv.Error, LongRowError) as error:
                 raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 
-    def _narrow(self, cells: list[str]) -> list[str]:
-        """Shorten a long row to the wanted columns."""
+    def _keep_wanted(self, cells: list[str]) -> list[str]:
         kept = set(self._places.values())
-        return [_brief(cell) if place in kept else "" for place, cell in enumerate(cells)]
+        return [_shorten(cell) if place in kept else "" for place, cell in enumerate(cells)]
 
     def columns(
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
@@ -223,11 +222,11 @@ class JSONLinesTable:
         """Yield the lines from row ``start`` on, without blank lines."""
         for row, line in enumerate(self._lines()):
             if row >= start:
-                yield line if len(line) <= WIDE else self._narrow(line)
+                yield line if len(line) <= WIDE else self._keep_wanted(line)
 
     def _lines(self) -> Iterator[str]:
         row = 0
-        with _explained(self.path), _text(self.path) as text:
+        with _user_errors(self.path), _open(self.path) as text:
             try:
                 for line in bounded_lines(text) if self.strict else cut_lines(text, NO_ROW):
                     if not line.isspace():
@@ -236,12 +235,11 @@ class JSONLinesTable:
             except LongRowError as error:
                 raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object a line") from None
 
-    def _narrow(self, line: str) -> str:
-        """Shorten a long line to the wanted keys."""
-        record = _parsed(line)
+    def _keep_wanted(self, line: str) -> str:
+        record = _parse_json(line)
         if not isinstance(record, dict):
             return "null"
-        return json.dumps({name: _brief(record[name]) for name in self._wanted if name in record})
+        return json.dumps({name: _shorten(record[name]) for name in self._wanted if name in record})
 
     def columns(self, rows: Sequence[str], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Parse lines and return the named keys."""
@@ -249,7 +247,7 @@ class JSONLinesTable:
         return {name: [record.get(name) for record in records] for name in names}
 
     def _object(self, line: str, row: int) -> dict[str, Any]:
-        value = _parsed(line)
+        value = _parse_json(line)
         if not isinstance(value, dict):
             if not self.strict:
                 return {}
@@ -282,11 +280,11 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
 
 
 def _begins_as_gzip(path: Path) -> bool:
-    with _explained(path), path.open("rb") as file:
+    with _user_errors(path), path.open("rb") as file:
         return is_gzipped(file)
 
 
-def _parsed(line: str) -> Any:
+def _parse_json(line: str) -> Any:
     """Parse a line; None if it is not JSON. The parser's error quotes the line, so it is not raised."""
     try:
         return json.loads(line)
@@ -308,12 +306,12 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
-def _text(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
+def _open(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
     # Bytes that are not UTF-8 become surrogates, so that their row and column can be named.
     return open_text(path, ESCAPE)
 
 
-def _brief(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     """Shorten a wanted value, since thousands of rows are in memory; different values stay different."""
     if isinstance(value, list | dict):
         return type(value)()
@@ -343,7 +341,6 @@ class _Lines:
         return line
 
     def begin(self) -> None:
-        """Begin another row."""
         self.taken.clear()
         self.size = 0
 
@@ -352,7 +349,7 @@ class _Lines:
         self._again.extendleft(reversed(self.taken[1:]))
 
 
-def _lenient(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
+def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
     It takes only the line that it begins in, also if several lines make a row of another width: a quote opened by one
@@ -382,7 +379,7 @@ def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except EOFError:

@@ -46,7 +46,7 @@ class TupleTable(ABC):
     def __init__(self, what: str, names: Sequence[str], wanted: Sequence[str]) -> None:
         self.what, self.names = what, tuple(names)
         self.wanted = tuple(dict.fromkeys(wanted))
-        self._places = {name: place for place, name in enumerate(self.wanted)}
+        self._places = {name: index for index, name in enumerate(self.wanted)}
         for name in self.wanted:
             count = self.names.count(name)
             if count > 1:
