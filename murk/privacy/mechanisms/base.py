@@ -1,4 +1,4 @@
-"""What the mechanisms have in common: their interface, and the checks and array code that they share."""
+"""Interface of the mechanisms, and the checks and array code that they share."""
 
 import math
 import operator
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.payload_limits import Reach
     from murk.privacy.noise import NoiseSource
 
-__all__ = ["WIDTH", "Costed", "Mechanism", "Randomizer"]
+__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer"]
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+TAIL = 13
+"""Bound of Gaussian noise in widths: P(|x| > 13 S) < 4e-37, below 1e-30 for all coordinates of a payload together."""
 
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
@@ -30,30 +32,30 @@ _RADII = (1e-100, 1e100)
 
 
 class Costed(Protocol):
-    """What a ledger and a worker know of a mechanism: what it promises, what it costs, how large payloads are."""
+    """What a ledger and a worker need of a mechanism: guarantee, cost and size of payloads."""
 
     @property
     def kind(self) -> str:
-        """Its name, such as ``"gaussian"``."""
+        """Name, such as ``"gaussian"``."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one release promises, rounded up."""
+        """Guarantee of one release, rounded up."""
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Everything that is known of one release, `guarantee` first; an accountant takes its pick."""
+        """All known guarantees of one release, `guarantee` first; an accountant chooses among them."""
 
     @property
     def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account in ``currency``, rounded up."""
+        """Return the cost of one release to an account in ``currency``, rounded up."""
 
 
 class Randomizer(Costed, Protocol):
-    """Randomizes a vector of each person into the integers of their release."""
+    """Randomizes each person's vector into the integers of their release."""
 
     @property
     def dimension(self) -> int:
@@ -61,45 +63,45 @@ class Randomizer(Costed, Protocol):
 
     @property
     def reach(self) -> "Reach":
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of an honest payload's norm; a longer one is forged."""
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d) of the vectors."""
+        """Decode payloads (m, d) into unbiased estimates (m, d) of the vectors."""
 
 
 class Mechanism(Randomizer, Protocol):
     """A frozen public description of how a vector of bounded l2 norm is randomized.
 
-    Anyone who holds it can compute the noise and the guarantee; nothing in it depends on data. It is defined by
-    integers (``steps`` or ``threshold``), and what it claims is computed from them.
+    It determines noise and guarantee and does not depend on data. It is defined by integers (``steps`` or
+    ``threshold``), from which its guarantees are computed.
     """
 
     kind: ClassVar[str]
-    """Its name, as tasks and policies have it."""
+    """Name in tasks and policies."""
     code: ClassVar[int]
-    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.lattice`."""
+    """How vectors are bounded and randomized: a code of `murk.privacy.mechanisms.lattice`."""
 
     @property
     def radius(self) -> float:
-        """Public bound of their l2 norm; what lies beyond is projected to it."""
+        """Public bound of the vectors' l2 norm; vectors beyond it are projected."""
 
     @property
     def steps(self) -> int:
-        """Integer bound of the quantised vector, in the mechanism's own norm; 0 where there is none.
+        """Integer bound of the quantised vector in the mechanism's norm; 0 if there is none.
 
-        For `PrivUnitMechanism` how many draws count as closest.
+        For `PrivUnitMechanism`, how many draws count as closest.
         """
 
     @property
     def draws(self) -> int:
-        """Vectors of noise that one release takes: 1 for all but `PrivUnitMechanism`."""
+        """Noise vectors per release: 1 for all but `PrivUnitMechanism`."""
 
     @property
     def threshold(self) -> int:
-        """The coin's probability in 2^-64; 0 where there is none."""
+        """The coin's probability in 2^-64; 0 if there is none."""
 
     @property
     def spacing(self) -> float:
@@ -107,22 +109,22 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def unit(self) -> float:
-        """What decoding multiplies by."""
+        """Factor that decodes a payload."""
 
     @property
     def sensitivity(self) -> float:
-        """Diameter of the bounded vectors in the mechanism's own norm."""
+        """Diameter of the bounded vectors in the mechanism's norm."""
 
     @property
     def variance(self) -> float:
         """Variance of one coordinate of the decoded release."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters as plain data."""
+        """Return the public parameters as plain data."""
 
 
 def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, float]:
-    """A mechanism's dimension and radius, checked."""
+    """Return a mechanism's dimension and radius, checked."""
     size = checked_integer(owner, "dimension", dimension)
     if size < 1:
         raise UserError(f"{owner}: dimension={dimension!r} is below 1")
@@ -139,7 +141,7 @@ def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, f
 
 
 def checked_integer(owner: str, name: str, value: object) -> int:
-    """An integer parameter, checked (numpy's integers are welcome)."""
+    """Return an integer parameter, checked; numpy's integers are allowed."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -149,7 +151,7 @@ def checked_integer(owner: str, name: str, value: object) -> int:
 
 
 def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
-    """Check that a bound in lattice steps fits the integers of a release; ``budget`` is what to name."""
+    """Check that a bound in lattice steps fits the integers of a release; messages name ``budget``."""
     if steps < 1:
         raise UserError(
             f"{owner}: {budget} is less than one lattice step can express; give a larger budget "
@@ -164,25 +166,24 @@ def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
 
 
 class LatticeMechanism:
-    """What every mechanism does with vectors that draws its noise on the lattice."""
+    """Base class of the mechanisms that draw their noise on the lattice."""
 
     __slots__ = ()
 
+    def _check_fields(self: Any, *integers: str) -> None:
+        """Check dimension, radius and the named integers, and store them in their own types."""
+        owner = type(self).__name__
+        dimension, radius = checked_shape(owner, self.dimension, self.radius)
+        object.__setattr__(self, "dimension", dimension)
+        object.__setattr__(self, "radius", radius)
+        for name in integers:
+            object.__setattr__(self, name, checked_integer(owner, name, getattr(self, name)))
+
     def randomize(self: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
+        """Randomize vectors (m, d) into int64 payloads (m, d).
 
-        Parameters
-        ----------
-        vectors
-            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
-        noise
-            Where the noise comes from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, d).
+        A vector beyond the radius is projected onto it; NaN counts as 0. ``records`` (m,) are the records' indices, for
+        simulated noise.
 
         Raises
         ------
@@ -192,13 +193,81 @@ class LatticeMechanism:
         return randomize_block(self, vectors, noise, records)
 
     def decode(self: Mechanism, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or times its direction."""
+        """Decode payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or its direction."""
         return decode_block(self, payload)
+
+
+class AdditiveMechanism(LatticeMechanism):
+    """Base class of the mechanisms that add noise to the quantised vector."""
+
+    __slots__ = ()
+
+    @property
+    def draws(self) -> int:
+        """Noise vectors per release: 1."""
+        return 1
+
+    @property
+    def threshold(self) -> int:
+        """Threshold of a coin: 0, as there is none."""
+        return 0
+
+    @property
+    def unit(self: Mechanism) -> float:
+        """Factor that decodes a payload: the spacing."""
+        return self.spacing
+
+    @property
+    def scale(self: Mechanism) -> float:
+        """Scale of the noise on a coordinate: for Gaussian noise its standard deviation."""
+        return WIDTH * self.spacing
+
+
+class DirectionMechanism(LatticeMechanism):
+    """Base class of the mechanisms that release a random direction."""
+
+    __slots__ = ()
+
+    @property
+    def spacing(self) -> float:
+        """Width of a lattice step: 1, which kernels ignore, as nothing is quantised."""
+        return 1.0
+
+    @property
+    def norm(self: Mechanism) -> float:
+        """The norm B of a decoded release."""
+        return self.unit
+
+    @property
+    def sensitivity(self: Mechanism) -> float:
+        """l2 diameter of the bounded vectors."""
+        return 2 * self.radius
+
+    @property
+    def variance(self: Mechanism) -> float:
+        """Mean square of a coordinate of the decoded release, B^2 / d (the vector's own square included)."""
+        return self.unit**2 / self.dimension
+
+    @property
+    def magnitude(self) -> int:
+        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        return TAIL * WIDTH
+
+
+def plain(mechanism: Any, *names: str) -> dict[str, Any]:
+    """Return a mechanism's kind and attributes as plain data, thresholds of 64 bits as text."""
+    data = {"kind": mechanism.kind} | {name: getattr(mechanism, name) for name in names}
+    for name, value in data.items():
+        if name == "threshold":
+            data[name] = str(value)
+        elif isinstance(value, Guarantee):
+            data[name] = value.to_dict()
+    return data
 
 
 @cache
 def _tools() -> tuple[Any, Any, Any]:
-    """What randomizing takes, looked up once: to import it within a function takes as long as to quantise a vector."""
+    """Import what randomizing needs, once: an import statement takes as long as quantising a vector."""
     from murk.privacy.mechanisms import lattice
     from murk.privacy.noise import Purpose
     from murk.privacy.noise.sources import draw_noise
@@ -210,14 +279,14 @@ def _tools() -> tuple[Any, Any, Any]:
 def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:
-    """Randomize m vectors by any lattice mechanism."""
+    """Randomize m vectors with any lattice mechanism."""
     lattice, draw_noise, coin = _tools()
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
         raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
     out = np.empty(rows.shape, dtype=np.int64)
-    # Many draws a release would fill the memory: some records at a time.
+    # Many draws per release would fill the memory, so records are randomized in blocks.
     code, size = mechanism.code, mechanism.draws * mechanism.dimension
     block = len(rows) if mechanism.draws == 1 else max(1, _NOISE_AT_ONCE // size)
     for start in range(0, len(rows), max(block, 1)):

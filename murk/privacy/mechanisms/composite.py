@@ -1,4 +1,4 @@
-"""Several independent mechanisms side by side in one release."""
+"""Several independent mechanisms combined in one release."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import Integers, Vectors
+from murk.privacy.mechanisms.base import Integers, Vectors, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
@@ -34,32 +34,26 @@ Part = GaussianMechanism | RandomizedResponse
 
 @dataclass(frozen=True, slots=True)
 class CompositeMechanism:
-    r"""Parts of one vector, each randomized by a mechanism of its own, independently of the others.
+    r"""Parts of one vector, each randomized independently by its own mechanism.
 
-    A `GaussianMechanism` takes as many coordinates as its dimension; a `RandomizedResponse` of two categories takes
-    one, a label -1 or +1, which it keeps or turns round. A label that is 0 or NaN is missing: a fair coin is
-    released in its place (its odds lie between those of the two labels, so the guarantee holds and nobody is left
-    out).
+    A `GaussianMechanism` takes as many coordinates as its dimension. A `RandomizedResponse` of two categories takes
+    one, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair coin is released
+    instead, whose odds lie between those of the labels, so the guarantee holds.
 
-    The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by
-    :math:`\sqrt{\sum \mu_i^2}`, rho by :math:`\sum \rho_i`.
+    The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by :math:`\sqrt{\sum
+    \mu_i^2}`, rho by :math:`\sum \rho_i`.
 
     Parameters
     ----------
     parts
         The mechanisms, in the order of their coordinates.
     stated
-        An (epsilon, delta) guarantee of the whole, if one tighter than the sum is to be claimed; checked.
-
-    Raises
-    ------
-    UserError
-        If a part is of another kind, or the stated guarantee does not follow from the parts.
+        An (epsilon, delta) guarantee of the whole, if a tighter one than the sum is claimed; checked.
 
     References
     ----------
     Dufraiche, Mangold, Perrot, Tommasi, "Learning with Locally Private Examples by Inverse Weierstrass Private SGD",
-    equation 1 (Gaussian features beside a label in randomized response).
+    equation 1 (Gaussian features and a label in randomized response).
 
     Examples
     --------
@@ -108,7 +102,7 @@ class CompositeMechanism:
         return reduce(Accountant.compose, self.parts, Accountant())
 
     def _added(self) -> PrivacyLoss | None:
-        """The sum of what was stated for the parts, if something was for each Gaussian one."""
+        """Return the sum of the parts' costs in (epsilon, delta) if every Gaussian part states one."""
         if any(isinstance(part, GaussianMechanism) and part.stated is None for part in self.parts):
             return None
         return reduce(add, (part.cost("approx") for part in self.parts))
@@ -125,17 +119,17 @@ class CompositeMechanism:
 
     @property
     def variances(self) -> Vectors:
-        """Variance of the noise on each decoded coordinate (D,); 0 for a label, whose noise is no addition."""
+        """Variance of the noise on each decoded coordinate (D,); 0 for a label, whose noise is not additive."""
         return self._each(lambda part: part.variance, 0.0)
 
     @property
     def units(self) -> Vectors:
-        """What decoding multiplies each coordinate by (D,); 1 for a label."""
+        """Factor that decodes each coordinate (D,); 1 for a label."""
         return self._each(lambda part: part.unit, 1.0)
 
     @property
     def magnitudes(self) -> Integers:
-        """Bound of each coordinate of an honest payload (D,), up to a probability below 1e-30; 1 for a label."""
+        """Bound of each coordinate of an honest payload (D,), exceeded with probability below 1e-30; 1 for a label."""
         return self._each(lambda part: part.magnitude, 1).astype(np.int64)
 
     def _each(self, gaussian: Any, label: float) -> Vectors:
@@ -144,12 +138,12 @@ class CompositeMechanism:
 
     @property
     def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
-        return max(part.magnitude if isinstance(part, GaussianMechanism) else 1 for part in self.parts)
+        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        return int(self.magnitudes.max())
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload's parts with Gaussian noise are; a longer one is forged."""
+        """Bounds of the norms of an honest payload's Gaussian parts; a longer payload is forged."""
         ends = list(accumulate(self.widths))
         return Reach(
             tuple(
@@ -161,7 +155,7 @@ class CompositeMechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """mu-GDP if all parts are Gaussian; else (epsilon, delta) by addition of what was stated, else mu-GDP."""
+        """mu-GDP if all parts are Gaussian; else the sum of the stated (epsilon, delta), or mu-GDP without."""
         return self.guarantees[0]
 
     @property
@@ -181,21 +175,11 @@ class CompositeMechanism:
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
+        """Randomize vectors (m, D) into int64 payloads (m, D), labels being -1 or +1.
 
-        Parameters
-        ----------
-        vectors
-            Shape (m, D). Each Gaussian part is projected to its radius; a label is taken by its sign.
-        noise
-            Where the noise and the coins come from. All Gaussian parts share one draw, so that simulated parts
-            never hold the same noise.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, D); labels are -1 or +1.
+        Each Gaussian part is projected to its radius; a label is taken by its sign. All Gaussian parts share one draw
+        of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
+        simulated noise.
 
         Raises
         ------
@@ -233,7 +217,7 @@ class CompositeMechanism:
         return out
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, D) into (m, D): unbiased estimates of the Gaussian parts, labels as released."""
+        """Decode payloads (m, D): unbiased estimates of the Gaussian parts, labels as released."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
@@ -243,29 +227,25 @@ class CompositeMechanism:
         return decoded
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up: the sum of the parts' costs.
+        """Return the cost of one release, rounded up: the sum of the parts' costs.
 
         Raises
         ------
         UserError
-            In a currency that a part has no cost in.
+            If a part has no cost in this currency.
         """
         if currency == "approx" and self.stated is not None:
             return cap_of(self.stated)
         return reduce(add, (part.cost(currency) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
-        return {
-            "kind": self.kind,
-            "parts": [part.to_dict() for part in self.parts],
-            "stated": None if self.stated is None else self.stated.to_dict(),
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Return the public parameters and derived figures as plain data."""
+        parts = [part.to_dict() for part in self.parts]
+        return {"kind": self.kind, "parts": parts, **plain(self, "stated", "guarantee")}
 
 
 def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uint64]) -> Integers:
-    """Each label kept or turned round by one word; a fair coin where there is none."""
+    """Keep or flip each label by one word; release a fair coin if it is missing."""
     truth = keep(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
     answers = keep(np.where(kept, truth, -truth))
@@ -274,23 +254,10 @@ def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uin
 
 
 def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarantee, Guarantee]:
-    r"""Divide a guarantee between two parts of one release.
+    """Divide a guarantee between two parts of one release, which never add up to more than the whole.
 
-    (epsilon, delta): the parts get ``share`` of epsilon and the rest, and delta wholly goes to the first if the second
-    is a label (randomized response, pure), else half to each. zCDP: rho is divided so; GDP: mu^2.
-
-    Parameters
-    ----------
-    guarantee
-        What the whole release promises.
-    share
-        The first part's share, between 0 and 1 (both excluded).
-    label
-        Whether the second part is a label in randomized response.
-
-    Returns
-    -------
-    The two parts' guarantees; they never add up to more than the whole.
+    The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
+    the first part if the second is a label (randomized response is pure), else half to each.
 
     Raises
     ------
@@ -329,7 +296,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
 
 
 def _root_down(square: Fraction) -> float:
-    """The largest float whose meaning has at most this square, or the one below it."""
+    """Return the largest float whose square is at most this, or the one below it."""
     root = math.sqrt(square)
     while rational(root) ** 2 > square:
         root = math.nextafter(root, 0.0)

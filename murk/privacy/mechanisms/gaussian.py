@@ -11,11 +11,12 @@ from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import (
+    TAIL,
     WIDTH,
-    LatticeMechanism,
+    AdditiveMechanism,
     check_steps,
-    checked_integer,
     checked_shape,
+    plain,
 )
 from murk.privacy.mechanisms.lattice import GAUSSIAN
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
@@ -29,21 +30,19 @@ Method = Literal["analytic", "classic"]
 # The discrete Gaussian of width S is a randomised rounding of a continuous one of variance S^2 - 9, to within
 # 2^-254 (Peikert 2010, theorem 3.1, smoothing width 3): whatever the continuous one promises, it promises.
 _VARIANCE = WIDTH**2 - 9
-# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37: below 1e-30 for every coordinate of a payload together.
-_TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianMechanism(LatticeMechanism):
-    r"""Gaussian noise on integers: the vector, quantised, plus discrete Gaussian noise of width S = 2^20.
+class GaussianMechanism(AdditiveMechanism):
+    r"""The quantised vector plus discrete Gaussian noise of width S = 2^20.
 
-    A vector of l2 norm at most ``radius`` becomes integers of l2 norm at most ``steps`` (one lattice step is
-    ``radius / steps``), checked in integers. Replacing a record then moves them by at most 2 steps, so that with
+    A vector of l2 norm at most ``radius`` becomes integers of l2 norm at most ``steps``, checked in integers; a lattice
+    step is ``radius / steps``. Replacing a record moves them by at most 2 steps, so with
 
     .. math:: P(x) \propto e^{-x^2 / 2 S^2}, \quad \rho = 2\, \text{steps}^2 / S^2, \quad
         \mu = 2\, \text{steps} / \sqrt{S^2 - 9}
 
-    the release is rho-zCDP and mu-GDP, exactly.
+    the release is exactly rho-zCDP and mu-GDP.
 
     Parameters
     ----------
@@ -55,11 +54,6 @@ class GaussianMechanism(LatticeMechanism):
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated
         The (epsilon, delta) guarantee it was calibrated to, if any; checked.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range, or the stated guarantee does not hold.
 
     References
     ----------
@@ -82,11 +76,8 @@ class GaussianMechanism(LatticeMechanism):
     code: ClassVar[int] = GAUSSIAN
 
     def __post_init__(self) -> None:
-        dimension, radius = checked_shape("GaussianMechanism", self.dimension, self.radius)
-        object.__setattr__(self, "dimension", dimension)
-        object.__setattr__(self, "radius", radius)
-        object.__setattr__(self, "steps", checked_integer("GaussianMechanism", "steps", self.steps))
-        check_steps("GaussianMechanism", self.steps, dimension, f"steps={self.steps}")
+        self._check_fields("steps")
+        check_steps("GaussianMechanism", self.steps, self.dimension, f"steps={self.steps}")
         if self.stated is not None:
             if not isinstance(self.stated, ApproxDP):
                 raise UserError(f"stated={self.stated!r}: only an ApproxDP guarantee is stated beside the integers")
@@ -95,29 +86,9 @@ class GaussianMechanism(LatticeMechanism):
                 raise UserError(f"{self.stated!r} does not hold with steps={self.steps}; calibrate to it instead")
 
     @property
-    def draws(self) -> int:
-        """One vector of noise a release."""
-        return 1
-
-    @property
-    def threshold(self) -> int:
-        """No coin: 0."""
-        return 0
-
-    @property
     def spacing(self) -> float:
         """Width of a lattice step, radius / steps."""
         return self.radius / self.steps
-
-    @property
-    def unit(self) -> float:
-        """What decoding multiplies by: the spacing."""
-        return self.spacing
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the noise on a coordinate."""
-        return WIDTH * self.spacing
 
     @property
     def sensitivity(self) -> float:
@@ -138,18 +109,18 @@ class GaussianMechanism(LatticeMechanism):
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
+        """GDP, zCDP and the stated guarantee."""
         rho = ZeroConcentratedDP(float_up(self._rho))
         return (self.guarantee, rho) if self.stated is None else (self.guarantee, rho, self.stated)
 
     @property
     def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
-        return self.steps + _TAIL * WIDTH
+        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        return self.steps + TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self.steps)),))
 
     @property
@@ -157,13 +128,12 @@ class GaussianMechanism(LatticeMechanism):
         return Fraction(2 * self.steps**2, WIDTH**2)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up.
+        """Return the cost of one release, rounded up.
 
         Raises
         ------
         UserError
-            In epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless it was
-            calibrated to such a guarantee.
+            In epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless calibrated to one.
         """
         if currency == "rho":
             return PrivacyLoss("rho", ceil_units(self._rho))
@@ -184,41 +154,24 @@ class GaussianMechanism(LatticeMechanism):
         raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
-        return {
-            "kind": self.kind,
-            "dimension": self.dimension,
-            "radius": self.radius,
-            "steps": self.steps,
-            "stated": None if self.stated is None else self.stated.to_dict(),
-            "scale": self.scale,
-            "variance": self.variance,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Return the public parameters and derived figures as plain data."""
+        return plain(self, "dimension", "radius", "steps", "stated", "scale", "variance", "guarantee")
 
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Method = "analytic"
     ) -> "GaussianMechanism":
-        r"""The least noise with which every release has ``guarantee``.
+        """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        Parameters
-        ----------
-        guarantee
-            `GaussianDP` (s = 2 C / mu), `ZeroConcentratedDP` (s = 2 C / sqrt(2 rho)) or `ApproxDP`.
-        dimension, radius
-            Length d of the vectors, and the public bound C of their l2 norm.
-        method
-            For `ApproxDP`: ``"analytic"``, the least noise whose exact curve stays within
-            (epsilon, delta); or ``"classic"``, the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon,
-            for reproducing papers.
+        The standard deviation is s = 2 C / mu for `GaussianDP` and s = 2 C / sqrt(2 rho) for `ZeroConcentratedDP`. For
+        `ApproxDP`, ``"analytic"`` gives the least noise whose exact curve stays within (epsilon, delta); ``"classic"``
+        is the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon, for reproducing papers.
 
         Raises
         ------
         UserError
-            For `PureDP` (impossible); for the classic method where the exact curve of its noise exceeds
-            (epsilon, delta), which begins between epsilon = 8 and 9 at delta = 1e-5; for budgets that the lattice
-            cannot hold.
+            For `PureDP`; for the classic method if its exact curve exceeds (epsilon, delta); for budgets that the
+            lattice cannot express.
         """
         if method not in ("analytic", "classic"):
             raise UserError(f"unknown calibration {method!r}; one of analytic, classic")
@@ -237,7 +190,7 @@ def _mu(steps: int) -> Decimal:
 # Every mechanism asks it as it is made: learners, tasks and reports make the same ones many times.
 @lru_cache(maxsize=4096)
 def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
-    """Whether the exact curve of ``steps`` stays within (epsilon, delta)."""
+    """Return whether the exact curve of ``steps`` stays within (epsilon, delta)."""
     with precise():
         mu = _mu(steps) * (1 + Decimal("1e-50"))
         return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) <= decimal(Fraction(delta_units, DELTA_UNITS))

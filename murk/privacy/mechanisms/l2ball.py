@@ -1,4 +1,4 @@
-"""A random direction and one exact coin: pure privacy for vectors of bounded l2 norm."""
+"""A random direction whose sign is decided by one exact coin: pure privacy for vectors of bounded l2 norm."""
 
 import math
 from dataclasses import dataclass
@@ -7,46 +7,31 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from murk.errors import UserError
-from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.base import (
-    WIDTH,
-    LatticeMechanism,
-    checked_integer,
-    checked_shape,
-)
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape, plain
 from murk.privacy.mechanisms.lattice import L2BALL
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import (
-    UNITS,
-    Currency,
-    PrivacyLoss,
-    epsilon_units,
-    odds_claim,
-    odds_cost,
-    pure_only,
-)
+from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
 __all__ = ["L2BallMechanism"]
 
 _WORDS = 2**64
-# As for Gaussian noise: P(|x| > 13 S) < 4e-37.
-_TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class L2BallMechanism(LatticeMechanism):
+class L2BallMechanism(DirectionMechanism, OddsMechanism):
     r"""A uniform direction, turned towards the vector with probability e^epsilon / (1 + e^epsilon).
 
-    A vector g of norm at most r is first rounded to r g/||g|| or its negative (with probability
-    1/2 + ||g||/2r); the release is B u, u uniform on the half of the unit sphere that a coin chooses, and
+    A vector g of norm at most r is first rounded to r g/||g|| or its negative (with probability 1/2 + ||g||/2r). The
+    release is B u, u uniform on the half of the unit sphere that a coin chooses, and
 
     .. math:: B = r\, \frac{e^\epsilon + 1}{e^\epsilon - 1}\, \frac{\sqrt\pi}{2}\, d\,
         \frac{\Gamma((d - 1)/2 + 1)}{\Gamma(d/2 + 1)}
 
-    makes it unbiased, with ``E||out||^2 = B^2``. The payload is plus or minus an integer vector drawn from the
-    discrete Gaussian, independently of the data: only the coin must be exact, and is
-    (``threshold / 2^64``, rounded so that the odds stay at or below e^epsilon).
+    makes it unbiased, with ``E||out||^2 = B^2``. The payload is plus or minus an integer vector of discrete Gaussian
+    noise that does not depend on the data. Only the coin must be exact (``threshold / 2^64``, rounded so that the odds
+    stay at or below e^epsilon).
 
     Parameters
     ----------
@@ -56,11 +41,6 @@ class L2BallMechanism(LatticeMechanism):
         Public bound r of their l2 norm.
     threshold
         The coin's probability in 2^-64: above 2^63 (an even coin) and below 2^64.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
 
     References
     ----------
@@ -84,28 +64,20 @@ class L2BallMechanism(LatticeMechanism):
     code: ClassVar[int] = L2BALL
 
     def __post_init__(self) -> None:
-        dimension, radius = checked_shape("L2BallMechanism", self.dimension, self.radius)
-        object.__setattr__(self, "dimension", dimension)
-        object.__setattr__(self, "radius", radius)
-        threshold = checked_integer("L2BallMechanism", "threshold", self.threshold)
-        object.__setattr__(self, "threshold", threshold)
+        self._check_fields("threshold")
+        threshold = self.threshold
         if not _WORDS // 2 < threshold < _WORDS:
             raise UserError(f"L2BallMechanism: threshold={threshold} is not between 2^63 and 2^64, both excluded")
 
     @property
     def draws(self) -> int:
-        """One vector of noise a release."""
+        """Noise vectors per release: 1."""
         return 1
 
     @property
     def steps(self) -> int:
-        """Nothing is quantised: 0."""
+        """Bound of the quantised vector: 0, as nothing is quantised."""
         return 0
-
-    @property
-    def spacing(self) -> float:
-        """Nothing is quantised; 1 for the sake of the kernels, which do not use it."""
-        return 1.0
 
     @property
     def unit(self) -> float:
@@ -117,73 +89,32 @@ class L2BallMechanism(LatticeMechanism):
         return self.radius / bias * math.sqrt(math.pi) / 2 * shape
 
     @property
-    def sensitivity(self) -> float:
-        """l2 diameter of the bounded vectors."""
-        return 2 * self.radius
-
-    @property
-    def variance(self) -> float:
-        """Mean square of a coordinate of the decoded release, B^2 / d (the vector's own square included)."""
-        return self.unit**2 / self.dimension
-
-    @property
     def second_moment(self) -> tuple[float, float]:
         """Mean squares of a decoded release across the vector's direction and along it: both B^2 / d."""
         return self.variance, self.variance
 
     @property
-    def guarantee(self) -> PureDP:
-        """epsilon-DP with epsilon = log(p / (1 - p)), rounded up."""
-        return odds_claim(self.threshold, _WORDS - self.threshold)
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee; it implies all others."""
-        return (self.guarantee,)
-
-    @property
-    def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
-        return _TAIL * WIDTH
+    def odds(self) -> tuple[int, int]:
+        """p and 1 - p in 2^-64."""
+        return self.threshold, _WORDS - self.threshold
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
-        return odds_cost(self.threshold, _WORDS - self.threshold, currency)
-
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""
-        return {
-            "kind": self.kind,
-            "dimension": self.dimension,
-            "radius": self.radius,
-            "threshold": str(self.threshold),
-            "norm": self.unit,
-            "variance": self.variance,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Return the public parameters and derived figures as plain data."""
+        return plain(self, "dimension", "radius", "threshold", "norm", "variance", "guarantee")
 
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Literal["analytic"] = "analytic"
     ) -> "L2BallMechanism":
-        r"""The most telling coin with which every release has ``guarantee``.
+        """Return the mechanism with the least variance whose releases have ``guarantee``.
 
-        An epsilon beyond 44.36 gives the coin of 44.36: a 64-bit word can express no other.
-
-        Parameters
-        ----------
-        guarantee
-            `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
-            (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
-        dimension, radius
-            Length d of the vectors, and the public bound C of their l2 norm.
-        method
-            Only ``"analytic"``.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu.
+        64-bit words express an epsilon of at most 44.36.
 
         Raises
         ------
@@ -199,7 +130,7 @@ class L2BallMechanism(LatticeMechanism):
 
 
 def coin_threshold(units: int) -> int:
-    """The largest integer t with t / (2^64 - t) <= e^epsilon (less 1e-30, for rounding), and below 2^64."""
+    """Return the largest t < 2^64 with t / (2^64 - t) <= e^epsilon (less 1e-30, for rounding)."""
     with precise():
         epsilon = decimal(Fraction(units, UNITS))
         exact = _WORDS / (1 + (-epsilon).exp())

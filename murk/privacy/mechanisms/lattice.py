@@ -1,15 +1,8 @@
-"""How a vector is bounded and randomized, as integers that compiled kernels can branch on.
+"""Compiled array code of the mechanisms: vectors to integers on a lattice, to payloads, and back.
 
-Mechanisms that do it in the same way share a code: they differ in what they are calibrated to.
-
-Bounded vectors to integers on a lattice, compiled.
-
-Whatever the vector (NaN, infinite, huge), what is quantised lies within the integer bound, checked in
-integers; so no rounding of a float can touch what a mechanism guarantees.
-
-Vectors to payloads of a release, and back: the array code of the mechanisms, compiled, one kernel for everybody.
-
-Which code it is, is a number of `murk.privacy.mechanisms.lattice`.
+A mechanism's code says how it bounds and randomizes a vector; mechanisms that differ only in calibration share one. For
+every vector (NaN, infinite, huge), the quantised vector is within the integer bound, checked in integers, so no
+rounding of a float affects a guarantee.
 """
 
 import math
@@ -29,49 +22,41 @@ GAUSSIAN: Final = 0
 LAPLACE: Final = 1
 """Quantised with a bounded l1 norm, plus Laplace noise."""
 L2BALL: Final = 2
-"""A vector of Gaussian noise or its negative, by one coin."""
+"""A vector of Gaussian noise or its negative, chosen by one coin."""
 PRIVUNIT: Final = 3
-"""One of several vectors of Gaussian noise and their negatives, by one word."""
+"""One of several vectors of Gaussian noise and their negatives, chosen by one word."""
 
 DIRECTIONS: Final = (L2BALL, PRIVUNIT)
-"""Codes whose payloads stand for their direction alone; they take coins."""
+"""Codes whose payloads represent a direction alone; they use coins."""
 
 NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
     {GAUSSIAN: "gaussian", LAPLACE: "laplace", L2BALL: "gaussian", PRIVUNIT: "gaussian"}
 )
-"""Which of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` each code draws."""
+"""The distribution of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` that each code draws."""
 
 WIDTH: Final = 2**20
-"""Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism
-does not load the sampler."""
-
+"""Width of all noise in lattice steps; equal to `murk.privacy.noise.LATTICE_WIDTH`, without loading the sampler."""
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
-# Vectors this little beyond the bound got there by rounding: the integer shrink deals with them.
+# A vector beyond the bound by no more than this is there by rounding, and the integer shrink is enough.
 _SLACK = 1.0 + 2.0**-40
+_UNIT = 2.0**-53
+_ELEVEN = np.uint64(11)
+_ONE = np.uint64(1)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @jit
 def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
-    r"""Quantise a vector so that ``sum(out^2) <= steps^2`` always.
+    """Quantise a vector (d,) into ``out`` (d,) so that always ``sum(out^2) <= steps^2``.
 
-    ``out_i = trunc(v_i / spacing)``. NaN counts as 0; a vector beyond ``steps * spacing`` is first scaled
-    down to it, an infinite one to the direction of its infinite coordinates; what rounding leaves over is
-    then taken off in integers. A vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than
-    one spacing per coordinate.
-
-    Parameters
-    ----------
-    v
-        The vector, shape (d,).
-    spacing
-        Width of one lattice step, positive.
-    steps
-        The bound in lattice steps, with ``1 <= steps`` and ``d steps^2 < 2^63``.
-    out
-        Receives the integers, shape (d,).
+    ``out_i = trunc(v_i / spacing)``. NaN counts as 0. A vector beyond ``steps * spacing`` is first scaled down to it,
+    an infinite one to the direction of its infinite coordinates; any excess left by rounding is removed in integers. A
+    vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than one spacing per coordinate. ``spacing`` is
+    positive, ``1 <= steps`` and ``d steps^2 < 2^63``.
 
     Examples
     --------
@@ -114,7 +99,7 @@ def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
 
 @jit
 def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
-    r"""Quantise a vector so that ``sum(|out|) <= steps`` always; otherwise as `quantise_l2`.
+    """Quantise a vector so that always ``sum(|out|) <= steps``; otherwise like `quantise_l2`.
 
     Examples
     --------
@@ -142,7 +127,7 @@ def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
 
 @jit
 def largest_size(v: Vector) -> float:
-    """The largest absolute value, NaN left out."""
+    """Return the largest absolute value, ignoring NaN."""
     largest = 0.0
     for i in range(v.shape[0]):
         if abs(v[i]) > largest:
@@ -152,7 +137,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """A coordinate over the largest, in [-1, 1]; infinite ones leave nothing to the others, NaN is 0."""
+    """Return a coordinate over the largest, in [-1, 1]; if any is infinite, finite ones give 0. NaN gives 0."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -179,7 +164,7 @@ def _clamp(q: int, steps: int) -> int:
 def _shrink_l2(steps: int, out: Integers) -> None:
     """Take single steps off the largest coordinate until the norm is within the bound, in integers.
 
-    Seldom more than one: what comes here exceeds the bound by rounding only.
+    One step is usually enough, as only rounding exceeds the bound here.
     """
     bound = np.int64(steps) * np.int64(steps)
     total = np.int64(0)
@@ -211,14 +196,6 @@ def _furthest(out: Integers) -> int:
     return at
 
 
-Words = npt.NDArray[np.uint64]
-
-_UNIT = 2.0**-53
-_ELEVEN = np.uint64(11)
-_ONE = np.uint64(1)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
 @jit
 def randomize(
     kind: int,
@@ -231,32 +208,30 @@ def randomize(
     coins: Words,
     out: Integers,
 ) -> None:
-    r"""Randomize one vector into the payload of its release.
+    """Randomize one vector into the payload of its release.
 
-    For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan,
-    Wainwright 2018, section 4.2.3): a sign times the noise vector, whose direction is uniform whatever the
-    vector; only the sign depends on it, and only through a coin of probability ``threshold / 2^64``. For `PRIVUNIT`:
-    one of several noise vectors and their negatives; only which one depends on the vector, through one exact word.
+    For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan, Wainwright 2018,
+    section 4.2.3): a sign times the noise vector. Its direction is uniform for every vector; only the sign depends on
+    the vector, through a coin of probability ``threshold / 2^64``. For `PRIVUNIT`: one of several noise vectors and
+    their negatives; only the choice depends on the vector, through one exact word.
 
     Parameters
     ----------
     kind
         `GAUSSIAN`, `LAPLACE`, `L2BALL` or `PRIVUNIT`.
     v
-        The vector, shape (d,); anything beyond the bound is projected to it, NaN counts as 0.
+        The vector, shape (d,); projected to the bound, NaN counts as 0.
     radius
         Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
-    spacing
-        Width of one lattice step, positive; not used by `L2BALL` and `PRIVUNIT`.
-    steps
-        The bound of the quantised vector's norm in lattice steps; for `PRIVUNIT` how many draws count as closest; not
-        used by `L2BALL`.
+    spacing, steps
+        Width of a lattice step and bound of the quantised vector's norm in steps; for `PRIVUNIT`, ``steps`` is the
+        number of draws that count as closest; not used by `L2BALL`.
     threshold
-        Of the coin, for `L2BALL`, and of the closest together, for `PRIVUNIT`; a uint64.
+        uint64: of the coin for `L2BALL`, and of all closest draws for `PRIVUNIT`.
     noise
         Shape (d,): Laplace noise for `LAPLACE`, else Gaussian; for `PRIVUNIT` (n d,), n draws one after another.
     coins
-        Shape (3,): words for the rounding, the coin and the zero vector; read by `L2BALL` and `PRIVUNIT` only.
+        Shape (3,): words for the rounding, the coin and the zero vector; used by `L2BALL` and `PRIVUNIT`.
     out
         Receives the payload, shape (d,).
     """
@@ -376,16 +351,16 @@ def _unit(
 
 @jit
 def is_direction(kind: int) -> bool:
-    """Whether a payload of that kind stands for its direction alone."""
+    """Return whether payloads of a code represent a direction alone."""
     return kind in DIRECTIONS
 
 
 @jit
 def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
-    r"""Turn a payload into the unbiased estimate of the vector that it stands for.
+    """Decode a payload into the unbiased estimate of its vector.
 
-    ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for
-    `L2BALL` and `PRIVUNIT` (unit: the radius B of the release), and zero for a payload of zeros.
+    ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for `L2BALL`
+    and `PRIVUNIT` (unit: the radius B of the release), and zero for a payload of zeros.
 
     Examples
     --------
@@ -416,12 +391,12 @@ def _randomize_early(
     coins: Words,
     out: Integers,
 ) -> None:
-    # Without noise they stand in memory that is wiped, and nowhere else.
-    steps_of, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
+    # Without noise, vectors are only in memory that is wiped.
+    quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
     for i in range(vectors.shape[0]):
-        if steps_of is not None and fits is not None and fits[i]:
-            np.add(steps_of[i], noise[i], out=out[i])
+        if quantised is not None and fits is not None and fits[i]:
+            np.add(quantised[i], noise[i], out=out[i])
             continue
         with np.errstate(all="ignore"):
             randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], row)
@@ -429,17 +404,17 @@ def _randomize_early(
 
 
 def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """What `quantise_l2` gives of vectors within the bound, and which of them are."""
+    """Return the result of `quantise_l2` for vectors within the bound, and which of them are."""
     with np.errstate(invalid="ignore", over="ignore"):
         t = np.divide(vectors, spacing, out=empty(vectors.shape))
         near = np.less_equal(np.abs(t, out=empty(t.shape)), steps)
     fits = near.all(axis=1)
     t[~fits] = 0.0
-    found = empty(t.shape, np.int64)
-    np.copyto(found, t, casting="unsafe")
-    squares = np.multiply(found, found, out=empty(t.shape, np.int64))
+    integers = empty(t.shape, np.int64)
+    np.copyto(integers, t, casting="unsafe")
+    squares = np.multiply(integers, integers, out=empty(t.shape, np.int64))
     fits &= keep(squares.sum(axis=1)) <= steps * steps
-    return found, fits
+    return integers, fits
 
 
 @deferred_to(_randomize_early)
@@ -454,7 +429,7 @@ def randomize_block(
     coins: Words,
     out: Integers,
 ) -> None:
-    """`randomize` for every row."""
+    """Apply `randomize` to every row."""
     vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):
         randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
@@ -462,6 +437,6 @@ def randomize_block(
 
 @deferred
 def decode_block(code: int, payload: Integers, unit: float, out: Vector) -> None:
-    """`decode` for every row."""
+    """Apply `decode` to every row."""
     for i in range(payload.shape[0]):
         decode(code, payload[i], unit, out[i])

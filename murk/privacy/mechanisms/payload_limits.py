@@ -1,9 +1,9 @@
-r"""How long an honest payload is: what a receiver holds against a forged one.
+"""Bounds of an honest payload's norm, by which a receiver detects forged payloads.
 
-A mechanism's payload is a bounded integer vector plus noise of width S = 2^20. Checked coordinate by coordinate, a
-forged one may have every coordinate as large as the noise makes one in 1e30; its norm bounds them together. Honest
-payloads exceed the squares below with probability at most e^-t, t = `NATS`: that of Gaussian noise eight standard
-deviations out. Whole numbers throughout, so that every receiver decides alike, whatever a stranger sends.
+A payload is a bounded integer vector plus noise of width S = 2^20. Bounds of single coordinates would allow a forged
+payload with every coordinate at its bound; the norm bounds them together. An honest payload exceeds the squares below
+with probability at most e^-t, t = `NATS`, that of Gaussian noise of eight standard deviations. Everything is computed
+in integers, so all receivers decide alike.
 """
 
 from __future__ import annotations
@@ -23,34 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["FALSE_ALARM", "FORGED", "Reach", "gaussian_square", "laplace_square"]
 
 NATS = 32
-"""t, 8^2 / 2."""
+"""t = 8^2 / 2."""
 FALSE_ALARM = math.exp(-NATS)
-"""An honest payload is refused at most so often: 1.3e-14, or once in 8 x 10^13."""
+"""Bound of the probability that an honest payload is refused, 1.3e-14."""
 
 _SURELY = 1.0 - 1e-6
-"""Share of a norm's bound below which rounding cannot hide that a payload exceeds it."""
+"""Share of a norm's bound below which floats cannot hide that a payload exceeds it."""
 
 FORGED = "a payload longer than its vector and honest noise can make it"
-"""What is said of one that is."""
+"""Reason given for a payload that is too long."""
 
 
 def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
-    r"""The largest squared norm of a payload with discrete Gaussian noise.
+    r"""Return the largest squared norm of a payload with discrete Gaussian noise.
 
     .. math:: d S^2 + c^2 + 2 S \sqrt{t\,(d S^2 + 2 c^2)} + 2 t S^2
 
-    for a vector of norm c at most. Its square is d S^2 + c^2 on average; discrete Gaussian noise is sub-Gaussian of
-    variance S^2, so that the square's moment generating function, and with it Chernoff's bound, is at most that of a
-    non-central chi-square.
-
-    Parameters
-    ----------
-    dimension
-        d, the length of the payload.
-    steps
-        c, the integer bound of the vector's l2 norm; 0 where the payload is noise alone.
-    nats
-        t: it is exceeded with probability at most e^-t.
+    for d = ``dimension``, a vector of norm at most c = ``steps`` (0: noise alone) and t = ``nats``. The mean is d S^2 +
+    c^2. Discrete Gaussian noise is sub-Gaussian of variance S^2, so the square's moment generating function, and
+    Chernoff's bound, is at most that of a non-central chi-square.
 
     References
     ----------
@@ -69,21 +60,12 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
 
 def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
-    r"""The largest squared norm of a payload with discrete Laplace noise.
+    r"""Return the largest squared norm of a payload with discrete Laplace noise.
 
     .. math:: \left(c + S\,(d + \sqrt{2 d t} + t) + d\right)^2
 
-    The l2 norm is at most the l1 norm: that of the vector is c at most, that of the noise a sum of d exponentials, each
-    rounded up by less than one step at most.
-
-    Parameters
-    ----------
-    dimension
-        d, the number of coordinates.
-    steps
-        c, the integer bound of the vector's l1 norm.
-    nats
-        t: it is exceeded with probability at most e^-t.
+    The l2 norm is at most the l1 norm. That of the vector is at most c = ``steps``; that of the noise is a sum of d
+    exponentials, each rounded up by less than one step.
 
     References
     ----------
@@ -106,12 +88,12 @@ def _root_up(square: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The squared norms that honest payloads have, part by part.
+    """Bounds of the squared norms of an honest payload, part by part.
 
     Parameters
     ----------
     parts
-        Of each stretch of coordinates with noise of its own: where it begins and ends, and the largest squared norm.
+        Start, stop and largest squared norm of each range of coordinates with its own noise.
 
     Examples
     --------
@@ -123,16 +105,16 @@ class Reach:
     parts: tuple[tuple[int, int, int], ...]
 
     def holds(self, payload: Sequence[int]) -> bool:
-        """Whether an honest payload is as short as this one, of Python's integers, which do not overflow."""
+        """Return whether a payload of Python integers, which do not overflow, is within the bounds."""
         for start, stop, square in self.parts:
             part = payload if stop - start == len(payload) else payload[start:stop]
-            # Floats settle most in a third of the time: they err by less than the margin, and not where it is close.
+            # Floats are faster and err by less than the margin; integers decide close cases.
             if math.hypot(*part) > _SURELY * math.sqrt(square) and sum(map(mul, part, part)) > square:
                 return False
         return True
 
     def holds_all(self, payloads: NDArray[np.int64]) -> bool:
-        """Whether all rows (m, d) are: by floats where these leave no doubt, and by `holds` where they do."""
+        """Return whether all rows (m, d) are within the bounds."""
         rows = payloads.astype("f8")
         doubtful = False
         for start, stop, square in self.parts:

@@ -1,8 +1,6 @@
-"""Amounts of privacy in integer units, so that a ledger adds and compares without rounding.
+"""Privacy loss in integer units, so that a ledger adds and compares without rounding; costs of pure mechanisms.
 
-A cap is rounded down and a cost up: what is spent is never less than what was disclosed.
-
-What the mechanisms with a pure guarantee have in common: how each budget and currency becomes an epsilon.
+A cap is rounded down and a cost up.
 """
 
 import math
@@ -22,14 +20,13 @@ __all__ = [
     "UNITS",
     "Amount",
     "Currency",
+    "OddsMechanism",
     "PrivacyLoss",
     "cap_of",
     "epsilon_cost",
     "epsilon_units",
     "is_pure",
     "log_odds",
-    "odds_claim",
-    "odds_cost",
     "pure_only",
     "really_given",
 ]
@@ -47,24 +44,18 @@ DELTA_UNITS = 10**15
 class PrivacyLoss:
     """An amount of privacy loss, as a cap or as a cost.
 
-    Amounts of one currency add, and compare by ``<=`` (for ``approx``: in epsilon and in delta).
+    Amounts of one currency add and compare by ``<=`` (for ``approx``: in epsilon and in delta).
 
     Parameters
     ----------
     currency
-        ``"gdp"`` (mu^2; pure enters with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated;
-        GDP enters as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"``
-        ((epsilon, delta), by addition).
+        ``"gdp"`` (mu^2; pure counts with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated; GDP
+        counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"`` ((epsilon, delta),
+        by addition).
     units
         mu^2, rho or epsilon in 1e-12.
     delta_units
         delta in 1e-15; 0 unless the currency is ``"approx"``.
-
-    Raises
-    ------
-    UserError
-        If the currency is unknown or a number is not a non-negative integer; and by ``+`` and ``<=``
-        if the currencies differ.
 
     Examples
     --------
@@ -116,53 +107,52 @@ class PrivacyLoss:
         return self.units <= other.units and self.delta_units <= other.delta_units
 
     def __str__(self) -> str:
-        """In full, as the guarantee that it adds up to: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
+        """Return the full figures of the guarantee: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
         return self._written("{:.15g}".format)
 
     def rounded(self) -> str:
-        """The same in four digits, rounded up."""
+        """Return the figures with four digits, rounded up."""
         return self._written(number)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """The same as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``; for reading, not for reckoning."""
+        """Return rounded figures as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
+        kind = {"rho": "zcdp", "epsilon": "pure"}.get(self.currency, self.currency)
+        return {kind: self._figures()}
+
+    def _figures(self) -> dict[str, float]:
         loss = self.units / UNITS
         if self.currency == "gdp":
-            return {"gdp": {"mu": math.sqrt(loss)}}
+            return {"mu": math.sqrt(loss)}
         if self.currency == "approx":
-            return {"approx": {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}}
-        return {"zcdp": {"rho": loss}} if self.currency == "rho" else {"pure": {"epsilon": loss}}
+            return {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}
+        return {self.currency: loss}
 
     def _written(self, write: Callable[[float], str]) -> str:
-        loss = self.units / UNITS
-        if self.currency == "gdp":
-            return f"mu = {write(math.sqrt(loss))}"
-        if self.currency == "approx":
-            return f"epsilon = {write(loss)}, delta = {write(self.delta_units / DELTA_UNITS)}"
-        return f"{self.currency} = {write(loss)}"
+        return ", ".join(f"{name} = {write(value)}" for name, value in self._figures().items())
 
 
 Amount = PrivacyLoss
-"""Its name until 0.3."""
+"""Name up to version 0.3."""
 
 
 def floor_units(value: float, scale: int = UNITS) -> int:
-    """A float in integer units, rounded down; 0.1 means 1/10."""
+    """Convert a float to integer units, rounded down; 0.1 means 1/10."""
     return int(rational(value) * scale // 1)
 
 
 def ceil_units(value: Fraction, scale: int = UNITS) -> int:
-    """An exact value in integer units, rounded up."""
+    """Convert an exact value to integer units, rounded up."""
     return -int(-value * scale // 1)
 
 
 def gdp_units(epsilon: Fraction | Decimal) -> int:
-    """mu^2 of a pure release in integer units, rounded up."""
+    """Return mu^2 of a pure release in integer units, rounded up."""
     with precise():
         return int((pure_mu_bound(epsilon) ** 2 * UNITS).to_integral_value(rounding=ROUND_CEILING))
 
 
 def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
-    """The least mu^2 that any of a mechanism's claims allows, in units rounded up; None where none has one."""
+    """Return the least mu^2 of a mechanism's guarantees in units, rounded up; None if none implies GDP."""
     found = []
     for claim in claims:
         if isinstance(claim, GaussianDP):
@@ -173,9 +163,9 @@ def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
 
 
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:
-    """A guarantee as the cap of an account, rounded down.
+    """Convert a guarantee to the cap of an account, rounded down.
 
-    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. What was calibrated to a
+    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
     guarantee fits under the cap of that guarantee.
 
     Raises
@@ -201,10 +191,10 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
-    """The largest epsilon, in units, whose pure guarantee implies ``guarantee`` and fits under its cap.
+    """Return the largest epsilon, in units, whose pure guarantee implies ``guarantee`` and fits under its cap.
 
-    Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that
-    it fits under rho = mu^2 / 2, too (that matters above mu = 4.6).
+    Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that it
+    also fits under rho = mu^2 / 2 (which matters above mu = 4.6).
     """
     cap = cap_of(guarantee)
     if cap.currency == "gdp":
@@ -217,7 +207,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
 
 
 def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss:
-    """The cost of a pure release whose epsilon is known exactly, or by an upper bound of many digits."""
+    """Return the cost of a pure release whose epsilon is exact or an upper bound of many digits."""
     exact = Fraction(epsilon)
     if currency == "gdp":
         return PrivacyLoss("gdp", gdp_units(epsilon))
@@ -229,7 +219,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """A level's guarantee as its mechanism gives it: without its delta, where a pure mechanism needs none.
+    """Return a level's guarantee without its delta if its mechanism is pure.
 
     Examples
     --------
@@ -244,12 +234,12 @@ def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee
 
 
 def is_pure(guarantee: Guarantee) -> bool:
-    """Whether no Gaussian noise can give it."""
+    """Return whether no Gaussian noise can have the guarantee."""
     return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
 
 
 def pure_only(kind: str, method: str) -> None:
-    """Refuse the calibration methods that are for Gaussian noise."""
+    """Refuse the calibration methods that are for Gaussian noise only."""
     if method != "analytic":
         raise UserError(
             f"method={method!r} is for the gaussian mechanism and (epsilon, delta) only; the {kind} mechanism "
@@ -258,22 +248,36 @@ def pure_only(kind: str, method: str) -> None:
 
 
 def log_odds(favoured: int, other: int) -> Decimal:
-    """An upper bound of log(favoured / other), above it by 1e-55 (in a `precise` context).
+    """Return an upper bound of log(favoured / other), 1e-55 above it; call within `precise`.
 
-    The integers that calibration chooses leave at least 1e-49 below the epsilon they were chosen for, so the
-    bound stays below it too.
+    Calibrated integers stay at least 1e-49 below their epsilon, so the bound stays below it, too.
     """
     return (Decimal(favoured) / Decimal(other)).ln() + Decimal("1e-55")
 
 
-def odds_claim(favoured: int, other: int) -> PureDP:
-    """The pure guarantee of a choice whose odds are at most favoured : other."""
-    with precise():
-        return PureDP(float_up(log_odds(favoured, other)))
+class OddsMechanism:
+    """Base class of the pure mechanisms that make a choice whose odds are bounded."""
 
+    __slots__ = ()
 
-def odds_cost(favoured: int, other: int, currency: Currency) -> PrivacyLoss:
-    """What such a choice costs an account."""
-    with precise():
-        epsilon = log_odds(favoured, other)
-    return epsilon_cost(epsilon, currency)
+    @property
+    def odds(self) -> tuple[int, int]:
+        """The largest odds, as two integers."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> PureDP:
+        """epsilon-DP, epsilon the logarithm of the odds, rounded up."""
+        with precise():
+            return PureDP(float_up(log_odds(*self.odds)))
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The pure guarantee, which implies all others."""
+        return (self.guarantee,)
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
+        with precise():
+            epsilon = log_odds(*self.odds)
+        return epsilon_cost(epsilon, currency)

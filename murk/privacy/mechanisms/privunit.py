@@ -1,4 +1,4 @@
-"""One of several random directions, by one exact word: the most telling pure release of a direction."""
+"""One of several random directions, chosen by one exact word: the most accurate pure release of a direction."""
 
 import math
 from dataclasses import dataclass
@@ -7,61 +7,44 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from murk.errors import UserError
-from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.base import (
-    WIDTH,
-    LatticeMechanism,
-    checked_integer,
-    checked_shape,
-)
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape, plain
 from murk.privacy.mechanisms.lattice import PRIVUNIT
 from murk.privacy.mechanisms.payload_limits import NATS, Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import (
-    UNITS,
-    Currency,
-    PrivacyLoss,
-    epsilon_units,
-    odds_claim,
-    odds_cost,
-    pure_only,
-)
+from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.mechanisms.privunit_calibration import fitted, gain, moments
 from murk.privacy.rounding import decimal, precise
 
 __all__ = ["PrivUnitMechanism"]
 
 _WORDS = 2**64
-# As for Gaussian noise: P(|x| > 13 S) < 4e-37, for up to 2^20 integers below 1e-30.
-_TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class PrivUnitMechanism(LatticeMechanism):
+class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     r"""A random direction, e^epsilon times likelier where it is close to the vector's own.
 
-    PrivUnit (Bhowmick et al. 2018), the best that pure privacy can do for a direction (Asi, Feldman, Talwar 2022),
-    draws u uniformly on the sphere with e^epsilon times the density on the cap ``<u, v> >= gamma`` and releases
-    ``u / m``. Here the cap is taken by rank, so that its probability is the same for every vector, without any
-    rounding: n integer vectors are drawn from the discrete Gaussian; the candidates are they and their negatives; the
-    k candidates whose directions are closest to the vector's have ``a`` of the 2^64 values of one random word each,
-    and the 2 n - k others ``b`` each,
+    PrivUnit (Bhowmick et al. 2018), optimal among pure mechanisms for a direction (Asi, Feldman, Talwar 2022), draws u
+    on the sphere with e^epsilon times the density on the cap ``<u, v> >= gamma`` and releases ``u / m``. Here the cap
+    is defined by rank, so its probability is the same for every vector, without rounding. Draw n integer vectors from
+    the discrete Gaussian; the candidates are they and their negatives. The k candidates with directions closest to the
+    vector's have ``a`` of the 2^64 values of one random word each, and the 2 n - k others ``b`` each,
 
     .. math:: k a + (2 n - k) b = 2^{64}, \quad a / b \le e^\epsilon .
 
-    **Why it is epsilon-DP.** The candidates are drawn independently of the vector. Given them, each candidate is
-    released with a probability of a / 2^64 or b / 2^64, whatever the vector, and so by the ratio of a and b at most
-    from one vector to another; averaging over candidates keeps that. Which candidates are closest is decided in
-    floats: a wrong decision costs accuracy, never privacy. As n grows (k / 2n being q) this becomes PrivUnit itself;
-    ``n = k = 1`` is `L2BallMechanism`.
+    **Why it is epsilon-DP.** The candidates are drawn independently of the vector. Given them, each is released with
+    probability a / 2^64 or b / 2^64, so these differ by at most the ratio a / b between two vectors; averaging over
+    candidates keeps that. Which candidates are closest is decided in floats: an error there costs accuracy, not
+    privacy. As n grows with k / 2n = q this becomes PrivUnit; ``n = k = 1`` is `L2BallMechanism`.
 
     A vector g of norm below r is first rounded to r g/||g|| or its negative, with probability 1/2 + ||g||/2r. The
     release is B times the direction of the payload, B = r / m with
 
     .. math:: m = A \left(p - (1 - p) \frac{k}{2 n - k}\right), \quad p = k a / 2^{64},
 
-    A the mean of the k largest of n independent ``|<u, v>|``: unbiased for directions that are uniform. Those of the
-    lattice are, but for rounding by a few steps of 2^-20 of a standard deviation: the bias is below 1e-5 B in each
-    coordinate. The work is the same for every vector: n candidates, one pass, one word; nothing is drawn again.
+    A the mean of the k largest of n independent ``|<u, v>|``. That is unbiased for uniform directions; those of the
+    lattice are uniform up to rounding of 2^-20 of a standard deviation, a bias below 1e-5 B per coordinate. The work is
+    the same for every vector.
 
     Parameters
     ----------
@@ -70,16 +53,11 @@ class PrivUnitMechanism(LatticeMechanism):
     radius
         Public bound r of their l2 norm.
     draws
-        n, integer vectors that are drawn for one release; n d is at most 2^20.
+        n, integer vectors per release; n d is at most 2^20.
     closest
         k, from 1 to n.
     threshold
         k a: the probability in 2^-64 that one of the closest is released.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range, or the words cannot be shared out evenly.
 
     References
     ----------
@@ -107,15 +85,11 @@ class PrivUnitMechanism(LatticeMechanism):
     code: ClassVar[int] = PRIVUNIT
 
     def __post_init__(self) -> None:
-        dimension, radius = checked_shape("PrivUnitMechanism", self.dimension, self.radius)
-        object.__setattr__(self, "dimension", dimension)
-        object.__setattr__(self, "radius", radius)
-        for name in ("draws", "closest", "threshold"):
-            object.__setattr__(self, name, checked_integer("PrivUnitMechanism", name, getattr(self, name)))
-        if self.draws < 1 or (self.draws > 1 and self.draws * dimension > 2**20):
+        self._check_fields("draws", "closest", "threshold")
+        if self.draws < 1 or (self.draws > 1 and self.draws * self.dimension > 2**20):
             raise UserError(
-                f"PrivUnitMechanism: draws={self.draws} of {dimension} numbers each is not between 1 and 2^20 numbers "
-                "in all; draw fewer, or use the l2-ball mechanism, which draws one"
+                f"PrivUnitMechanism: draws={self.draws} of {self.dimension} numbers each is not between 1 and 2^20 "
+                "numbers in all; draw fewer, or use the l2-ball mechanism, which draws one"
             )
         if not 1 <= self.closest <= self.draws:
             raise UserError(f"PrivUnitMechanism: closest={self.closest} is not between 1 and draws={self.draws}")
@@ -134,19 +108,14 @@ class PrivUnitMechanism(LatticeMechanism):
 
     @property
     def odds(self) -> tuple[int, int]:
-        """a and b: how many of the 2^64 words each of the closest candidates has, and each of the others."""
+        """a and b: the number of the 2^64 words of each of the closest candidates and of each of the others."""
         near, far = self._shares
         return near, int(far)
 
     @property
     def steps(self) -> int:
-        """Nothing is quantised; ``closest``, for the sake of the kernels."""
+        """``closest``, which kernels read here; nothing is quantised."""
         return self.closest
-
-    @property
-    def spacing(self) -> float:
-        """Nothing is quantised; 1 for the sake of the kernels, which do not use it."""
-        return 1.0
 
     @property
     def unit(self) -> float:
@@ -155,20 +124,10 @@ class PrivUnitMechanism(LatticeMechanism):
         return self.radius / gain(self.dimension, self.draws, self.closest, self.threshold / _WORDS)
 
     @property
-    def sensitivity(self) -> float:
-        """l2 diameter of the bounded vectors."""
-        return 2 * self.radius
-
-    @property
-    def variance(self) -> float:
-        """Mean square of a coordinate of the decoded release, B^2 / d (the vector's own square included)."""
-        return self.unit**2 / self.dimension
-
-    @property
     def second_moment(self) -> tuple[float, float]:
-        r"""Mean squares of a decoded release across the vector's direction (a coordinate), and along it.
+        """Mean squares of a decoded release across the vector's direction (per coordinate) and along it.
 
-        The mean of ``out out'`` is ``across (I - v v') + along v v'`` with v the vector's direction, whatever its norm.
+        The mean of ``out out'`` is ``across (I - v v') + along v v'`` with v the vector's direction, for every norm.
         """
         d, n, k = self.dimension, self.draws, self.closest
         near, share = moments(d, n, k)[1], self.threshold / _WORDS
@@ -177,64 +136,27 @@ class PrivUnitMechanism(LatticeMechanism):
         return (square * (1.0 - along) / (d - 1) if d > 1 else 0.0), square * along
 
     @property
-    def guarantee(self) -> PureDP:
-        """epsilon-DP with epsilon = log(a / b), rounded up."""
-        return odds_claim(*self.odds)
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee; it implies all others."""
-        return (self.guarantee,)
-
-    @property
-    def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
-        return _TAIL * WIDTH
-
-    @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of an honest payload's norm; a longer one is forged."""
         # A release is at most 2 n a / 2^64 times as likely to be in a set as one draw is.
         likelier = Fraction(2 * self.draws * self.odds[0], _WORDS)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0, NATS + math.ceil(math.log(likelier)))),))
 
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
-        return odds_cost(*self.odds, currency)
-
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""
-        return {
-            "kind": self.kind,
-            "dimension": self.dimension,
-            "radius": self.radius,
-            "draws": self.draws,
-            "closest": self.closest,
-            "threshold": str(self.threshold),
-            "norm": self.unit,
-            "variance": self.variance,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Return the public parameters and derived figures as plain data."""
+        return plain(self, "dimension", "radius", "draws", "closest", "threshold", "norm", "variance", "guarantee")
 
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Literal["analytic"] = "analytic"
     ) -> "PrivUnitMechanism":
-        r"""As few draws as bring the variance within 3% of PrivUnit's, and the most telling odds with ``guarantee``.
+        """Return the mechanism with the largest odds that have ``guarantee`` and few draws.
 
-        At most 2^17 integers are drawn for a release: in many dimensions under a large epsilon the variance stays above
-        PrivUnit's, and at or below the l2 ball's. An epsilon beyond 44 - log(k) gives the odds of that: a 64-bit word
-        can express no other.
+        There are as few draws as bring the variance within 3% of PrivUnit's.
 
-        Parameters
-        ----------
-        guarantee
-            `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
-            (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
-        dimension, radius
-            Length d of the vectors, and the public bound C of their l2 norm.
-        method
-            Only ``"analytic"``.
+        At most 2^17 integers are drawn per release: in many dimensions under a large epsilon the variance stays above
+        PrivUnit's, and at most the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon
+        = log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit words express an epsilon of at most 44 - log(k).
 
         Raises
         ------
@@ -251,7 +173,7 @@ class PrivUnitMechanism(LatticeMechanism):
 
 
 def shared_threshold(units: int, draws: int, closest: int) -> int:
-    """The largest threshold whose odds stay at or below e^epsilon; ``closest`` is a power of 2, so that all divides."""
+    """Return the largest threshold whose odds are at most e^epsilon; ``closest`` is a power of 2."""
     others = 2 * draws - closest
     with precise():
         epsilon = decimal(Fraction(units, UNITS))

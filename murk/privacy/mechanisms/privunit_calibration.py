@@ -1,8 +1,7 @@
-r"""How near the nearest of random directions are to a vector: what `PrivUnitMechanism` is calibrated by.
+"""How close the nearest of several random directions are to a vector, for the calibration of `PrivUnitMechanism`.
 
-The score of a random direction u of R^d and a unit vector v is ``|<u, v>| = sin(angle)``, with the density
-``cos(angle)^(d - 2)`` up to a constant on [0, pi/2]. All integrals are Gauss-Legendre sums over that angle; the
-tests compare them with quadrature in high precision (relative error below 1e-12).
+The score of a random direction u of R^d and a unit vector v is ``|<u, v>| = sin(angle)``; the angle has a density
+proportional to ``cos(angle)^(d - 2)`` on [0, pi/2]. Integrals are Gauss-Legendre sums over the angle.
 """
 
 import math
@@ -26,7 +25,7 @@ _TOLERANCE = 0.03
 
 @lru_cache(maxsize=64)
 def _angles(dimension: int) -> tuple[Array, Array, Array]:
-    """Nodes of the angle, their probabilities, and the probability of a larger score at each; dimension 2 or more."""
+    """Return nodes of the angle, their probabilities, and each node's probability of a larger score; dimension >= 2."""
     x, w = np.polynomial.legendre.leggauss(_NODES)
     # Integrals from -1 to each node of the polynomials that are 1 at one node and 0 at the others.
     values = np.polynomial.legendre.legvander(x, _NODES)
@@ -49,7 +48,7 @@ def _angles(dimension: int) -> tuple[Array, Array, Array]:
 
 
 def _among_closest(draws: int, closest: int, above: Array) -> Array:
-    """Probability that fewer than ``closest`` of the other draws have a larger score, by that of one of them."""
+    """Return the probability that fewer than ``closest`` of the other draws have a larger score."""
     if closest == draws:
         return np.ones_like(above)
     log_above, log_below = np.log(np.maximum(above, 1e-300)), np.log1p(-np.minimum(above, 1.0 - 1e-16))
@@ -61,7 +60,7 @@ def _among_closest(draws: int, closest: int, above: Array) -> Array:
 
 
 def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Array:
-    """Probability that a draw with such a score (its size, from 0 to 1) is one of the ``closest``."""
+    """Return the probability that a draw with a score in [0, 1] is one of the ``closest``."""
     if dimension == 1:
         return np.full(np.shape(scores), closest / draws)
     angles, _, above = _angles(dimension)
@@ -73,7 +72,7 @@ def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Ar
 
 @lru_cache(maxsize=1024)
 def moments(dimension: int, draws: int, closest: int) -> Moments:
-    """Mean and mean square of the scores of the ``closest`` of so many independent random directions.
+    """Return mean and mean square of the scores of the ``closest`` of ``draws`` independent random directions.
 
     Examples
     --------
@@ -90,24 +89,24 @@ def moments(dimension: int, draws: int, closest: int) -> Moments:
 
 
 def gain(dimension: int, draws: int, closest: int, share: float) -> float:
-    r"""The mean m of the chosen candidate's component along the vector.
+    r"""Return the mean m of the chosen candidate's component along the vector.
 
     .. math:: m = A \left(p - (1 - p) \frac{k}{2n - k}\right)
 
-    with A the mean score of the k closest of n draws, chosen from with probability p; the mean over all 2n candidates,
-    the draws and their negatives, is zero.
+    with A the mean score of the k closest of n draws, chosen with probability p; the mean over all 2n candidates is
+    zero.
     """
     return moments(dimension, draws, closest)[0] * (share - (1.0 - share) * closest / (2 * draws - closest))
 
 
 def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
-    r"""Cap, its probability q, and m of PrivUnit on the sphere itself: the best that an epsilon-DP direction can do.
+    r"""Return cap, its probability q and m of PrivUnit on the sphere itself, the optimum of an epsilon-DP direction.
 
     .. math:: m = C \frac{e^\epsilon - 1}{1 - q + e^\epsilon q}, \quad
         C = \frac{(1 - \gamma^2)^{(d - 1)/2}}{d - 1} \frac{\Gamma(d/2)}{\sqrt\pi\, \Gamma((d - 1)/2)}
 
-    at the gamma that makes it largest; m is exact to 1e-3, gamma and q to what that takes. An epsilon beyond 44, which
-    no 64-bit word expresses, counts as that.
+    at the gamma that maximizes it; m is accurate to 1e-3. An epsilon above 44, the limit of a 64-bit word, counts as
+    44.
 
     Examples
     --------
@@ -130,10 +129,10 @@ def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
 
 @lru_cache(maxsize=1024)
 def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
-    """How many directions to draw, and how many of them count as closest.
+    """Return the number of directions to draw and the number that count as closest.
 
-    As few as bring the variance within 3% of the limit, as long as they take 2^17 integers at most. Devices and
-    learners of one task must come to the same numbers: this rule is part of what a task's document means.
+    The fewest that bring the variance within 3% of the limit, with at most 2^17 integers. Devices and learners of a
+    task must compute the same numbers, so this rule is part of the meaning of a task's document.
 
     Examples
     --------
@@ -156,7 +155,7 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
 
 
 def _choices(q: float, most: int) -> Iterator[tuple[int, int]]:
-    """More and more draws, up to the most, of which about a share of 2 q are closest, once that is one or more."""
+    """Yield increasing numbers of draws up to ``most``, with about a share 2 q of them, at least 1, as closest."""
     draws, closest = 1, 1
     while 2 * q * draws < 1 and draws <= most:
         yield draws, 1

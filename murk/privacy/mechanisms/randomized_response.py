@@ -1,4 +1,4 @@
-"""Randomized response: a category, or another one in its place."""
+"""Randomized response: release a category, or another one instead."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_units, odds_claim, odds_cost
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer, plain
+from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units
 from murk.privacy.rounding import decimal, precise
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ _CLASSES_BELOW = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse:
+class RandomizedResponse(OddsMechanism):
     r"""Keep a category with probability e^epsilon / (e^epsilon + k - 1), else draw one of the other k - 1.
 
-    One 64-bit word decides. Each other category gets the same whole number a of words and the true one the
-    rest, ``threshold = 2^64 - (k - 1) a``, so the distribution is exact:
+    One 64-bit word decides. Each other category gets the same integer number a of words and the true one the rest,
+    ``threshold = 2^64 - (k - 1) a``, so the distribution is exact:
 
     .. math:: \frac{P(\text{keep})}{P(\text{a given other})} = \frac{2^{64} - (k - 1) a}{a} \le e^\epsilon
 
@@ -38,11 +38,6 @@ class RandomizedResponse:
         Number k of categories, at least 2 and below 2^31.
     threshold
         Number of words that keep the category.
-
-    Raises
-    ------
-    UserError
-        If the rest does not divide evenly among the others, or keeping is not the likelier.
 
     References
     ----------
@@ -76,7 +71,7 @@ class RandomizedResponse:
 
     @property
     def other(self) -> int:
-        """Number of words that lead to each of the other categories."""
+        """Number of words that lead to each other category."""
         return (_WORDS - self.threshold) // (self.classes - 1)
 
     @property
@@ -85,40 +80,24 @@ class RandomizedResponse:
         return float(Fraction(self.threshold, _WORDS))
 
     @property
-    def guarantee(self) -> PureDP:
-        """epsilon-DP with epsilon = log(threshold / other), rounded up."""
-        return odds_claim(self.threshold, self.other)
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee; it implies all others."""
-        return (self.guarantee,)
+    def odds(self) -> tuple[int, int]:
+        """Number of words that keep the category, and that lead to a given other one."""
+        return self.threshold, self.other
 
     @property
     def weights(self) -> tuple[float, float]:
-        r"""Weights (w, v) with which w g(z) + v sum_{j != z} g(j) estimates g of the true category, unbiased.
+        """Weights (w, v) such that w g(z) + v sum_{j != z} g(j) is an unbiased estimate of g of the true category.
 
-        With p the probability of keeping and q that of a given other: w = (1 - q)/(p - q), v = -q/(p - q);
-        for two categories w = 1/(1 - e^-epsilon) and v = 1 - w.
+        With p the probability of keeping and q that of a given other: w = (1 - q)/(p - q), v = -q/(p - q); for two
+        categories w = 1/(1 - e^-epsilon) and v = 1 - w.
         """
         gap = self.threshold - self.other
         return float(Fraction(_WORDS - self.other, gap)), float(Fraction(-self.other, gap))
 
     def randomize(self, values: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m categories.
+        """Randomize categories (m,), integers in [0, k), into released categories, int64 of shape (m,).
 
-        Parameters
-        ----------
-        values
-            Shape (m,), integers in [0, k).
-        noise
-            Where the words come from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        The released categories, int64 of shape (m,).
+        ``records`` (m,) are the records' indices, for simulated noise.
 
         Raises
         ------
@@ -144,38 +123,21 @@ class RandomizedResponse:
         return np.where(kept, truth, chosen + (chosen >= truth)).astype(np.int64)
 
     def unbiased(self, released: npt.ArrayLike) -> Vectors:
-        """Unbiased estimates (m, k) of the true categories' indicators, from released categories (m,)."""
+        """Return unbiased estimates (m, k) of the true categories' indicators from released categories (m,)."""
         own, others = self.weights
         indicators = np.arange(self.classes)[None, :] == np.asarray(released)[:, None]
         return np.where(indicators, own, others).astype(np.float64)
 
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
-        return odds_cost(self.threshold, self.other, currency)
-
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""
-        return {
-            "kind": self.kind,
-            "classes": self.classes,
-            "threshold": str(self.threshold),
-            "keep": self.keep,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Return the public parameters and derived figures as plain data."""
+        return plain(self, "classes", "threshold", "keep", "guarantee")
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, classes: int) -> "RandomizedResponse":
-        """The most telling randomized response with which every release has ``guarantee``.
+        """Return the randomized response of k = ``classes`` categories with the largest odds that have ``guarantee``.
 
-        An epsilon beyond what 64-bit words can express (44.36 for two categories) gives the largest they can.
-
-        Parameters
-        ----------
-        guarantee
-            `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
-            (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
-        classes
-            Number k of categories.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu.
+        64-bit words express an epsilon of at most 44.36 for two categories.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Every mechanism of vectors by its name, and the one that fits a guarantee."""
+"""Mechanisms of vectors by name, and calibration of the best one for a guarantee."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,13 +18,13 @@ __all__ = ["BEST", "KINDS", "VECTOR_MECHANISMS", "calibrate", "former_kind"]
 _CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
 
 VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
-"""Classes of mechanism by their kind. Tasks, devices' policies, learners and audits know those that are here."""
+"""Classes of mechanism by kind; tasks, policies, learners and audits know all of them."""
 
 KINDS: Final = tuple(VECTOR_MECHANISMS)
-"""Their kinds, in order."""
+"""Kinds of mechanism, in order."""
 
 BEST: Final = "best"
-"""In place of a kind: the one of smallest variance that gives the guarantee."""
+"""Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
 
 # A mechanism has to be better by this much to be taken before another: what differs in the last digits from one
 # machine to another must not decide what an integer of a release means.
@@ -34,28 +34,17 @@ _BETTER = 0.99
 def calibrate(
     kind: str | None, guarantee: Guarantee, *, dimension: int, radius: float, method: str = "analytic"
 ) -> Mechanism:
-    """The mechanism of a kind that gives ``guarantee`` with the least noise.
+    """Return the mechanism of a kind that has ``guarantee`` with the least noise.
 
-    Parameters
-    ----------
-    kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"``, ``"privunit"``; None or ``"best"`` for the one of smallest
-        variance. For `GaussianDP` and `ZeroConcentratedDP` that is Gaussian noise always. For `PureDP` and `ApproxDP`
-        all are compared that give it, by the largest mean squared error that a vector can have (``variance``): an
-        (epsilon, delta) is then mostly met by a pure mechanism, which promises more (delta = 0) with less noise.
-    guarantee
-        What one release promises.
-    dimension
-        Length of the vectors.
-    radius
-        Public bound of their l2 norm.
-    method
-        ``"classic"`` for the textbook's Gaussian calibration to `ApproxDP`.
+    With ``kind`` None or ``"best"``, the one of smallest variance. For `GaussianDP` and `ZeroConcentratedDP` that is
+    always Gaussian noise. For `PureDP` and `ApproxDP` all possible ones are compared by their largest mean squared
+    error (``variance``): an (epsilon, delta) is often met by a pure mechanism, which has delta = 0 with less noise.
+    ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`.
 
     Raises
     ------
     UserError
-        If the kind is unknown or cannot give the guarantee; the message says why and what can.
+        If the kind is unknown or cannot have the guarantee.
 
     Examples
     --------
@@ -80,7 +69,7 @@ def calibrate(
 
 
 def former_kind(guarantee: Guarantee) -> str:
-    """What was taken up to version 0.3 where no kind was named: l2-ball for pure guarantees, gaussian for others."""
+    """Return the default kind up to version 0.3: l2-ball for pure guarantees, else gaussian."""
     pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
     return L2BallMechanism.kind if pure else GaussianMechanism.kind
 

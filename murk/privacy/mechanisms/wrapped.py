@@ -1,4 +1,4 @@
-"""Mechanisms that make a vector of what they are given, and have another one add the noise."""
+"""Base class of mechanisms that compute a vector from their input and delegate the noise."""
 
 from __future__ import annotations
 
@@ -16,29 +16,23 @@ __all__ = ["Wrapped"]
 
 
 class Wrapped:
-    """Delegates to an inner mechanism whatever a subclass does not override.
-
-    Attributes
-    ----------
-    noise
-        The inner mechanism, whose noise and guarantee this is.
-    """
+    """Delegates to an inner mechanism, ``noise``, everything that a subclass does not override."""
 
     noise: Mechanism
 
     @property
     def kind(self) -> str:
-        """That of the inner mechanism."""
+        """Kind of the inner mechanism."""
         return self.noise.kind
 
     @property
     def dimension(self) -> int:
-        """Numbers in a release."""
+        """Number of integers in a release."""
         return self.noise.dimension
 
     @property
     def unit(self) -> float:
-        """What decoding multiplies by."""
+        """Factor that decodes a payload."""
         return self.noise.unit
 
     @property
@@ -48,32 +42,32 @@ class Wrapped:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one release promises."""
+        """Guarantee of one release."""
         return self.noise.guarantee
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Everything that is known of one release."""
+        """All known guarantees of one release."""
         return self.noise.guarantees
 
     @property
     def magnitude(self) -> int:
-        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        """Bound of an integer of an honest payload, exceeded with probability below 1e-30."""
         return self.noise.magnitude
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of an honest payload's norm; a longer one is forged."""
         return self.noise.reach
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up."""
+        """Return the cost of one release to an account, rounded up."""
         return self.noise.cost(currency)
 
     def decode(self, payload: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Turn payloads (m, d) into unbiased estimates (m, d)."""
+        """Decode payloads (m, d) into unbiased estimates (m, d)."""
         return self.noise.decode(payload)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters and derived figures as plain data."""
         return self.noise.to_dict()

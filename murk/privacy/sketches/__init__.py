@@ -1,8 +1,6 @@
-"""What an organisation releases of a window of rows: a Gaussian mixture of them, or noisy Gram matrices.
+"""Central mechanisms: an organisation releases a Gaussian sketch or noisy Gram matrices of a window of rows.
 
-Central (per organisation), not local: `GaussMixMechanism`, `GramMechanism` and `NewtonMechanism` say what is
-promised and to whom.
-The accumulators are loaded when they are first asked for, with the compiler: describing a mechanism is quick.
+The accumulators load the compiler and are imported on first use.
 """
 
 from typing import TYPE_CHECKING

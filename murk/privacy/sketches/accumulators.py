@@ -1,14 +1,7 @@
-"""A window's sketch in the making: one pass over an organisation's rows, and a single release.
+"""Accumulators of one window: one pass over an organisation's rows, then a single release.
 
-What is kept is k (p + 1) mixtures and (p + 1)^2 moments, whatever the number of rows; no row, and no k x n matrix,
-is ever stored. All of it lives in memory only, and is wiped once the sketch has been released.
-
-A window's Gram matrix in the making: one pass over an organisation's rows in integers, and a single release.
-
-What is kept is (p + 1)^2 integers, whatever the number of rows, in memory only; they are wiped once the matrix has
-been released.
-
-A window's two Gram matrices in the making: the first is released as soon as it is full, the second at its model.
+Memory does not grow with the number of rows: a sketch keeps k (p + 1) mixtures and (p + 1)^2 moments, a Gram matrix
+(p + 1)^2 integers. No row is stored. Everything is in memory only and is wiped after the release.
 """
 
 import math
@@ -21,7 +14,6 @@ import numpy.typing as npt
 
 from murk._jit import jit
 from murk._scratch import copied, empty, keep, numbers_were_used, overwrite_large_numbers, wiped, wiping
-from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.noise import NoiseSource, Purpose
@@ -36,26 +28,33 @@ from murk.privacy.sketches.window import WindowAccumulator
 
 __all__ = ["Gram", "GramAccumulator", "Model", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator", "at_model"]
 
+Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
-# The key of a window: 256 bits. In a simulation they begin the stream whose rest rounds.
+# A window's key has 256 bits. With simulated noise, the rest of the same stream rounds.
 _KEY_WORDS = 4
-# Of the computed smallest eigenvalue, in units of C^2; half of `bounds.EIGENVALUE_SLACK`. Compensated sums of n
-# terms err by 2^-52 n C^2, eigenvalues by a modest multiple of (p + 1) 2^-53 n C^2: n (p + 1) is at most 2^38.
+# Bound on the error of the smallest eigenvalue in units of C^2: half of `bounds.EIGENVALUE_SLACK`. Compensated sums of
+# n terms err by 2^-52 n C^2, eigenvalues by a small multiple of (p + 1) 2^-53 n C^2; n (p + 1) is at most 2^38.
 _EIGENVALUE_ERROR = 2.0**-11
+# A product of two coordinates of a row is below 2^43, so the sum of this many is below 2^61.
+_ROWS = 2**18
+_LOW = 40
+_MASK = np.int64(2**_LOW - 1)
+_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """A released sketch: public, all of it.
+    """A released sketch, public as a whole.
 
     Parameters
     ----------
     integers
-        Shape (k, p + 1), int64; `GaussMixMechanism.decode` gives them their units.
+        Shape (k, p + 1), int64; `GaussMixMechanism.decode` converts them to the units of the rows.
     spread
-        Standard deviation of the noise in units of C: a function of public settings and the noisy eigenvalue.
+        Standard deviation of the noise in units of C, a function of public settings and the noisy eigenvalue.
     records
-        n, the rows of the window (public: neighbours have the same number).
+        n, the number of rows of the window (public: neighbours have the same number).
     simulated
         Whether the randomness was simulated, so that the sketch protects nobody.
     """
@@ -71,29 +70,25 @@ class Sketch:
         return int(self.integers.shape[0])
 
 
-class SketchAccumulator(WindowAccumulator):
+class SketchAccumulator(WindowAccumulator[Sketch]):
     """Mixes the rows of one window into a sketch, in one pass and O(k p + p^2) memory.
 
-    Row i of the window is multiplied by k normals that only the window's key and i determine, so the sums do not
-    depend, to the last bit, on how rows came in blocks. With `SecureNoise` the key is fresh from the operating system
-    and known to nobody; with `SimulatedNoise` it is a function of the seed and the window, and a run repeats.
+    Row i is multiplied by k normals that depend only on the window's key and i, so the sums are the same to the last
+    bit however rows are grouped into blocks. With `SecureNoise` the key is fresh and known to nobody; with
+    `SimulatedNoise` it is a function of the seed and the window. An accumulator cannot be copied, pickled or used in a
+    forked process; it is wiped by `release`, by `wipe` and if `add_block` is interrupted. It is thread-safe.
 
-    An accumulator holds what nobody outside may see: it cannot be copied, pickled or used in a forked process, and it
-    is wiped by `release` and by `wipe`, and when adding rows is interrupted. Threads take turns.
+    `release` rounds the smallest eigenvalue in steps of eta / 2^20 (not with ``"mixing"``) and the mixtures in steps of
+    std C / 2^20, and adds discrete Gaussian noise of width 2^20.
 
     Parameters
     ----------
     mechanism
-        What is released.
+        Parameters of the release.
     noise
-        Where all randomness comes from; None: `SecureNoise`.
+        Source of all randomness; default `SecureNoise`.
     window
-        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
-
-    Raises
-    ------
-    UserError
-        If the window is not a number that fits.
+        Number of the window, from 0; used by simulated noise only.
 
     Examples
     --------
@@ -147,26 +142,6 @@ class SketchAccumulator(WindowAccumulator):
             self._records += len(rows)
         self._inside.fill(0.0)
 
-    @in_turn
-    def release(self) -> Sketch:
-        """The sketch of all rows so far, once: whatever happens, the accumulator is wiped.
-
-        The smallest eigenvalue, in steps of eta / 2^20, and the mixtures, in steps of std C / 2^20, are made integers
-        and get discrete Gaussian noise of width 2^20 (no eigenvalue with ``"mixing"``).
-
-        Raises
-        ------
-        UserError
-            If it was released before.
-        MurkError
-            If the eigenvalue cannot be computed; the window is lost.
-        """
-        self._check()
-        try:
-            return self._release()
-        finally:
-            self._wipe()
-
     @wiped
     def _release(self) -> Sketch:
         mechanism, size = self.mechanism, self.mechanism.dimension
@@ -180,7 +155,7 @@ class SketchAccumulator(WindowAccumulator):
         return Sketch(integers, spread, self._records, self.simulated)
 
     def _noisy_eigenvalue(self, noise: int) -> float:
-        """lambda of the mechanism before it is cut at 0, in units of C^2."""
+        """Return lambda of the mechanism before it is cut at 0, in units of C^2."""
         mechanism = self.mechanism
         if not mechanism.releases_eigenvalue:
             return 0.0
@@ -191,7 +166,7 @@ class SketchAccumulator(WindowAccumulator):
         except np.linalg.LinAlgError:
             raise MurkError("the smallest eigenvalue of the window could not be computed; the window is lost") from None
         finally:
-            # LAPACK frees its copy of the matrix as it is: one of the same size is put in its place.
+            # LAPACK does not wipe its copy of the matrix before freeing it: overwrite it with one of the same size.
             np.linalg.eigvalsh(np.eye(len(half)), UPLO="U")
             numbers_were_used()
         step = mechanism.eta / WIDTH
@@ -206,27 +181,18 @@ class SketchAccumulator(WindowAccumulator):
         super()._wipe()
 
 
-Reals = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
-# A product of two coordinates of a row is below 2^43: so many of them stay below 2^61.
-_ROWS = 2**18
-_LOW = 40
-_MASK = np.int64(2**_LOW - 1)
-
-
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """A released Gram matrix: public, all of it.
+    """A released Gram matrix, public as a whole.
 
     Parameters
     ----------
     integers
-        Shape (d (d + 1) / 2,), int64: the upper triangle, row after row; `GramMechanism.decode` gives them units.
+        Shape (d (d + 1) / 2,), int64: the upper triangle, row by row; `GramMechanism.decode` converts them.
     records
-        n, the rows of the window (public: neighbours have the same number).
+        n, the number of rows of the window (public: neighbours have the same number).
     simulated
-        Whether the noise was simulated, so that it protects nobody.
+        Whether the noise was simulated, so that the matrix protects nobody.
     """
 
     integers: Integers = field(repr=False)
@@ -234,26 +200,21 @@ class Gram:
     simulated: bool
 
 
-class GramAccumulator(WindowAccumulator):
-    """Adds up the outer products of one window's rows, in one pass and O(p^2) memory, in integers throughout.
+class GramAccumulator(WindowAccumulator[Gram]):
+    """Sums the outer products of one window's rows in integers, in one pass and O(p^2) memory.
 
-    So the sum does not depend on how rows came in blocks, or in which order, and nothing is lost in it.
+    The sum is exact, so it does not depend on the order of rows or on how they are grouped into blocks.
 
     Parameters
     ----------
     mechanism
-        What is released, and of which columns.
+        Parameters of the release.
     noise
-        Where all randomness comes from; None: `SecureNoise`.
+        Source of all randomness; default `SecureNoise`.
     window
-        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
+        Number of the window, from 0; used by simulated noise only.
     skip
-        Numbers of the window's noise to pass over: another matrix of the same window has them.
-
-    Raises
-    ------
-    UserError
-        If the window is not a number that fits.
+        Number of the window's noise values to skip, because another matrix of the same window uses them.
 
     Examples
     --------
@@ -304,108 +265,50 @@ class GramAccumulator(WindowAccumulator):
         self._low &= _MASK
         self._since = 0
 
-    @in_turn
-    def release(self) -> Gram:
-        """The noisy Gram matrix of all rows so far, once: whatever happens, the accumulator is wiped.
-
-        Raises
-        ------
-        UserError
-            If it was released before.
-        """
-        self._check()
-        try:
-            integers = self._noisy()
-        finally:
-            self._wipe()
+    @wiped
+    def _release(self) -> Gram:
+        noise = self._noise.gaussian([self.window], self._skip + self.mechanism.dimension)[0, self._skip :]
+        integers = np.asarray(self._lattice_sums() + noise)
         integers.setflags(write=False)
         return Gram(integers, self._records, self.simulated)
 
-    @wiped
-    def _noisy(self) -> Integers:
-        noise = self._noise.gaussian([self.window], self._skip + self.mechanism.dimension)[0, self._skip :]
-        return np.asarray(self._places() + noise)
-
-    def _places(self) -> Integers:
-        """Where the sums stand on the noise's lattice: each rounded to the nearest step, exactly."""
-        own, other = self.mechanism.ratios
-        places, at = empty(self.mechanism.dimension, np.int64), 0
+    def _lattice_sums(self) -> Integers:
+        """Return the sums in steps of the noise's lattice, each rounded exactly to the nearest step."""
+        diagonal, off_diagonal = self.mechanism.ratios
+        sums, at = empty(self.mechanism.dimension, np.int64), 0
         for i in range(self.mechanism.columns):
             for j in range(i, self.mechanism.columns):
-                ratio = own if i == j else other
+                ratio = diagonal if i == j else off_diagonal
                 total = (int(self._high[i, j]) << _LOW) + int(self._low[i, j])
-                places[at] = (2 * total * ratio.numerator + ratio.denominator) // (2 * ratio.denominator)
+                sums[at] = (2 * total * ratio.numerator + ratio.denominator) // (2 * ratio.denominator)
                 at += 1
         del total
         numbers_were_used()
         overwrite_large_numbers()
-        return places
+        return sums
 
     def _secrets(self) -> Iterable[npt.NDArray[Any]]:
         return self._high, self._low, self._inside, self._row
 
 
-@jit
-def add(
-    rows: Reals,
-    feature_bound: float,
-    target_bound: float,
-    feature_step: float,
-    target_steps: int,
-    feature_square: int,
-    inside: Reals,
-    row: Integers,
-    sums: Integers,
-) -> None:
-    """Add q q' of rows (m, d) to the upper triangle of ``sums`` (d, d), q a row on its grid.
-
-    Parameters
-    ----------
-    feature_step, target_steps, feature_square
-        Of a `GramMechanism`: no q has features of a larger squared norm, or a larger target.
-    inside, row
-        Room for a row: (1, d) reals, (d,) integers.
-    """
-    last = rows.shape[1] - 1
-    for r in range(rows.shape[0]):
-        bounded(rows, r, feature_bound, target_bound, inside, 0)
-        square = np.int64(0)
-        for c in range(last):
-            row[c] = np.int64(np.rint(inside[0, c] / feature_step))
-            square += row[c] * row[c]
-        target = np.int64(np.rint(inside[0, last] / target_bound * target_steps))
-        if abs(target) > target_steps:
-            target = np.int64(math.copysign(target_steps, target))
-        row[last] = target
-        # No float comes to this; the guarantee does not rest on that.
-        if square > feature_square:
-            row[:] = 0
-        for a in range(last + 1):
-            if row[a] != 0:
-                for b in range(a, last + 1):
-                    sums[a, b] += row[a] * row[b]
-
-
 Model = Callable[[Gram], Reals]
-"""From a released Gram matrix to a model's coefficients, (p,)."""
-
-_BLOCK = 4096
+"""Function that computes a model's coefficients (p,) from a released Gram matrix."""
 
 
 @dataclass(frozen=True, eq=False)
 class Newton:
-    """Two released Gram matrices of a window, and the model that the second was taken at: public, all of it.
+    """Two released Gram matrices of a window and the model at which the second was taken, public as a whole.
 
     Parameters
     ----------
     integers
-        Shape (d (d + 1),), int64: A's upper triangle, row after row, then B's; `NewtonMechanism.decode` gives units.
+        Shape (d (d + 1),), int64: A's upper triangle, row by row, then B's; `NewtonMechanism.decode` converts them.
     model
         s, shape (p,).
     records
-        n, the rows of the window (public: neighbours have the same number).
+        n, the number of rows of the window (public: neighbours have the same number).
     simulated
-        Whether the noise was simulated, so that it protects nobody.
+        Whether the noise was simulated, so that the matrices protect nobody.
     """
 
     integers: Integers = field(repr=False)
@@ -414,27 +317,22 @@ class Newton:
     simulated: bool
 
 
-class NewtonAccumulator(WindowAccumulator):
-    """Adds up a window's first rows as they are, and all others as they look from the model that the first ones tell.
+class NewtonAccumulator(WindowAccumulator[Newton]):
+    """Sums the outer products of a window's first rows, then those of the later rows as seen from a model.
 
-    Two `GramAccumulator`: once the first is full it is released into noise, at once, and wiped. The model is made of
-    what was released, and of nothing else of the rows.
+    It holds two `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
+    computed from that release alone.
 
     Parameters
     ----------
     mechanism
-        What is released, and of which columns.
+        Parameters of the release.
     model
-        Makes a model's coefficients of the first part's release.
+        Function that computes a model's coefficients from the first part's release.
     noise
-        Where all randomness comes from; None: `SecureNoise`.
+        Source of all randomness; default `SecureNoise`.
     window
-        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
-
-    Raises
-    ------
-    UserError
-        If the window is not a number that fits.
+        Number of the window, from 0; used by simulated noise only.
 
     Examples
     --------
@@ -458,7 +356,7 @@ class NewtonAccumulator(WindowAccumulator):
         super().__init__(mechanism, noise, window)
         self._make = model
         self._start = GramAccumulator(mechanism.start, self._noise, window)
-        # The first part has the noise's first numbers.
+        # The first part takes the first of the window's noise.
         self._step = GramAccumulator(mechanism.step, self._noise, window, skip=mechanism.start.dimension)
         self._started: Gram | None = None
         self._model = np.zeros(mechanism.columns - 1)
@@ -467,9 +365,9 @@ class NewtonAccumulator(WindowAccumulator):
     def _accumulate(self, block: Reals) -> None:
         room = self.mechanism.first - self._records
         if room > 0:
-            own = block[:room]
-            self._start.add_block(own)
-            self._records += len(own)
+            head = block[:room]
+            self._start.add_block(head)
+            self._records += len(head)
             block = block[room:]
             if self._records == self.mechanism.first:
                 self._begin_step()
@@ -482,37 +380,25 @@ class NewtonAccumulator(WindowAccumulator):
         self._seen.fill(0.0)
 
     def _begin_step(self) -> None:
-        """Release the first part, and make the model of that alone."""
+        """Release the first part and compute the model from that release alone."""
         self._started = self._start.release()
         model = np.asarray(self._make(self._started), dtype=np.float64)
         if model.shape != self._model.shape or not np.all(np.isfinite(model)):
             raise MurkError(f"a model of {len(self._model)} finite coefficients is needed, got shape {model.shape}")
         self._model = model
 
-    @in_turn
-    def release(self) -> Newton:
-        """Both Gram matrices of all rows so far, once: whatever happens, the accumulator is wiped.
-
-        Raises
-        ------
-        UserError
-            If it was released before.
-        """
-        self._check()
-        try:
-            if self._started is None:
-                self._begin_step()
-            assert self._started is not None
-            integers, model = np.concatenate([self._started.integers, self._step.release().integers]), self._model
-        finally:
-            self._wipe()
+    def _release(self) -> Newton:
+        if self._started is None:
+            self._begin_step()
+        assert self._started is not None
+        integers = np.concatenate([self._started.integers, self._step.release().integers])
         integers.setflags(write=False)
-        return Newton(integers, model, self._records, self.simulated)
+        return Newton(integers, self._model, self._records, self.simulated)
 
     def _wipe(self) -> None:
         self._start.wipe()
         self._step.wipe()
-        # Of a window that is left out, nothing is kept of its first part's release either.
+        # Where a window is discarded, its first part's release is discarded too.
         self._started, self._model = None, np.zeros_like(self._model)
         super()._wipe()
 
@@ -521,15 +407,48 @@ class NewtonAccumulator(WindowAccumulator):
 
 
 @jit
+def add(
+    rows: Reals,
+    feature_bound: float,
+    target_bound: float,
+    feature_step: float,
+    target_steps: int,
+    feature_square: int,
+    inside: Reals,
+    row: Integers,
+    sums: Integers,
+) -> None:
+    """Add q q' of rows (m, d) to the upper triangle of ``sums`` (d, d), q being a row on its grid.
+
+    ``feature_step``, ``target_steps`` and ``feature_square`` are those of a `GramMechanism`: no q exceeds the last two.
+    ``inside`` (1, d) and ``row`` (d,) are scratch space.
+    """
+    last = rows.shape[1] - 1
+    for r in range(rows.shape[0]):
+        bounded(rows, r, feature_bound, target_bound, inside, 0)
+        square = np.int64(0)
+        for c in range(last):
+            row[c] = np.int64(np.rint(inside[0, c] / feature_step))
+            square += row[c] * row[c]
+        target = np.int64(np.rint(inside[0, last] / target_bound * target_steps))
+        if abs(target) > target_steps:
+            target = np.int64(math.copysign(target_steps, target))
+        row[last] = target
+        # No float comes to this; the guarantee does not rest on that.
+        if square > feature_square:
+            row[:] = 0
+        for a in range(last + 1):
+            if row[a] != 0:
+                for b in range(a, last + 1):
+                    sums[a, b] += row[a] * row[b]
+
+
+@jit
 def at_model(rows: Reals, model: Reals, feature_bound: float, edge: float, inside: Reals, out: Reals) -> None:
-    """Put rows (m, d), scaled down to their bounds, as they look from a model (p,) into the first m of ``out``.
+    """Write rows (m, d), scaled down to their bounds, as seen from a model (p,) to the first m rows of ``out``.
 
-    That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)``, as `NewtonMechanism` has it; zeros of a row of zeros.
-
-    Parameters
-    ----------
-    inside
-        Room for a row: (1, d).
+    That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` as in `NewtonMechanism`; a row of zeros gives zeros.
+    ``inside`` (1, d) is scratch space.
     """
     last = rows.shape[1] - 1
     for r in range(rows.shape[0]):

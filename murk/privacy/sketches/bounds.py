@@ -1,6 +1,6 @@
-"""The exact figures behind `analysis`: 60-digit decimals that are upper bounds, tight to 30 digits.
+"""Upper bounds behind `renyi`, as 60-digit decimals that are tight to 30 digits.
 
-All but `best_order` and `least` are to be called within `murk.privacy.rounding.precise`.
+Call all but `best_order` and `least` within `murk.privacy.rounding.precise`.
 """
 
 import math
@@ -17,7 +17,7 @@ Method = Literal["linear-mixing", "mixing"]
 Analysis = Literal["published", "joint", "tight"]
 
 EIGENVALUE_SLACK = Fraction(1, 1024)
-"""How far two neighbours' eigenvalues, as floats compute them, may be apart beyond the exact sensitivity, in C^2."""
+"""How far floating-point errors may move two neighbours' eigenvalues apart beyond the exact sensitivity, in C^2."""
 # 60-digit operations on numbers below 1e12, some of which cancel to a difference 1e-18 of their size.
 MARGIN = Decimal("1e-30")
 _WIDTH = 2**20
@@ -35,7 +35,7 @@ def total(
     neighbours: Neighbours,
     analysis: Analysis,
 ) -> Decimal:
-    """The epsilon of a mechanism with these settings; infinite if its tau is too small for its delta."""
+    """Return the epsilon of a mechanism with these settings; infinite if tau is too small for delta."""
     if method == "mixing":
         return sketch(g, rows, delta, neighbours)
     if analysis == "joint":
@@ -46,17 +46,17 @@ def total(
 
 
 def noise_on_eigenvalue(g: float, rows: int) -> float:
-    """The published eta = g / sqrt(k)."""
+    """Return the published eta = g / sqrt(k)."""
     return g / math.sqrt(rows)
 
 
 def modified(eta: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """The epsilon of ModifiedGaussMix by the paper's theorem 1."""
+    """Return the epsilon of ModifiedGaussMix by the paper's theorem 1."""
     return eigenvalue(eta, delta) + sketch(g, rows, delta / 3, neighbours)
 
 
 def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
-    """The epsilon of the released eigenvalue at a third of delta: the published figure where it holds."""
+    """Return the epsilon of the released eigenvalue at a third of delta: the published figure where it holds."""
     mu = steps(eta) / Decimal(_WIDTH**2 - 9).sqrt() * (1 + MARGIN)
     published = (2 * (Decimal("3.75") / decimal(delta)).ln()).sqrt() / decimal(eta) * (1 + MARGIN)
     if gdp_delta_bound(mu, Fraction(published)) <= decimal(delta / 3):
@@ -65,12 +65,12 @@ def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
 
 
 def steps(eta: Fraction) -> int:
-    """The eigenvalue's sensitivity in steps of eta / 2^20: slack for floats, and a step for rounding to the lattice."""
+    """Return the eigenvalue's sensitivity in steps of eta / 2^20, with slack for floats and rounding."""
     return math.ceil((1 + EIGENVALUE_SLACK) * _WIDTH / eta) + 1
 
 
 def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """The epsilon of ModifiedGaussMix as one release; infinite if tau leaves nothing of delta."""
+    """Return the epsilon of ModifiedGaussMix as one release; infinite if tau leaves nothing of delta."""
     left = decimal(delta) - tail(decimal(tau))
     if left <= 0:
         return Decimal("Infinity")
@@ -79,17 +79,16 @@ def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction,
 
 
 def tail(tau: Decimal) -> Decimal:
-    """A bound of P(z > tau) for z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
+    """Return a bound of P(z > tau), z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
 
-    The sum over steps exceeds the integral by one term at most, and the distribution's normaliser is not below S sqrt(2
-    pi).
+    The sum over steps exceeds the integral by at most one term, and the normaliser is at least S sqrt(2 pi).
     """
     density = (-tau * tau / 2).exp() / (2 * _PI).sqrt()
     return density * (1 / tau + Decimal(1) / _WIDTH) * (1 + MARGIN)
 
 
 def quantile(probability: float) -> float:
-    """A tau for which `tail` is at most this."""
+    """Return a tau for which `tail` is at most ``probability``."""
     low, high = 0.01, 60.0
     with precise():
         while high - low > 1e-9:
@@ -102,7 +101,7 @@ def quantile(probability: float) -> float:
 
 
 def sketch(g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours, rho: Fraction = Fraction(0)) -> Decimal:
-    """The epsilon of the sketch, and of a rho-zCDP release beside it."""
+    """Return the epsilon of the sketch composed with a rho-zCDP release."""
     order = Decimal(best_order(float(g), rows, float(delta), neighbours, float(rho)))
     value = curve(order, rows, decimal(g), neighbours) + order * decimal(rho)
     value += (1 - 1 / order).ln() - (order * decimal(delta)).ln() / (order - 1)
@@ -111,7 +110,7 @@ def sketch(g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours, rho:
 
 
 def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Decimal:
-    """The Renyi divergence of an order inside (1, g)."""
+    """Return the Renyi divergence of an order in (1, g)."""
     value = order * (1 - 1 / g).ln() - (1 - order / g).ln()
     if neighbours == "replace-one":
         value += order * (1 + 1 / g).ln() - (1 + order / g).ln()
@@ -121,10 +120,10 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
 
 
 def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: float) -> float:
-    """The order in (1, g) with the least epsilon, by floats.
+    """Return the order in (1, g) with the least epsilon, by floats.
 
-    Searched as a = 1 + (g - 1) / (1 + e^-u) on a bounded interval of u: every point of it is inside (1, g), so
-    the search cannot end on the infinite values beyond.
+    The search is over a = 1 + (g - 1) / (1 + e^-u) for u in a bounded interval, so every point is inside (1, g), where
+    the divergence is finite.
     """
 
     def order(u: float) -> float:
@@ -141,7 +140,7 @@ def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: f
 
 
 def least(cost: Callable[[float], float], low: float, high: float, points: int = 64, cuts: int = 40) -> float:
-    """Where ``cost`` is least on [low, high]: a grid, then golden section about its best point."""
+    """Minimize ``cost`` on [low, high]: a grid, then golden-section search around its best point."""
     grid = [low + (high - low) * i / points for i in range(points + 1)]
     best = min(range(points + 1), key=lambda i: cost(grid[i]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, points)]

@@ -1,4 +1,4 @@
-"""What an organisation's release promises, in words: its neighbours are a record and a blank one, not any two."""
+"""Guarantees of an organisation's release in words: neighbours are a record and a blank one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from murk.privacy.sketches.mechanism import GaussMixMechanism
 from murk.privacy.sketches.newton import NewtonMechanism
 
 CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
-"""Kinds of mechanism whose releases are of a window of records."""
+"""Kinds of mechanism that release a summary of a window of records."""
 _ALL = 1.0 - 2.0**-53
-"""A delta that promises nothing: the largest below 1."""
+"""The largest delta below 1, which guarantees nothing."""
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
-    """What a release promises in plain words, for the neighbours that its mechanism is about.
+    """Describe the guarantee of a release for the neighbours of its mechanism.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
 
 
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
-    """What an organisation's release promises in words, and what that comes to for any two records.
+    """Describe the guarantee of an organisation's release, and return its guarantee for any two records.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) ->
 def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> Guarantee:
     """Return the guarantee under which any two records of a window are hardest to tell apart.
 
-    An (epsilon, delta) that Gaussian noise was calibrated to says less of an attack than the noise's own mu.
+    If Gaussian noise was calibrated to (epsilon, delta), its own mu bounds attacks more tightly.
 
     Examples
     --------
@@ -64,9 +64,9 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
 
 
 def any_two_records(guarantee: Guarantee) -> Guarantee:
-    """What a guarantee for a record and a blank one bounds for any two records, whatever the mechanism's size.
+    """Convert a guarantee for a record and a blank one to any two records, for every mechanism.
 
-    Of second moments under Gaussian noise sqrt 2 times mu (twice rho); else both steps over the blank record.
+    sqrt 2 times mu (twice rho) for second moments under Gaussian noise; else two steps through the blank record.
 
     Examples
     --------
@@ -84,10 +84,7 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
 
 
 def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
-    """Describe a guarantee for a record and one that is all zeros, or for all records of a person, ``rows`` at most.
-
-    Two records that are not blank are each as close to a blank one, and further from each other.
-    """
+    """Describe a guarantee for a record, or for a person's up to ``rows`` records, against blank ones (all zeros)."""
     whose = "each record of the window" if rows == 1 else f"a person's records of the window together (at most {rows})"
     it = "the record" if rows == 1 else "the person's records"
     blank = "a blank one" if rows == 1 else "blank ones"

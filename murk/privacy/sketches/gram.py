@@ -1,4 +1,4 @@
-"""The Gram matrix of a window's rows with Gaussian noise, as a mechanism: second moments under a central guarantee."""
+"""The noisy Gram matrix of a window's rows as a mechanism: second moments under a central guarantee."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import WIDTH, checked_integer
+from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.sketches.bounds import Neighbours
@@ -20,15 +20,14 @@ from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_bound, check_c
 __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 
 LARGEST_COLUMNS = 4096
-"""Features (a constant included) and target that a Gram matrix may have."""
+"""Most columns of a Gram matrix: features (a constant included) and target."""
 
 LARGEST_ROWS_PER_PERSON = 10_000
 """Most rows of a window that one person may have."""
 
 _GRID = 21
-"""Bits of a row on its grid: the feature bound takes from 2^20 to 2^21 steps."""
+"""Bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps."""
 _SLACK = 1 + 2.0**-40
-_TAIL = 13
 # Square roots of 2 from below and from above, so that the lattice is on the safe side.
 _DIGITS = 10**20
 _ROOT_BELOW = Fraction(math.isqrt(2 * _DIGITS**2), _DIGITS)
@@ -37,25 +36,25 @@ _ROOT_ABOVE = _ROOT_BELOW + Fraction(1, _DIGITS)
 
 @dataclass(frozen=True, slots=True)
 class GramMechanism:
-    r"""The Gram matrix of a window's rows, released once with Gaussian noise: X'X, X'y and y'y in one symmetric matrix.
+    r"""The Gram matrix of a window's rows with Gaussian noise: X'X, X'y and y'y in one symmetric matrix.
 
     .. math:: M = \sum_i q_i q_i' + \sigma W, \quad W_{jj} \sim N(0, 1), \quad W_{jl} = W_{lj} \sim N(0, 1/2)
 
-    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (those beyond are scaled down) is first put on a grid of
-    integers, q, the target in units in which its bound is C_X / sqrt 2: that balances the noise on X'y with that on
-    X'X. The Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer, so that in the coordinates (diagonal, sqrt 2
-    times the upper triangle), in which the noise is isotropic, two windows that differ in a row
+    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (others are scaled down) is first rounded to a grid of
+    integers, q. The target's unit makes its bound C_X / sqrt 2, which balances the noise on X'y with that on X'X. The
+    Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer. In the coordinates (diagonal, sqrt 2 times the upper
+    triangle), in which the noise is isotropic, two windows that differ in one row are
 
-    - that is the zero row in one of them (``"zero-out"``) are at most B apart,
-    - that is any other (``"replace-one"``) are at most sqrt 2 B apart:
+    - at most B apart if it is the zero row in one of them (``"zero-out"``),
+    - at most sqrt 2 B apart if it is any other row (``"replace-one"``):
       ``|q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``.
 
-    Where a person has up to k rows of a window, two windows that differ in all of them are at most k times as far
-    apart: the noise is k times as large, and the guarantee is for the person.
+    If a person has up to k rows of a window, windows that differ in all of them are at most k times as far apart: the
+    noise is k times as large, and the guarantee is for the person.
 
-    Everything up to the noise is integer arithmetic: the sum, and its rounding to the noise's lattice, which adds at
-    most the root of the number of coordinates and is taken off beforehand. So the guarantee is exact, as that of
-    `GaussianMechanism` is, whatever the floats of a row.
+    Everything up to the noise is integer arithmetic. Rounding the sum to the noise's lattice adds at most the square
+    root of the number of coordinates, which is subtracted beforehand. So the guarantee is exact, as for
+    `GaussianMechanism`.
 
     Parameters
     ----------
@@ -64,23 +63,18 @@ class GramMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     noise
-        The Gaussian mechanism of d (d + 1) / 2 coordinates whose noise and guarantee this is.
+        Gaussian mechanism of d (d + 1) / 2 coordinates that defines noise and guarantee.
     neighbours
-        For which neighbours.
+        ``"zero-out"`` or ``"replace-one"``.
     asked
-        The guarantee it was calibrated to; checked. None: the noise's own.
+        The guarantee it was calibrated to; checked. Default: the noise's own.
     rows_per_person
-        k: most rows of a window that neighbours differ in.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+        k: number of rows in which neighbours differ at most.
 
     References
     ----------
     Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear regression",
-    2018 (AdaSSP: three releases, of the least eigenvalue too; here one, and the learner takes the noise into account).
+    2018 (AdaSSP releases the least eigenvalue, too; here the learner accounts for the noise instead).
 
     Examples
     --------
@@ -120,24 +114,24 @@ class GramMechanism:
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: the upper triangle of the matrix, row after row."""
+        """Number of integers in a release: the upper triangle, row by row."""
         return self.columns * (self.columns + 1) // 2
 
     @property
     def room(self) -> int:
-        """Lattice steps that two neighbours' sums may be apart: what rounding may add is taken off."""
+        """Lattice steps that two neighbours' sums may differ by: rounding is subtracted."""
         return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
 
     # The grid of rows
 
     @property
     def feature_step(self) -> float:
-        """Width of a step of the features' grid: a power of two, so that -1, 0 and 1 stand on it."""
+        """Width of a step of the features' grid: a power of two, so that -1, 0 and 1 are on it."""
         return math.ldexp(1.0, math.frexp(self.feature_bound)[1] - _GRID)
 
     @property
     def target_steps(self) -> int:
-        """Steps that the target's bound takes: those of the features' over the root of 2."""
+        """The target's bound in steps: that of the features over sqrt 2."""
         return round(self.feature_bound / self.feature_step / math.sqrt(2.0))
 
     @property
@@ -148,19 +142,19 @@ class GramMechanism:
 
     @property
     def square(self) -> int:
-        """B: bound of a row's squared norm in steps."""
+        """B, the bound of a row's squared norm in steps."""
         return self.feature_square + self.target_steps**2
 
     @property
     def largest_window(self) -> int:
-        """Records that one window may hold, so that every integer of a release has 62 bits."""
+        """Most records of a window, so that every integer of a release fits 62 bits."""
         return min(LARGEST_WINDOW, 2**61 // (2 * self.room))
 
     # The lattice of the noise
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
-        """Lattice steps for each unit of a sum on the diagonal, and off it, where they are sqrt 2 times as many."""
+        """Lattice steps per unit of a sum on the diagonal and off it, where there are sqrt 2 times as many."""
         step = Fraction(self.room, self.rows_per_person * self.square)
         if self.neighbours == "replace-one":
             return step / _ROOT_ABOVE, step
@@ -168,7 +162,7 @@ class GramMechanism:
 
     @property
     def units(self) -> npt.NDArray[np.float64]:
-        """What each entry (d, d) of a release is multiplied by, in the units of the rows."""
+        """Factors (d, d) that convert a release to the units of the rows."""
         steps = np.full(self.columns, self.feature_step)
         steps[-1] = self.target_bound / self.target_steps
         own, other = self.ratios
@@ -183,21 +177,21 @@ class GramMechanism:
 
     @property
     def target_weight(self) -> float:
-        """What a target is multiplied by to be in units in which the noise is isotropic."""
+        """Factor that puts a target in units in which the noise is isotropic."""
         return self.feature_step * self.target_steps / self.target_bound
 
     @property
     def magnitude(self) -> int:
-        """No integer of an honest release exceeds it, up to a probability below 1e-30."""
-        return self.largest_window * self.room + _TAIL * WIDTH + 64
+        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
+        return self.largest_window * self.room + TAIL * WIDTH + 64
 
     def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The noisy Gram matrix (d, d) in the units of the rows, from the integers of its release.
+        """Decode the integers of a release to the noisy Gram matrix (d, d) in the units of the rows.
 
         Raises
         ------
         UserError
-            If their number is not this mechanism's.
+            If the number of integers does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -215,21 +209,21 @@ class GramMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """What was asked for; the noise's own mu-GDP where nothing was."""
+        """The guarantee asked for; by default the noise's own mu-GDP."""
         return self.noise.guarantee if self.asked is None else self.asked
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one release promises, for the stated neighbours."""
+        """Guarantee of one release, for the stated neighbours."""
         return self.stated
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
+        """GDP, zCDP and the stated guarantee."""
         return self.noise.guarantees
 
     def replace_one(self) -> Guarantee:
-        """The guarantee for replaced rows: sqrt 2 times the mu, as epsilon at the same delta where that was stated.
+        """Return the guarantee for replaced rows: sqrt 2 times mu, or epsilon at the same delta if that was stated.
 
         Examples
         --------
@@ -249,11 +243,11 @@ class GramMechanism:
         return GaussianDP(more * stated.mu)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account in ``currency``, rounded up."""
+        """Return the cost of one release to an account, rounded up."""
         return self.noise.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters and derived figures as plain data."""
         return {
             "kind": self.kind,
             "columns": self.columns,
@@ -277,14 +271,9 @@ class GramMechanism:
         neighbours: Neighbours = "zero-out",
         rows_per_person: int = 1,
     ) -> "GramMechanism":
-        """The least noise with which a release has ``guarantee``.
+        """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        Parameters
-        ----------
-        guarantee
-            `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        columns, feature_bound, target_bound, neighbours, rows_per_person
-            As in the class.
+        The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""One pass over rows: bound each, mix it into the sketch, add it to the second moment."""
+"""Compiled pass over rows: bound each row, mix it into the sketch, add it to the second moment."""
 
 import math
 
@@ -27,18 +27,11 @@ def accumulate(
     drawn: Reals,
     inside: Reals,
 ) -> None:
-    """Add m rows (m, d), whose indices in the window begin at ``first``.
+    """Add m rows (m, d) whose indices in the window begin at ``first``.
 
-    Parameters
-    ----------
-    mixtures
-        Shape (d, k): the sketch so far, transposed.
-    moments, carry
-        Shape (d, d): the upper half of the second moment, and what compensated summation still owes it.
-    words, counter, spare
-        Of a `normals.Room` that was filled for these rows.
-    drawn, inside
-        Room for `normals.ROWS` rows: normals (ROWS, k), rows (ROWS, d).
+    ``mixtures`` (d, k) is the transposed sketch so far; ``moments`` and ``carry`` (d, d) are the upper half of the
+    second moment and its compensation. ``words``, ``counter`` and ``spare`` belong to a `normals.Room` filled for these
+    rows; ``drawn`` (ROWS, k) and ``inside`` (ROWS, d) are scratch space.
     """
     for start in range(0, rows.shape[0], ROWS):
         count = min(ROWS, rows.shape[0] - start)
@@ -59,7 +52,7 @@ def bounded(
     out: Reals,
     at: int,
 ) -> None:
-    """Put row i into ``out[at]``: features and target each scaled down to their bound, zeros if not finite."""
+    """Copy row i to ``out[at]`` with features and target scaled down to their bounds; zeros if not finite."""
     last = rows.shape[1] - 1
     largest, square = 0.0, 0.0
     finite = abs(rows[i, last]) < math.inf
@@ -90,8 +83,7 @@ def bounded(
 def mix(drawn: Reals, rows: Reals, mixtures: Reals) -> None:
     """Add to ``mixtures`` (d, k) the outer products of m rows (m, d) and their normals (m, k), in order.
 
-    Four rows at a time, so that a sum is read and written once for four; each is still added by itself, in order,
-    so the result is the same however rows are grouped.
+    Four rows share one read and write of a sum but are added one by one, so grouping does not change the result.
     """
     m, k = drawn.shape
     whole = m - m % 4

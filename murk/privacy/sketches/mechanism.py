@@ -1,4 +1,4 @@
-"""The Gaussian sketch as a mechanism: frozen public parameters, what they promise and what a release costs."""
+"""The Gaussian sketch as a mechanism: frozen public parameters, guarantee and cost."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
-from murk.privacy.mechanisms.base import WIDTH, checked_integer
+from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_integer, plain
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 from murk.privacy.sketches import tight
@@ -22,20 +22,17 @@ from murk.privacy.sketches.renyi import joint_settings, smallest_threshold
 __all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
 
 LARGEST_WINDOW = 2**32
-"""Records that any window may hold; a mechanism of more than 64 columns holds fewer (`largest_window`)."""
+"""Most records of a window; a mechanism of more than 64 columns allows fewer (`GaussMixMechanism.largest_window`)."""
 LEAST_SPREAD = 2.0**-8
-"""Noise that every sketch carries, as a standard deviation in units of C.
+"""Least noise of a sketch, as a standard deviation in units of C.
 
-Where the data's own spread needs no noise at all, this little (1.5e-5 of C^2 in a moment) still hides how floats
-were rounded.
+It hides floating-point rounding where the data's own spread needs no noise.
 """
 
 _ENTRIES = 2**26
 _BOUNDS = (1e-100, 1e100)
 # Rows whose norm is the bound itself exceed it by rounding: C is larger by this than the square root says.
 _SLACK = 1 + 2.0**-40
-# P(|x| > 13 s) < 2 exp(-13^2 / 2) = 4e-37 for a normal x: below 1e-30 for every entry of a sketch together.
-_TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +42,20 @@ class GaussMixMechanism:
     .. math:: M = S Z + \text{std}\, C\, \Xi, \quad S\ k \times n,\ \Xi\ k \times (p+1)\ \text{standard normal}, \quad
         \text{std}^2 = \max(g - \lambda, 0)
 
-    Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (those beyond are scaled down), so ||z|| <= C. With
-    ``"mixing"`` lambda = 0. With ``"linear-mixing"`` it is a noisy lower bound of the smallest eigenvalue of Z'Z
-    that is released too, as the sketch's ``spread``:
+    Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (others are scaled down), so ||z|| <= C. With ``"mixing"`` lambda
+    = 0. With ``"linear-mixing"`` it is a noisy lower bound of the smallest eigenvalue of Z'Z, which is released as the
+    sketch's ``spread``:
 
     .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
 
-    (lambda = 0 if g <= tau: then the paper's algorithm releases no eigenvalue.)
+    (lambda = 0 if g <= tau, where the paper's algorithm releases no eigenvalue.)
 
-    The guarantee is central: anyone who accumulates sees the rows, everybody else sees M. **Neighbours** are two
-    windows of the same public number of rows in which one row differs: with ``"zero-out"`` it is the zero row in
-    one of them, with ``"replace-one"`` it is any other (what local guarantees are about). It is claimed for
-    real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream. The noise, on the mixtures and
-    on the eigenvalue, has an exact distribution on integers; the mixtures it is added to are rounded to integers at
-    random, by probabilities that are floats: within 2^-48 of the exact distribution in total variation.
+    The guarantee is central: the accumulating party sees the rows, everybody else sees M. **Neighbours** are two
+    windows of the same public number of rows that differ in one row: with ``"zero-out"`` it is the zero row in one of
+    them, with ``"replace-one"`` any other row. The guarantee is claimed for real-valued normals S, drawn as 64-bit
+    floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on integers; the
+    mixtures are randomly rounded to integers with floating-point probabilities, within 2^-48 of the exact ones in total
+    variation.
 
     Parameters
     ----------
@@ -69,25 +66,20 @@ class GaussMixMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     g
-        Noise of a window whose lambda is 0, in units of C^2: what its noisy second moment has for a smallest
-        eigenvalue at least; above 1, or with ``"tight"`` above 2^-16.
+        Smallest eigenvalue of the noisy second moment in units of C^2, at least; the noise of a window with lambda = 0.
+        Above 1, or with ``"tight"`` above 2^-16.
     eta, tau
-        Noise and safety of the released eigenvalue (as above); 0 for ``"mixing"``.
+        Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
     method
         ``"linear-mixing"`` or ``"mixing"``.
     stated
         The (epsilon, delta) guarantee; checked against the exact figure.
     neighbours
-        For which neighbours it is stated.
+        Neighbours that ``stated`` is about.
     analysis
-        How it is proved: ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences
-        of eigenvalue and sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least
-        noise: exact for ``"mixing"``, and integrated over the eigenvalue's noise for ``"linear-mixing"``.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range, or the stated guarantee does not hold.
+        ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences of eigenvalue and
+        sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least noise: exact for
+        ``"mixing"``, integrated over the eigenvalue's noise for ``"linear-mixing"``.
 
     References
     ----------
@@ -148,7 +140,7 @@ class GaussMixMechanism:
                 )
 
     def _epsilon(self, neighbours: Neighbours) -> Decimal:
-        """The exact figure at the stated delta, as an account counts it."""
+        """Return the exact figure at the stated delta, in an account's units."""
         delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
         settings = (rational(self.g), rational(self.eta), rational(self.tau))
         if self.analysis != "tight":
@@ -158,22 +150,22 @@ class GaussMixMechanism:
 
     @property
     def bound(self) -> float:
-        """C, the bound of a row's norm: sqrt(C_X^2 + C_Y^2), and 1e-12 of it for rounding."""
+        """C, the bound of a row's norm: sqrt(C_X^2 + C_Y^2), with 1e-12 of it for rounding."""
         return math.hypot(self.feature_bound, self.target_bound) * _SLACK
 
     @property
     def releases_eigenvalue(self) -> bool:
-        """Whether the noise depends on the data, through the noisy eigenvalue."""
+        """Whether the noise depends on the data through the noisy eigenvalue."""
         return self.method == "linear-mixing" and self.g > self.tau
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: k (p + 1)."""
+        """Number of integers in a release: k (p + 1)."""
         return self.rows * self.columns
 
     @property
     def largest_window(self) -> int:
-        """Records that one window may hold, so that floats' rounding of the eigenvalue is accounted for."""
+        """Most records of a window for which the eigenvalue's rounding errors are accounted for."""
         return min(LARGEST_WINDOW, 2**38 // self.columns)
 
     @property
@@ -183,26 +175,26 @@ class GaussMixMechanism:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The stated guarantee alone: its Renyi curve ends at order g, so there is no GDP and no zCDP one."""
+        """The stated guarantee alone: the Renyi curve ends at order g, so there is no GDP and no zCDP guarantee."""
         return (self.stated,)
 
     @property
     def largest_spread(self) -> float:
-        """No sketch has more noise: sqrt(g), in units of C; the least is ``LEAST_SPREAD``."""
+        """Largest standard deviation of the noise in units of C, sqrt(g); the least is ``LEAST_SPREAD``."""
         return _upwards(max(self.g, LEAST_SPREAD**2))
 
     @property
     def magnitude(self) -> int:
-        """No integer of an honest sketch exceeds it, up to a probability below 1e-30, whatever its window and noise."""
-        mixtures = math.ceil(_TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
-        return mixtures + _TAIL * WIDTH + 64
+        """Bound of an integer of an honest sketch, exceeded with probability below 1e-30."""
+        mixtures = math.ceil(TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
+        return mixtures + TAIL * WIDTH + 64
 
     def spread(self, eigenvalue: float) -> float:
-        """Standard deviation of the noise in units of C, for a noisy eigenvalue (in units of C^2); rounded up."""
+        """Return the noise's standard deviation in units of C for a noisy eigenvalue in units of C^2, rounded up."""
         return _upwards(max(self.g - max(eigenvalue, 0.0), LEAST_SPREAD**2))
 
     def spacing(self, spread: float) -> float:
-        """Width of a lattice step of a sketch with this much noise: the noise is 2^20 steps wide.
+        """Return the width of a lattice step of a sketch with this spread; the noise is 2^20 steps wide.
 
         Raises
         ------
@@ -217,12 +209,12 @@ class GaussMixMechanism:
         return spread * self.bound / WIDTH
 
     def decode(self, integers: npt.ArrayLike, spread: float) -> npt.NDArray[np.float64]:
-        """A sketch M (k, p + 1) in the units of the rows, from the integers of its release.
+        """Decode the integers of a release to a sketch M (k, p + 1) in the units of the rows.
 
         Raises
         ------
         UserError
-            If the number of integers or the spread is not this mechanism's.
+            If the number of integers or the spread does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -234,14 +226,14 @@ class GaussMixMechanism:
         return decoded
 
     def noise_variance(self, spread: float) -> float:
-        """Variance of the noise on an entry of a decoded sketch: M'M / k less this on the diagonal estimates Z'Z."""
+        """Return the variance of the noise on an entry of M: M'M / k minus this on the diagonal estimates Z'Z."""
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
-        r"""The guarantee for replaced rows: epsilon recomputed at the same delta.
+        """Return the guarantee for replaced rows: epsilon recomputed at the same delta.
 
-        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``analysis.phi``) and the eigenvalue's part stays as it
-        is, which is much less than (2 epsilon, (1 + e^epsilon) delta), what two zero-out steps would say.
+        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same. This
+        is much less than (2 epsilon, (1 + e^epsilon) delta), the figure for two zero-out steps.
 
         Examples
         --------
@@ -258,7 +250,7 @@ class GaussMixMechanism:
             return ApproxDP(float_up(self._epsilon("replace-one")), self.stated.delta)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one sketch costs an account.
+        """Return the cost of one sketch to an account.
 
         Raises
         ------
@@ -274,21 +266,11 @@ class GaussMixMechanism:
         return cap_of(self.stated)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters as plain data."""
-        return {
-            "kind": self.kind,
-            "rows": self.rows,
-            "columns": self.columns,
-            "feature_bound": self.feature_bound,
-            "target_bound": self.target_bound,
-            "g": self.g,
-            "eta": self.eta,
-            "tau": self.tau,
-            "method": self.method,
-            "neighbours": self.neighbours,
-            "analysis": self.analysis,
-            "stated": self.stated.to_dict(),
-        }
+        """Return the public parameters as plain data."""
+        return plain(
+            self, "rows", "columns", "feature_bound", "target_bound", "g", "eta", "tau", "method", "neighbours",
+            "analysis", "stated",
+        )  # fmt: skip
 
     @classmethod
     def calibrate(
@@ -303,14 +285,7 @@ class GaussMixMechanism:
         neighbours: Neighbours = "zero-out",
         analysis: Analysis = "published",
     ) -> "GaussMixMechanism":
-        """The least noise with which a sketch has ``guarantee``.
-
-        Parameters
-        ----------
-        guarantee
-            `ApproxDP`, with epsilon and delta above 0.
-        rows, columns, feature_bound, target_bound, method, neighbours, analysis
-            As in the class.
+        """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
         Raises
         ------
@@ -344,7 +319,7 @@ class GaussMixMechanism:
 
 
 def _upwards(square: float) -> float:
-    """A square root, no lower than the exact one."""
+    """Return the square root, no lower than the exact one."""
     return math.sqrt(square) * _SLACK
 
 
@@ -364,7 +339,7 @@ def _shape(rows: object, columns: object) -> tuple[int, int]:
 
 
 def check_bound(owner: str, name: str, value: object) -> float:
-    """The bound of a norm, checked."""
+    """Return the bound of a norm, checked."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -378,7 +353,7 @@ def check_bound(owner: str, name: str, value: object) -> float:
 
 
 def check_choice(name: str, value: object, kinds: Any) -> None:
-    """Refuse what is not one of a literal type's values."""
+    """Raise `UserError` if the value is not one of a literal type's values."""
     known = get_args(kinds)
     if value not in known:
         raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Two Gram matrices of a window, the second at a model that follows from the first: a Newton step, as a mechanism."""
+"""Two noisy Gram matrices of a window as a mechanism: the second is a Newton step from the model of the first."""
 
 import math
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from murk.privacy.sketches.mechanism import LARGEST_WINDOW
 __all__ = ["EDGE", "NewtonMechanism", "default_first"]
 
 EDGE = 1.0
-"""Log odds beyond which a record counts for less: its residual over sqrt w is then at most e^(EDGE / 2)."""
+"""Log odds beyond which a record counts less: its residual over sqrt w is then at most e^(EDGE / 2)."""
 
 _EACH, _MOST = 2_500, 10_000
 
 
 def default_first(features: int) -> int:
-    """Records of the first part where nobody chose: 2,500 for each coefficient, 10,000 at most.
+    """Return the default number of records of the first part: 2,500 per coefficient, at most 10,000.
 
-    So many tell the model well enough that the second part's step is a small one; more would be missing there.
+    That determines the model well enough for a small second step and leaves most records to it.
 
     Examples
     --------
@@ -41,38 +41,33 @@ def default_first(features: int) -> int:
 class NewtonMechanism:
     r"""Two Gram matrices of one window of labelled rows, each with Gaussian noise: a model, and a Newton step from it.
 
-    Rows ``z = (x, y)``, ``||x|| <= C_X`` and y from -1 to 1. The window's first ``first`` rows are released as
-    `GramMechanism` releases a window, ``A = sum z z' + noise``. From A, and from nothing else, follows a public vector
-    s, a logistic model's coefficients. Every later row is put as
+    Rows ``z = (x, y)``, ``||x|| <= C_X`` and y from -1 to 1. The window's first ``first`` rows are released as by
+    `GramMechanism`, ``A = sum z z' + noise``. From A alone follows a public vector s, a logistic model's coefficients.
+    Every later row enters as
 
     .. math:: \Bigl( \sqrt{h w}\, x,\ \sqrt{h / w}\, \bigl(\tfrac{1 + y}{2} - q\bigr) \Bigr), \quad
         q = \frac{1}{1 + e^{-x's}}, \quad w = q (1 - q), \quad h = \min(1, e^{1 - |x's|})
 
-    into a second Gram matrix, B, with noise of its own. Its features' block is then the logistic loss's Hessian at s,
-    and what stands beside it the gradient. The features are at most ``C_X / 2`` long, as ``w <= 1/4``, and the last
-    number is at most ``e^{1/2}``: its square is at most ``h e^{|x's|}``, as ``q^2 / w = q / (1 - q)``. A row of zeros
-    remains one. The bounds are enforced in integers, as `GramMechanism` does it: nothing rests on the floats of a row.
+    into a second Gram matrix, B, with its own noise. B's block of features is the logistic loss's Hessian at s; its
+    last column is the gradient. The features are at most ``C_X / 2`` long, as ``w <= 1/4``, and the last number is at
+    most ``e^{1/2}``: its square is at most ``h e^{|x's|}``, as ``q^2 / w = q / (1 - q)``. A row of zeros stays zero. As
+    in `GramMechanism`, the bounds are enforced in integers.
 
-    What is promised. Windows that are neighbours have the same number of rows, and differ in one row at one place: it
-    is a row of zeros in one of them (``"zero-out"``), or another (``"replace-one"``). So a row is in A or in B by its
-    place, in both windows alike. If it is in A, then A is one release of `GramMechanism`, and B, given A, has the same
-    distribution for both windows: it is A post-processed with rows that are the same. If it is in B, A has the same
-    distribution for both, and given A, whatever it is, s is fixed and B one release. In both cases the pair (A, B)
-    discloses what *one* release does: A and B each have the whole guarantee, and together they have it still, for GDP,
-    zCDP and (epsilon, delta) alike (parallel composition, the second part chosen by the first's release). It would not
-    hold where a row that leaves makes room, as the last row of A's would then be B's; nobody is promised that.
+    **Guarantee.** Neighbouring windows have the same number of rows and differ in one row at one place: it is a row of
+    zeros in one of them (``"zero-out"``), or any other (``"replace-one"``). By its place, the row is in A or in B in
+    both windows alike. If it is in A, then A is one release of `GramMechanism`, and B given A has the same distribution
+    for both windows: A post-processed with equal rows. If it is in B, A has the same distribution for both, and given A
+    the vector s is fixed and B is one release. In both cases the pair (A, B) discloses what *one* release does, for
+    GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first release chooses the second part). This
+    would not hold if removing a row moved the others up, as A's last row would then come from B; such neighbours are
+    not covered.
 
     Parameters
     ----------
     start
-        How A is released; its target bound is 1.
+        Mechanism of A; its target bound is 1.
     first
-        Rows of A, public.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+        Number of rows of A, public.
 
     References
     ----------
@@ -106,7 +101,7 @@ class NewtonMechanism:
 
     @cached_property
     def step(self) -> GramMechanism:
-        """How B is released: the same noise, for rows of other bounds."""
+        """Mechanism of B: the same noise, for rows with other bounds."""
         return GramMechanism(
             self.start.columns,
             self.start.feature_bound / 2.0,
@@ -124,50 +119,50 @@ class NewtonMechanism:
 
     @property
     def feature_bound(self) -> float:
-        """C_X, of rows as they come."""
+        """C_X, the bound of the rows as added."""
         return self.start.feature_bound
 
     @property
     def target_bound(self) -> float:
-        """1, of labels."""
+        """Bound of the labels, 1."""
         return self.start.target_bound
 
     @property
     def neighbours(self) -> Neighbours:
-        """For which neighbours."""
+        """Neighbours that the guarantee is about."""
         return self.start.neighbours
 
     @property
     def rows_per_person(self) -> int:
-        """Most rows of a window that neighbours differ in."""
+        """Number of rows in which neighbours differ at most."""
         return self.start.rows_per_person
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: both upper triangles, A's first."""
+        """Number of integers in a release: both upper triangles, A's first."""
         return 2 * self.start.dimension
 
     @property
     def largest_window(self) -> int:
-        """Records that one window may hold."""
+        """Most records of a window."""
         return min(LARGEST_WINDOW, self.first + self.step.largest_window)
 
     @property
     def magnitude(self) -> int:
-        """No integer of an honest release exceeds it, up to a probability below 1e-30."""
+        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
         return max(self.start.magnitude, self.step.magnitude)
 
     def parts(self, records: int) -> tuple[int, int]:
-        """How many of so many records are in A, and in B."""
+        """Return how many records of a window are in A and in B."""
         return min(records, self.first), max(records - self.first, 0)
 
     def decode(self, integers: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """A and B, each (d, d), in the units of their rows, from the integers of a release.
+        """Decode the integers of a release to A and B, each (d, d), in the units of their rows.
 
         Raises
         ------
         UserError
-            If their number is not this mechanism's.
+            If the number of integers does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -182,29 +177,29 @@ class NewtonMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """What was asked for; the noise's own mu-GDP where nothing was."""
+        """The guarantee asked for; by default the noise's own mu-GDP."""
         return self.start.stated
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one release promises, for the stated neighbours."""
+        """Guarantee of one release, for the stated neighbours."""
         return self.start.guarantee
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
+        """GDP, zCDP and the stated guarantee."""
         return self.start.guarantees
 
     def replace_one(self) -> Guarantee:
-        """The guarantee for replaced rows, as `GramMechanism.replace_one` has it."""
+        """Return the guarantee for replaced rows."""
         return self.start.replace_one()
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account in ``currency``, rounded up."""
+        """Return the cost of one release to an account, rounded up."""
         return self.start.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters and derived figures as plain data."""
         return {**self.start.to_dict(), "kind": self.kind, "first": self.first, "step_scale": self.step.scale}
 
     @classmethod
@@ -218,23 +213,11 @@ class NewtonMechanism:
         neighbours: Neighbours = "zero-out",
         rows_per_person: int = 1,
     ) -> "NewtonMechanism":
-        """The least noise with which a release has ``guarantee``.
+        """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        Parameters
-        ----------
-        guarantee
-            `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        columns
-            d = p + 1: features (a constant included) and the label, -1 or +1.
-        feature_bound
-            C_X, public.
-        neighbours
-            For which neighbours.
-        first
-            Records of the first part; None: 2,500 for each feature, 10,000 at most.
-        rows_per_person
-            Most rows of a window that neighbours differ in. Of a person's k rows a may be in
-            A and k - a in B: together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
+        The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
+        ``first`` defaults to 2,500 per feature, at most 10,000. If a of a person's k = ``rows_per_person`` rows are in A and k - a in B,
+        together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
 
         Raises
         ------

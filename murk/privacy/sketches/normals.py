@@ -1,9 +1,8 @@
-"""Standard normals by counter: entry (j, row) of the sketching matrix from the row's own words.
+"""Standard normals by counter: entry (j, row) of the sketching matrix is computed from the row's own words.
 
-The ziggurat of 256 layers (Marsaglia, Tsang 2000) in the form with 52-bit abscissae (Doornik 2005): 98.8% of
-the draws take one word of the row's own blocks; the others go on with blocks that belong to that entry alone. So an
-entry is a function of the key, the row's index, j and k, whatever else is drawn. The distribution is that of
-real-valued normals to within the 53 bits of a float.
+The ziggurat of 256 layers (Marsaglia, Tsang 2000) with 52-bit abscissae (Doornik 2005). 98.8% of the draws take one
+word of the row's blocks; the others continue with blocks of that entry alone. So an entry depends only on the key, the
+row's index, j and k. The distribution is that of real-valued normals up to the 53 bits of a float.
 """
 
 import math
@@ -22,7 +21,7 @@ Halves = npt.NDArray[np.uint32]
 Reals = npt.NDArray[np.float64]
 
 ROWS = 16
-"""Rows whose normals are kept at a time."""
+"""Number of rows whose normals are kept at a time."""
 # Blocks computed in one call: 256 KiB of words.
 _BLOCKS = 4096
 
@@ -32,7 +31,7 @@ _BITS = 52
 
 
 def _tables() -> tuple[Words, Reals, Reals]:
-    """Where a layer is surely inside, its width in 2^-52, and the density at its edge."""
+    """Return each layer's inner limit, its width in 2^-52 and the density at its edge."""
     area = _R * math.exp(-_R * _R / 2) + math.sqrt(math.pi / 2) * math.erfc(_R / math.sqrt(2))
     edge = [0.0] * _LAYERS
     edge[-1] = _R
@@ -55,10 +54,10 @@ _u32 = np.uint32
 
 
 class Room(NamedTuple):
-    """Where words are put while rows are mixed; what is left in it tells the normals.
+    """Scratch space for words while rows are mixed; its content reveals the normals.
 
-    ``counters`` (3, m) and ``words`` (8, m) for `rows` rows together, ``offsets`` (m,) the row of each block;
-    ``counter`` (3, 1) and ``spare`` (8, 1) for one more block.
+    ``counters`` (3, m) and ``words`` (8, m) hold the blocks of `rows` rows, ``offsets`` (m,) the row of each block;
+    ``counter`` (3, 1) and ``spare`` (8, 1) hold one more block.
     """
 
     counters: Halves
@@ -69,7 +68,7 @@ class Room(NamedTuple):
 
     @classmethod
     def for_entries(cls, k: int) -> "Room":
-        """Room for rows of k normals each."""
+        """Return space for rows of k normals each."""
         own = -(-k // WORDS)
         rows = max(4, _BLOCKS // own)
         counters = np.zeros((3, rows * own), dtype=np.uint32)
@@ -84,17 +83,17 @@ class Room(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows whose words fit."""
+        """Number of rows whose words fit."""
         return int(self.offsets[-1]) + 1
 
     def fill(self, key: Halves, first: int, count: int) -> None:
-        """Put in the words of rows ``first`` .. ``first + count - 1``."""
+        """Compute the words of rows ``first`` .. ``first + count - 1``."""
         used = count * (self.offsets.shape[0] // self.rows)
         np.add(self.offsets[:used], _u32(first), out=self.counters[1, :used])
         blocks(key, self.counters, used, self.words)
 
     def wipe(self) -> None:
-        """Overwrite whatever tells normals."""
+        """Overwrite everything that reveals normals."""
         for array in (self.words, self.counter, self.spare):
             array.fill(0)
 
@@ -103,8 +102,7 @@ class Room(NamedTuple):
 def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Reals) -> None:
     """Fill ``out`` (m, k) with the normals of rows ``first``, ``first + 1``, ...
 
-    Their words are in ``words``, which was filled with rows from ``first - at`` on; ``counter`` and ``spare`` are for
-    further ones (`Room`).
+    ``words`` was filled with rows from ``first - at`` on; ``counter`` and ``spare`` are for further words (`Room`).
     """
     m, k = out.shape
     per_row = -(-k // WORDS)
@@ -124,7 +122,7 @@ def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spa
 
 @jit
 def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
-    """The normal that an undecided word begins, with further words of this entry."""
+    """Return the normal of an undecided word, with further words of this entry."""
     counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
     used = WORDS
     while True:

@@ -1,9 +1,9 @@
-r"""What a Gaussian sketch promises: Renyi curve, conversion, and the least threshold for a guarantee.
+"""Guarantees of a Gaussian sketch: Renyi divergences, their conversion, and the least threshold for a guarantee.
 
-Notation of the paper: k sketch rows; rows of data of norm at most C; g = (std^2 + lambda_min) / C^2, the smallest
-eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Any order gives a valid
-epsilon, so the order is searched for with floats and only the figure at the order found is computed exactly
-(60 digits, rounded against the claim).
+Notation of the paper: k sketch rows; data rows of norm at most C; g = (std^2 + lambda_min) / C^2, the smallest
+eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Every order gives a valid epsilon, so
+the order is searched with floats and only the final figure is computed with 60 digits and rounded against the claim. A
+parameter out of range raises `UserError`.
 """
 
 import math
@@ -47,26 +47,14 @@ _LEAST, _MOST = 2.5, 1e9
 
 
 def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") -> float:
-    r"""Renyi divergence of order a between the sketches of neighbours: exact for the worst pair.
+    r"""Return the Renyi divergence of order a between the sketches of neighbours, exact for the worst pair.
 
     .. math:: \varphi(a; k, g) = \frac{k a}{2(a-1)} \log(1 - 1/g) - \frac{k}{2(a-1)} \log(1 - a/g)
 
-    for zero-out neighbours, a row against the zero row. For replace-one neighbours, a row against any other,
-    the same expression with -g in place of g is added. (With S the noisy second moment of the first data, x the
-    row that leaves and y the row that enters, the divergence depends on x'S^-1 x, y'S^-1 y <= 1/g and
-    (x'S^-1 y)^2 only; it grows in the first two and falls in the third, so it is largest at 1/g, 1/g and 0,
-    where the determinants factor.)
-
-    Parameters
-    ----------
-    order
-        a, with 1 < a < g.
-    rows
-        k, the number of sketch rows.
-    g
-        Smallest eigenvalue of the noisy second moment, in units of C^2.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
+    for zero-out neighbours, a row against the zero row. For replace-one neighbours, a row against any other, the same
+    expression with -g in place of g is added. (With S the noisy second moment of the first data, x the row that leaves
+    and y the row that enters, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2. It increases
+    in the first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants factor.)
 
     Raises
     ------
@@ -89,25 +77,9 @@ def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") 
 
 
 def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out") -> float:
-    r"""The epsilon of a sketch whose smallest noisy eigenvalue is at least g C^2, at a delta; rounded up.
+    r"""Return the epsilon of a sketch whose smallest noisy eigenvalue is at least g C^2, at a delta; rounded up.
 
     .. math:: \epsilon = \min_{1 < a < g} \varphi(a; k, g) + \log(1 - 1/a) - \frac{\log(a \delta)}{a - 1}
-
-    Parameters
-    ----------
-    g
-        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
-    rows
-        k, the number of sketch rows.
-    delta
-        Between 0 and 1, both excluded.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
 
     References
     ----------
@@ -124,12 +96,12 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 
 
 def eigenvalue_epsilon(eta: float, delta: float) -> float:
-    r"""The epsilon of the released eigenvalue, noise eta C^2 on a sensitivity of C^2, at delta / 3; rounded up.
+    """Return the epsilon at delta / 3 of the released eigenvalue, with noise eta C^2 and sensitivity C^2; rounded up.
 
-    The published sqrt(2 log(3.75 / delta)) / eta wherever the exact Gaussian curve confirms it (with the lattice
-    and floating point accounted for); it is proved for epsilon <= 1 only, and beyond about 8 it is wrong. There
-    it is mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta, which always holds because
-    delta(epsilon) <= Phi(mu/2 - epsilon/mu) and Phi(-z) <= exp(-z^2 / 2) / 2.
+    The published sqrt(2 log(3.75 / delta)) / eta is used where the exact Gaussian curve confirms it (including the
+    lattice and floating point); it is proved only for epsilon <= 1, and beyond about 8 it is wrong. Elsewhere the
+    figure is mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta, which always holds because delta(epsilon) <=
+    Phi(mu/2 - epsilon/mu) and Phi(-z) <= exp(-z^2 / 2) / 2.
 
     Examples
     --------
@@ -143,33 +115,14 @@ def eigenvalue_epsilon(eta: float, delta: float) -> float:
 
 
 def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out") -> float:
-    r"""The epsilon of ModifiedGaussMix: a noisy smallest eigenvalue and the sketch whose noise it sets; rounded up.
+    r"""Return the epsilon of ModifiedGaussMix, which releases a noisy smallest eigenvalue and the sketch; rounded up.
 
     .. math:: \tilde\epsilon = \frac{\sqrt{2 \log(3.75/\delta)}}{\eta} + \min_{1 < a < g} \varphi(a; k, g)
         + \frac{\log(3/\delta) + (a-1) \log(1 - 1/a) - \log a}{a - 1}
 
-    One third of delta is for the eigenvalue, one for the sketch, one for an eigenvalue that was overestimated.
-    Replacing a row moves the smallest eigenvalue no further than dropping it does (both neighbours' lie within
-    C^2 above that of the rows they share), so only phi differs between the neighbours. The first term is
-    `eigenvalue_epsilon`.
-
-    Parameters
-    ----------
-    eta
-        Standard deviation of the noise on the eigenvalue, in units of C^2.
-    g
-        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
-    rows
-        k, the number of sketch rows.
-    delta
-        Between 0 and 1, both excluded.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+    A third of delta is for the eigenvalue, a third for the sketch, a third for an overestimated eigenvalue. Replacing a
+    row moves the smallest eigenvalue no further than dropping it (both neighbours' lie within C^2 above that of the
+    shared rows), so only phi differs between the neighbours. The first term is `eigenvalue_epsilon`.
 
     References
     ----------
@@ -188,7 +141,7 @@ def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: 
 
 
 def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
-    r"""The threshold of Sheffet's algorithm in units of C^2, for comparison with `smallest_threshold`.
+    r"""Return the threshold of Sheffet's algorithm in units of C^2, for comparison with `smallest_threshold`.
 
     .. math:: \frac{4}{\epsilon} (\sqrt{2 k \log(8/\delta)} + 2 \log(8/\delta))
 
@@ -213,24 +166,15 @@ def smallest_threshold(
     method: Method = "linear-mixing",
     neighbours: Neighbours = "zero-out",
 ) -> float:
-    r"""The least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP; the exact figure holds at it.
+    """Return the least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    epsilon, delta
-        The guarantee.
-    rows
-        k, the number of sketch rows.
-    method
-        ``"linear-mixing"``: with the eigenvalue released, eta = g / sqrt(k) (`modified_epsilon`); ``"mixing"``:
-        without (`mixing_epsilon`).
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
+    With ``"linear-mixing"`` the eigenvalue is released with eta = g / sqrt(k) (`modified_epsilon`); with ``"mixing"``
+    it is not (`mixing_epsilon`).
 
     Raises
     ------
     UserError
-        If a parameter is out of its range, or no g up to 1e9 is enough.
+        If no g up to 1e9 is enough.
 
     References
     ----------
@@ -256,33 +200,19 @@ def smallest_threshold(
 def joint_epsilon(
     eta: float, tau: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out"
 ) -> float:
-    r"""The epsilon of ModifiedGaussMix when eigenvalue and sketch are analysed as one release; rounded up.
+    r"""Return the epsilon of ModifiedGaussMix with eigenvalue and sketch analysed as one release; rounded up.
 
     .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
         - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
 
-    Renyi divergences of the two add, where two epsilons and two deltas were added. The event that the eigenvalue is
-    overestimated depends on z alone and only has to be left out of the first neighbour's distribution: for every other
-    value of the eigenvalue lemma 1 holds, so the moment of order a of the rest of that distribution is bounded by the
-    sum, and the conversion needs nothing more of it.
-
-    Parameters
-    ----------
-    eta, tau
-        Noise on the eigenvalue, and by how many of it the eigenvalue is lowered.
-    g
-        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
-    rows
-        k, the number of sketch rows.
-    delta
-        Between 0 and 1, both excluded.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
+    The Renyi divergences of the two add. The event that the eigenvalue is overestimated depends on z alone and is left
+    out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds, so the sum bounds
+    the moment of order a of the rest, which is all that the conversion needs.
 
     Raises
     ------
     UserError
-        If a parameter is out of its range, or P(z > tau) leaves nothing of delta.
+        If P(z > tau) leaves nothing of delta.
 
     References
     ----------
@@ -309,14 +239,9 @@ def joint_epsilon(
 def joint_settings(
     epsilon: float, delta: float, rows: int, neighbours: Neighbours = "zero-out"
 ) -> tuple[float, float, float]:
-    """The (g, eta, tau) of the joint analysis that need the least eigenvalue, g + eta tau, to do without noise.
+    """Return the (g, eta, tau) of the joint analysis with the least eigenvalue, g + eta tau, that needs no noise.
 
     A tenth of delta is for an overestimated eigenvalue; eta is g / sqrt(k) times 1, sqrt 2, 2 or 2 sqrt 2.
-
-    Raises
-    ------
-    UserError
-        As `smallest_threshold`.
 
     Examples
     --------
@@ -343,7 +268,7 @@ def joint_settings(
 
 
 def _search(found: Callable[[float], Decimal], epsilon: float, delta: float, rows: int) -> float:
-    """The least g above 5/2 whose epsilon, which falls with g, is small enough."""
+    """Return the least g above 5/2 whose epsilon, which decreases in g, is small enough."""
     target = rational(epsilon)
 
     def holds(g: float) -> bool:
@@ -369,10 +294,9 @@ def _search(found: Callable[[float], Decimal], epsilon: float, delta: float, row
 
 
 def two_steps(guarantee: ApproxDP) -> ApproxDP:
-    r"""What any zero-out (epsilon, delta) guarantee is for replaced rows: (2 epsilon, (1 + e^epsilon) delta).
+    """Convert any zero-out (epsilon, delta) guarantee to replaced rows: (2 epsilon, (1 + e^epsilon) delta).
 
-    To replace a row is to drop it and to put another in its place. Mechanisms about which more is known do better
-    (`GaussMixMechanism.replace_one`).
+    Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better figure.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Real numbers to integers at random, so that what is added afterwards hides the rounding as well."""
+"""Randomized rounding of reals to integers, such that noise added later covers the rounding, too."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,25 +16,18 @@ _ELEVEN = np.uint64(11)
 
 
 def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    r"""Integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `WIDTH`, one word each.
+    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `WIDTH`, using one word each.
 
-    Rounding to the nearest integer would leave an error that depends on the data and that no independent noise can
-    be said to cover. This way the sum of A and discrete Gaussian noise of width S is, to within 2^-250, a
-    discrete Gaussian of variance S^2 + w^2 *about the value itself*, which is a randomised rounding of the value plus
-    continuous noise of variance S^2 + w^2 - 9 > S^2. So integers are post-processing of what is claimed.
+    The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here the
+    sum of A and discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about
+    the value itself*, which is a randomised rounding of the value plus continuous noise of variance S^2 + w^2 - 9 >
+    S^2. So the integers are post-processing of what is claimed.
 
-    That is of exact probabilities. These are 64-bit floats, a uniform of 53 bits decides, and nine widths out the
-    distribution is cut: A has the distribution above to within 2^-48 in total variation. Of the sum with noise of width
-    S = 2^20, which is nearly the same a few steps to either side, every outcome within 13 S has its probability to a
-    factor 1 +- 2^-58, so that an integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13
-    for the 40,960 of a sketch of 4096 rows and ten columns.
-
-    Parameters
-    ----------
-    values
-        Any shape, below 2^62 in size.
-    words
-        Uniform 64-bit words of the same shape.
+    Floating point adds an error: a uniform of 53 bits decides, and the distribution is cut nine widths out, so A has
+    the distribution above within 2^-48 in total variation. In the sum with noise of width S = 2^20, which is nearly
+    constant over a few steps, every outcome within 13 S has its probability to a factor 1 +- 2^-58. An integer thus
+    adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13 for the 40,960 of a sketch of 4096 rows
+    and ten columns. Values are below 2^62 in size.
 
     References
     ----------

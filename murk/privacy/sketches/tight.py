@@ -1,48 +1,48 @@
-r"""The tight analysis: what a sketch promises because the row that leaves is itself part of the data.
+r"""The tight analysis of a Gaussian sketch, which uses that the row that leaves is itself part of the data.
 
-Notation of `analysis`, all in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
-Given the noise s^2, rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
+The notation is that of `renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
+Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
 
-**Mixing, exactly.** Multiplied by S_0^{-1/2} these are N(0, I + v v') and N(0, I), which differ in the direction of
-v only: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. A smaller q is a larger one to
-which the same independent noise is added and that is scaled, so q = 1/s^2 is the worst and the (epsilon, delta) of
-chi-square distributions with variances s^2 + 1 and s^2 are those of mixing, both ways, not a bound of them
-(`mixing_delta`). Lemma 1 of the paper is for variances g and g - 1: noise s^2 = g - 1 is enough for what takes g there.
+**Mixing, exactly.** Multiplied by S_0^{-1/2} these are N(0, I + v v') and N(0, I), which differ only in the direction
+of v: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. The case of a smaller q follows
+from that of a larger one by adding independent noise and scaling, so q = 1/s^2 is the worst. The (epsilon, delta) of
+chi-square distributions with variances s^2 + 1 and s^2 are therefore exact, in both directions (`mixing_delta`). Lemma
+1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where it needs g.
 
-**Replaced rows.** Z_0 with x, or with y. Renyi's divergence of order a of N(0, I + v v') from N(0, I + w w') grows
-with |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the square) and
-falls with (v'w)^2, which its determinant contains as + a (a - 1)(v'w)^2. So |v|^2 = |w|^2 = 1/s^2 and v'w = 0 are the
-worst: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+**Replaced rows.** Z_0 with x, or with y. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
+increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the
+square) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 = |w|^2 =
+1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
 
-**The released eigenvalue** (zero-out). The device's eigenvalues of the two windows are L + D and L, where L is at most
-the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. It releases u = L (+ D) - eta tau + eta z, cut at 0,
-and then s^2 >= max(g - max(u, 0), 0). So S_0 >= (max(L, 0) + s^2) I, and by the above the sketch is no worse than k
-normals of variance m against m - 1,
+**The released eigenvalue** (zero-out). The computed eigenvalues of the two windows are L + D and L, where L is at most
+the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. Released is u = L (+ D) - eta tau + eta z, cut at 0,
+and s^2 >= max(g - max(u, 0), 0). So S_0 >= (max(L, 0) + s^2) I, and by the above the sketch is no worse than k normals
+of variance m against m - 1,
 
 .. math:: m = \max(L, 0) + 1 + \max(g - \max(u, 0), 0).
 
-Its moment rho(m) = exp((a - 1) D_a) falls with m, so it grows with u. With the event z > Z left out of the first
-distribution (its probability is taken off delta), the moment of order a of the pair is, with P and Q the distributions
-of the cut u,
+Its moment rho(m) = exp((a - 1) D_a) decreases in m, so it increases in u. Leave the event z > Z out of the first
+distribution and subtract its probability from delta. With P and Q the distributions of the cut u, the moment of order a
+of the pair is
 
 .. math:: F(L, D) = P_0^a Q_0^{1-a} \rho(m_0) + e^{a (a-1) D^2 / 2 \eta^2} \int_{u > 0} N(u; L + a D - \eta\tau, \eta^2)
     \rho(m(u)) du.
 
-- *In D >= 0 it grows*: it is E_Q[r^a rho], r the likelihood ratio; its derivative is a times the covariance under P of
-  r^{a-1} rho and the score of D, both of which grow with u. So D = d.
-- *In L*: with u = L + a d - eta tau + eta y the integrand is at most phi(y) rho(1 + g - a d + eta tau - eta y) whatever
-  L is, and the range y > y_0(L) grows with L; the first term falls with L (the inverse Mills ratio falls). So between
-  two values of L the first term at the lower and the integral at the higher bound F, on a grid and beyond its ends.
-- *The other way round* the sketch's moment is smaller (`reverse`). There the first term grows with D and the integral's
-  range is largest at D = 0; it is bounded by both at once. Within a cell the logarithm of the first term grows with
-  -L no faster than that of Q_0: a h(x) - (a - 1) h(x - d) <= h(x), h the inverse Mills ratio, which falls.
-- *Negative D*, which only the rounding of floats makes (at least -sigma): r^a has a moment of at most
+- *It increases in D >= 0*: it is E_Q[r^a rho], r the likelihood ratio; its derivative is a times the covariance under P
+  of r^{a-1} rho and the score of D, which both increase in u. So D = d.
+- *In L*: with u = L + a d - eta tau + eta y the integrand is at most phi(y) rho(1 + g - a d + eta tau - eta y) for
+  every L, and the range y > y_0(L) grows with L; the first term decreases in L (the inverse Mills ratio decreases). So
+  between two values of L the first term at the lower and the integral at the higher bound F, on a grid and beyond it.
+- *In the other direction* the sketch's moment is smaller (`reverse`). There the first term increases in D and the
+  integral's range is largest at D = 0; both bounds are combined. Within a cell the logarithm of the first term grows
+  with -L no faster than that of Q_0: a h(x) - (a - 1) h(x - d) <= h(x), h the inverse Mills ratio, which decreases.
+- *Negative D* (at least -sigma) arises only from floating-point rounding: r^a has a moment of at most
   exp(a (a-1) sigma^2 / 2 eta^2), and rho is taken at min(m(u), g + 1), as if nothing were known of L.
 
 Integrals are sums over cells with the moment at the worse end. Each cell's share of the discrete Gaussian distribution
-is at most the normal one's and one more lattice step. Floats are used; all terms are positive, and 1e-9 is added.
+is at most the normal one plus one lattice step. Floats are used: all terms are positive, and 1e-9 is added.
 
-The least noise with which a sketch has a guarantee by the tight analysis.
+`mixing_noise`, `replaced_noise` and `settings` find the least noise with which a sketch has a guarantee.
 """
 
 import math
@@ -81,12 +81,12 @@ _CELL, _COARSE = 2.0**-6, 2.0**-3
 _FIRST = -9.0
 _MARGIN = 1e-9
 SHARE = 10
-"""An overestimated eigenvalue gets so small a share of delta."""
+"""An overestimated eigenvalue gets 1 / SHARE of delta."""
 
 
 @lru_cache(maxsize=64)
 def _gamma(rows: int) -> Decimal:
-    """Gamma(k/2 + 1), within `precise`."""
+    """Return Gamma(k/2 + 1); call within `precise`."""
     value, start = (Decimal(1), Decimal(1)) if rows % 2 == 0 else (_PI.sqrt() / 2, Decimal("1.5"))
     while start <= Decimal(rows) / 2:
         value *= start
@@ -95,7 +95,7 @@ def _gamma(rows: int) -> Decimal:
 
 
 def _lower(rows: int, x: Decimal) -> Decimal:
-    """P(chi^2_k <= 2 x), to 50 digits, within `precise`."""
+    """Return P(chi^2_k <= 2 x) to 50 digits; call within `precise`."""
     if x <= 0:
         return Decimal(0)
     a = Decimal(rows) / 2
@@ -111,14 +111,14 @@ def _lower(rows: int, x: Decimal) -> Decimal:
 
 
 def mixing_delta(noise: Decimal, rows: int, epsilon: Decimal) -> Decimal:
-    r"""An upper bound, tight to 29 digits, of the exact delta of mixing with this noise, zero-out, both ways.
+    r"""Return an upper bound, tight to 29 digits, of the exact delta of mixing, zero-out, in both directions.
 
     With n the noise (a variance, in units of C^2) and c the level of chi^2 at which the loss is epsilon,
 
     .. math:: \delta = P(\chi^2_k > c / (n + 1)) - e^\epsilon P(\chi^2_k > c / n), \quad
         c = \max(0, 2 n (n + 1) (\epsilon + \tfrac{k}{2} \log(1 + 1/n)))
 
-    one way, and the other way with P(<=), -epsilon and the two variances exchanged. Within `precise`.
+    in one direction; in the other with P(<=), -epsilon and the variances exchanged. Call within `precise`.
     """
     size, loss = 2 * noise * (noise + 1), Decimal(rows) / 2 * (1 + 1 / noise).ln()
     odds = epsilon.exp()
@@ -130,7 +130,7 @@ def mixing_delta(noise: Decimal, rows: int, epsilon: Decimal) -> Decimal:
 
 
 def mixing_epsilon(noise: Decimal, rows: int, delta: Decimal, claimed: Decimal) -> Decimal:
-    """An upper bound of the exact epsilon of mixing: ``claimed`` where that holds, else the figure to 1e-9 of it."""
+    """Return an upper bound of the exact epsilon of mixing: ``claimed`` if that holds, else accurate to 1e-9."""
     if mixing_delta(noise, rows, claimed) <= delta:
         return claimed
     low, high = claimed, 2 * claimed
@@ -143,7 +143,7 @@ def mixing_epsilon(noise: Decimal, rows: int, delta: Decimal, claimed: Decimal) 
 
 
 def replaced(noise: Decimal, rows: int, delta: Decimal) -> Decimal:
-    """The epsilon of mixing for replaced rows, by Renyi divergences; rounded up. Within `precise`."""
+    """Return the epsilon of mixing for replaced rows by Renyi divergences, rounded up; call within `precise`."""
     s = float(noise)
 
     def cost(u: float) -> float:
@@ -162,7 +162,7 @@ def total(
     g: Fraction, eta: Fraction, tau: Fraction, rows: int, delta: Fraction, eigenvalue: bool, neighbours: Neighbours,
     claimed: Decimal,
 ) -> Decimal:  # fmt: skip
-    """The epsilon of a mechanism with these settings, within `precise`; ``claimed`` where that is known to hold."""
+    """Return the epsilon of a mechanism with these settings (``claimed`` if that holds); call within `precise`."""
     part = decimal(delta)
     if not eigenvalue:
         if neighbours == "zero-out":
@@ -176,9 +176,9 @@ def total(
 def linear_epsilon(
     eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours
 ) -> Decimal:
-    """The epsilon of linear mixing, integrated over the eigenvalue's noise; of replaced rows by `bounds.joint`.
+    """Return the epsilon of linear mixing, integrated over the eigenvalue's noise; for replaced rows by `bounds.joint`.
 
-    Infinite where the settings leave no order. Within `precise`.
+    Infinite if no order is possible. Call within `precise`.
     """
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
@@ -193,7 +193,7 @@ def linear_epsilon(
 
 
 def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
-    """At the order that coarse cells find best: any order gives a valid figure."""
+    """Evaluate at the order that is best on coarse cells; every order gives a valid figure."""
     most = 1 + g - d + eta * (tau - reach)
     if not most > 1.0 + 1e-6:
         return math.inf
@@ -216,16 +216,16 @@ def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float,
 
 
 def forward(order: float, rows: int, m: Floats) -> Floats:
-    """log rho: of k normals of variance m against m - 1, m > order."""
+    """Return log rho of k normals of variance m against m - 1, for m > order."""
     found: Floats = rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m))
     return found
 
 
 def reverse(order: float, rows: int, m: Floats) -> Floats:
-    """The same of variance m - 1 against m, m > 1; less than `forward`.
+    """Return log rho of k normals of variance m - 1 against m, for m > 1; less than `forward`.
 
-    With t = 1 / (m - 1): twice the difference's derivative by t, over k, is
-    (2 a - 1) (1 / ((1 - (a - 1) t)(1 + a t)) - 1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
+    With t = 1 / (m - 1), 2/k times the derivative of the difference by t is (2 a - 1) (1 / ((1 - (a - 1) t)(1 + a t)) -
+    1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
     """
     t = 1 / (m - 1)
     found: Floats = rows / 2 * (order * np.log1p(t) - np.log1p(order * t))
@@ -233,18 +233,10 @@ def reverse(order: float, rows: int, m: Floats) -> Floats:
 
 
 def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """The logarithm of a bound of the moment of an order, over all windows: see the module.
+    """Return the logarithm of a bound of the moment of order a over all windows (see the module).
 
-    Parameters
-    ----------
-    order
-        a, with 1 < a < 1 + g - d + eta (tau - reach).
-    g, eta, tau, rows
-        Of the mechanism.
-    d
-        The eigenvalue's sensitivity.
-    reach
-        Z: what is above it is left out.
+    The order is in (1, 1 + g - d + eta (tau - reach)); d is the eigenvalue's sensitivity, and reach is Z, above which z
+    is left out.
     """
     a, highest = order, 1 + g + eta * tau
     there = _worst_case(a, g, eta, tau, d, rows, reach, _CELL)
@@ -263,12 +255,12 @@ def _gain(a: float, d: float, eta: float) -> float:
 
 
 def _floor(eta: float) -> float:
-    """The device's least eigenvalue of any window is no less."""
+    """Return a lower bound of the computed least eigenvalue of any window."""
     return -(2.0**-9 + eta * _STEP)
 
 
 def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
-    """F, the most over L."""
+    """Return the maximum of F over L."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
@@ -289,7 +281,7 @@ def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int,
 
 
 def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """The other way round, the most over L and D."""
+    """Return the maximum over L and D in the other direction."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
@@ -311,7 +303,7 @@ def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach
 
 
 def _cells(end: float, cell: float, first: float = _FIRST) -> tuple[Floats, Floats]:
-    """Upper edges of cells up to ``end``, the first cell being all below; and log bounds of their shares."""
+    """Return upper edges of cells up to ``end`` (the first cell is everything below) and log bounds of their shares."""
     from scipy.special import log_ndtr, ndtr
 
     first = min(first, end - 1.0)
@@ -328,7 +320,7 @@ def _cells(end: float, cell: float, first: float = _FIRST) -> tuple[Floats, Floa
 
 
 def _tails(terms: Floats) -> Floats:
-    """Logarithms of the sums of exp(terms) from each place on."""
+    """Return the logarithms of the sums of exp(terms) from each index on."""
     top = float(np.max(terms))
     sums = np.cumsum(np.exp(terms - top)[::-1])[::-1]
     with np.errstate(divide="ignore"):
@@ -350,7 +342,7 @@ _TAU = 3.0
 
 @lru_cache(maxsize=1024)
 def mixing_noise(epsilon: float, delta: float, rows: int) -> float:
-    """The least noise, a multiple of 2^-12, with which mixing is (epsilon, delta)-DP for zero-out neighbours.
+    """Return the least noise, a multiple of 2^-12, with which mixing is (epsilon, delta)-DP for zero-out neighbours.
 
     Raises
     ------
@@ -369,13 +361,7 @@ def mixing_noise(epsilon: float, delta: float, rows: int) -> float:
 
 @lru_cache(maxsize=1024)
 def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
-    """The same for replaced rows.
-
-    Raises
-    ------
-    UserError
-        As `mixing_noise`.
-    """
+    """Return the least noise with which mixing is (epsilon, delta)-DP for replaced rows."""
 
     def holds(noise: float) -> bool:
         with precise():
@@ -386,16 +372,11 @@ def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
 
 @lru_cache(maxsize=1024)
 def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, float]:
-    """Settings (g, eta, tau) of linear mixing for zero-out neighbours: little noise, whatever the eigenvalue is.
+    """Return settings (g, eta, tau) of linear mixing for zero-out neighbours with little noise for every eigenvalue.
 
-    eta is g / sqrt(k) times a power of sqrt 2 and tau is 3, or what is exceeded with a tenth of delta: whichever makes
-    4 g + eta tau least: three times the noise of a window without any eigenvalue, and the one that needs no noise.
-    Where mixing needs no more than tau, no eigenvalue is released.
-
-    Raises
-    ------
-    UserError
-        As `mixing_noise`.
+    eta is g / sqrt(k) times a power of sqrt 2, and tau is 3 or exceeded with a tenth of delta. The pair that minimizes
+    4 g + eta tau is chosen: three times the noise of a window with eigenvalue 0, plus the eigenvalue that needs no
+    noise. No eigenvalue is released where mixing needs no more noise than tau.
     """
     alone = mixing_noise(epsilon, delta, rows)
     if alone <= _TAU:
@@ -441,7 +422,7 @@ def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, flo
 def _search(
     holds: Callable[[float], bool], epsilon: float, delta: float, rows: int, low: float = 0.0, error: float = 0.0
 ) -> float:
-    """The least noise above ``low`` that holds: a multiple of 2^-12, to a relative error."""
+    """Return the least noise above ``low`` that holds: a multiple of 2^-12, up to a relative error."""
     below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13
     while not holds(above * _GRID):
         below, above = above, 2 * above

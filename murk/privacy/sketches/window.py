@@ -1,9 +1,9 @@
-"""A window in the making, whatever is released of it: rows come in, one release goes out, nothing stays."""
+"""Base class of the accumulators of a window: rows are added, one summary is released, nothing else remains."""
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +15,23 @@ from murk.privacy.noise import NoiseSource, SecureNoise
 
 __all__ = ["WindowAccumulator"]
 
+Released = TypeVar("Released")
 
-class WindowAccumulator(ABC):
-    """Takes the rows of one window and releases something of them, once.
 
-    It holds what nobody outside may see: it cannot be copied, pickled or used in a forked process, and it is wiped by
-    its release and by `wipe`, and when adding rows is interrupted. Threads take turns.
+class WindowAccumulator(ABC, Generic[Released]):
+    """Accumulates the rows of one window and releases a summary of them, once.
+
+    It cannot be copied, pickled or used in a forked process; it is wiped by `release`, by `wipe` and if `add_block` is
+    interrupted. It is thread-safe.
 
     Parameters
     ----------
     mechanism
-        What is released; it has ``columns`` and ``largest_window``.
+        Parameters of the release, with ``columns`` and ``largest_window``.
     noise
-        Where all randomness comes from; None: `SecureNoise`.
+        Source of all randomness; default `SecureNoise`.
     window
-        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
-
-    Raises
-    ------
-    UserError
-        If the window is not a number that fits.
+        Number of the window, from 0; used by simulated noise only.
     """
 
     __slots__ = ("_noise", "_pid", "_records", "_released", "_turns", "mechanism", "window")
@@ -52,25 +49,25 @@ class WindowAccumulator(ABC):
 
     @property
     def records(self) -> int:
-        """Rows so far (public)."""
+        """Number of rows so far (public)."""
         return self._records
 
     @property
     def simulated(self) -> bool:
-        """Whether the randomness can be repeated by anyone who knows the seed."""
+        """Whether anyone who knows the seed can repeat the randomness."""
         return self._noise.simulated
 
     @property
     def released(self) -> bool:
-        """Whether it has been released or wiped, and so is of no more use."""
+        """Whether it was released or wiped."""
         return self._released
 
     @wiped
     def add_block(self, rows: npt.ArrayLike) -> None:
         """Add rows (m, p + 1): features, then the target.
 
-        Whatever the values, the row counts: one beyond a bound is scaled down to it, one with a NaN or an infinite
-        value becomes a row of zeros; how many there were is counted nowhere.
+        Every row counts. A row beyond a bound is scaled down to it; a row with a NaN or an infinite value becomes a row
+        of zeros. The number of such rows is not recorded.
 
         Raises
         ------
@@ -88,21 +85,38 @@ class WindowAccumulator(ABC):
         try:
             self._accumulate(block)
         except BaseException:
-            # Rows added but not counted would share their normals with those that come next.
+            # Rows that were added but not counted would share their normals with the next rows.
             self._wipe()
             raise
 
+    @in_turn
+    def release(self) -> Released:
+        """Release a summary of all rows so far, once; the accumulator is wiped, even on error.
+
+        Raises
+        ------
+        UserError
+            If it was released before.
+        MurkError
+            If the summary cannot be computed; the window is lost.
+        """
+        self._check()
+        try:
+            return self._release()
+        finally:
+            self._wipe()
+
     @abstractmethod
-    def release(self) -> Any:
-        """What is released of all rows so far, once."""
+    def _release(self) -> Released:
+        """Compute the release, with its noise."""
 
     @abstractmethod
     def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
-        """Add checked rows, and count them."""
+        """Add and count checked rows."""
 
     @abstractmethod
     def _secrets(self) -> Iterable[npt.NDArray[Any]]:
-        """What is wiped."""
+        """Return the arrays to wipe."""
 
     def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         try:
@@ -118,7 +132,7 @@ class WindowAccumulator(ABC):
 
     @in_turn
     def wipe(self) -> None:
-        """Overwrite everything that was accumulated; the window is lost."""
+        """Overwrite everything accumulated; the window is lost."""
         self._wipe()
 
     def _wipe(self) -> None:
