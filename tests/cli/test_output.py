@@ -95,7 +95,7 @@ def test_effects_beyond_any_float(folder: Path) -> None:
         (["run", "task.yaml", "--source", "people.csv", "--block", "0"], ["--block", "is not in the range"]),
         (["status"], ["Missing option '--log'"]),
         (["status", "--log", "third-child.db"], ["sqlite:///PATH"]),
-        (["status", "--log", f"kafka://user:{WORD}@host:9092"], ["holds no credentials"]),
+        (["status", "--log", f"kafka://user:{WORD}@host:9092"], ["contains credentials"]),
         (["learn", "--log", "sqlite:///nowhere.db"], ["there is no log at nowhere.db"]),
         (["ledger", "nowhere.db"], ["there is no ledger at nowhere.db"]),
         (["run", "task.yaml", "--source", "people.csv", "--log", "sqlite:///no/log.db"], ["directory no"]),

@@ -306,12 +306,12 @@ def test_an_operator_is_told_which_right_he_lacks(secure_broker, folder, users, 
         secure_broker.allow("operator", "TOPIC", topic, "DESCRIBE_CONFIGS")
         secure_broker.forbid("operator", "TOPIC", topic, "ALTER_CONFIGS")
     secure_broker.forbid("operator", "TOPIC", topic, operation)
-    Run(folder, users["operator"], *command).refused("docs/deploy.md", "does not let this user at")
+    Run(folder, users["operator"], *command).refused("docs/deploy.md", "denies this user access to")
 
 
 def test_who_is_allowed_nothing(secure_broker, folder, users, log):
     _, url = log
-    told = ("does not let this user at the topic", "docs/deploy.md")
+    told = ("denies this user access to the topic", "docs/deploy.md")
     runs = [
         Run(folder, users["nobody"], *command, "--log", url)
         for command in (
@@ -330,14 +330,14 @@ WRONG = {
     "password": ("refuses the user name or the password", "MURK_KAFKA_"),
     "user": ("refuses the user name or the password", "MURK_KAFKA_"),
     "mechanism": ("does not offer this sasl.mechanism",),
-    "authority": ("certificate is not to be trusted", "ssl.ca.file"),
-    "system-authorities": ("certificate is not to be trusted", "ssl.ca.file"),
-    "host": ("certificate is not to be trusted", "host name"),
+    "authority": ("certificate cannot be verified", "ssl.ca.file"),
+    "system-authorities": ("certificate cannot be verified", "ssl.ca.file"),
+    "host": ("certificate cannot be verified", "host name"),
     "plain-to-tls": ("this port speaks TLS", "security.protocol"),
     "sasl-plain-to-tls": ("this port speaks TLS", "security.protocol"),
-    "tls-to-plain": ("no encrypted connection is established", "security.protocol"),
-    "no-certificate": ("asks for a client's certificate", "ssl.certificate.file"),
-    "stranger's-certificate": ("asks for a client's certificate", "ssl.certificate.file"),
+    "tls-to-plain": ("the TLS handshake failed", "security.protocol"),
+    "no-certificate": ("requires a client certificate", "ssl.certificate.file"),
+    "stranger's-certificate": ("requires a client certificate", "ssl.certificate.file"),
     "locked-key": ("ssl.key.password",),
     "key-s-password": ("ssl.key.password",),
 }

@@ -1,16 +1,7 @@
-"""Which chains are assigned to which of the processes that learn a log.
+"""The log contract: an ordered, partitioned, replayable stream of one task, and the state that belongs to it.
 
-The log contract: an ordered, partitioned, replayable stream, and the state that goes with it.
-
-A log carries one task. It holds
-
-- *releases*: messages in partitions, each with an offset and the time at which the log appended it;
-- *models*: the newest iterate of each chain (chain ``c`` reads partition ``c``), or of the first one for all;
-- *states*: for each chain its learner's state together with the offset up to which it has read;
-- *dead letters*: what was on the log and could not be learned, with a reason.
-
-Every implementation passes the same suite of tests. Offsets grow along a partition; they need not be
-consecutive, and nobody may count messages by subtracting them.
+A log holds releases in partitions, the newest model of each chain (chain ``c`` reads partition ``c``), each chain's
+state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
 """
 
 from __future__ import annotations
@@ -22,69 +13,26 @@ from typing import NamedTuple, Self
 
 from murk.errors import MurkError, UserError
 
-
-class Membership(ABC):
-    """Which chains this process is to learn, of all that the processes learning a log share among them."""
-
-    shared: bool = False
-    """Whether others may come and chains move; else losing one is an error."""
-
-    @abstractmethod
-    def chains(self) -> frozenset[int]:
-        """Return the chains that are assigned to this process now; to be asked often, since asking says it is alive.
-
-        Two processes may for a moment both be assigned the same chain: `Log.acquire` decides between them.
-
-        Raises
-        ------
-        UnreachableError
-            When the others cannot be heard of at the moment.
-        """
-
-    @abstractmethod
-    def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that others take over at once.
-
-        ``for_good=False`` is for a process that ends by a fault: anyone who looks after it starts it again, and it
-        comes back to its chains. Others take them over only if that takes too long.
-        """
-
-
-class AllChains(Membership):
-    """Every chain is assigned to this process; on a log that nobody shares."""
-
-    def __init__(self, chains: Iterable[int]) -> None:
-        self._chains = frozenset(chains)
-
-    def chains(self) -> frozenset[int]:
-        """All of them."""
-        return self._chains
-
-    def close(self, *, for_good: bool = True) -> None:
-        """Nobody is waiting."""
-
-
 MAX_MESSAGE = 1_000_000
-"""Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""
+"""Longest message in bytes: a Kafka broker's default limit, less its envelope."""
 
 MAX_STATE = 8 * 2**20
-"""Longest state of a chain in bytes that every log takes."""
-
+"""Longest state of a chain in bytes."""
 
 FIRST_CHAIN = 0
-"""The chain under whose number models are on the log that all chains share."""
+"""Chain whose number models have where all chains share them."""
 
 
 def segment_seconds(retention: int) -> int:
-    """How long a segment of a topic is to be written to, where messages are kept for so many seconds.
+    """Return how long a segment of a topic is written to, for a retention in seconds.
 
-    A broker deletes whole segments: a message stays for up to so much longer.
+    A broker deletes whole segments, so a message may stay for that much longer.
     """
     return max(600, retention // 8)
 
 
 class Message(NamedTuple):
-    """One message of a partition: its offset, the log's append time (seconds since 1970), its bytes."""
+    """One message of a partition; ``time`` is when the log appended it, in seconds since 1970."""
 
     offset: int
     time: int
@@ -92,7 +40,7 @@ class Message(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A message that was not learned, with its place on the log, a reason from a short list, and a detail."""
+    """A message that was not learned, with its place, a reason from `REASONS` and a detail."""
 
     partition: int
     offset: int
@@ -102,58 +50,94 @@ class DeadLetter(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """State of a chain and the offset of the first message that is not in it; ``state`` is None at first."""
+    """State of a chain, None at first, and the first offset that is not in it."""
 
     state: bytes | None
     offset: int
 
 
 class ChainStanding(NamedTuple):
-    """Where a chain stood at one moment: what it had committed, and the end of its partition just after that."""
+    """A chain's checkpoint, and the end of its partition just after that was read."""
 
     checkpoint: Checkpoint
     end: int
 
     @property
     def lag(self) -> int:
-        """Number of offsets on the log that the chain had not committed.
-
-        Never below 0 on a log that only grows, where ends are read after states; on one that lost its end to an
-        accident nothing waits.
-        """
+        """Number of uncommitted offsets; 0 where a partition lost its end."""
         return max(0, self.end - self.checkpoint.offset)
 
 
 class FencedError(MurkError):
-    """Somebody else owns the chain now; nothing of the refused write was applied."""
+    """Another worker owns the chain now; nothing of the refused write was applied."""
 
     kind = "MURK-LOG-005"
 
 
 class UnreachableError(MurkError):
-    """The log cannot be reached at the moment; what was asked of it may be asked again."""
+    """The log cannot be reached at the moment; the request may be repeated."""
 
     kind = "MURK-LOG-002"
 
 
-class Ownership(ABC):
-    """The right to write one chain's state, until somebody else takes it over.
+class Membership(ABC):
+    """A process's share of the chains, among all processes that learn from a log."""
 
-    Taking it over fences the previous owner: whatever that one tries to commit afterwards is refused as a
-    whole. This, and not a comparison of offsets, is what keeps a worker that was long asleep from putting an
-    old state over a newer one.
+    shared: bool = False
+    """Whether chains move between processes; otherwise losing one is an error."""
+
+    @abstractmethod
+    def chains(self) -> frozenset[int]:
+        """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
+
+        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
+
+        Raises
+        ------
+        UnreachableError
+            When the other processes cannot be heard of.
+        """
+
+    @abstractmethod
+    def close(self, *, for_good: bool = True) -> None:
+        """Leave, so that others take over at once.
+
+        ``for_good=False`` is for a process that ends by a fault and will be restarted: it keeps its chains unless that
+        takes too long.
+        """
+
+
+class AllChains(Membership):
+    """Membership of a process that learns every chain alone."""
+
+    def __init__(self, chains: Iterable[int]) -> None:
+        self._chains = frozenset(chains)
+
+    def chains(self) -> frozenset[int]:
+        """Return all chains."""
+        return self._chains
+
+    def close(self, *, for_good: bool = True) -> None:
+        """Do nothing."""
+
+
+class Ownership(ABC):
+    """The right to write one chain's state, until another process takes the chain over.
+
+    Taking over fences the previous owner: its later commits are refused as a whole. Comparing offsets would not stop a
+    worker that was suspended from overwriting a newer state.
     """
 
     chain: int
 
     @abstractmethod
     def load(self) -> Checkpoint:
-        """Read the state and the offset that were committed last.
+        """Read the state and offset of the last commit.
 
         Raises
         ------
         FencedError
-            When somebody else is known to own the chain.
+            When another process is known to own the chain.
         """
 
     @abstractmethod
@@ -167,22 +151,21 @@ class Ownership(ABC):
     ) -> None:
         """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 
-        Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place. Where a
-        log cannot have it repeated, it says so, and the chain must be acquired again.
+        A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
+        repeat it raises, and the chain must be acquired again.
 
         Raises
         ------
         FencedError
-            When somebody else owns the chain; nothing was written.
+            When another process owns the chain; nothing was written.
         MurkError
-            When the log could not write (a full disk, a broker gone). Either all of it was written or nothing.
+            When the log could not write. Either everything was written or nothing.
         """
 
-    def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
-        """Show devices a model before it is committed, without waiting; it may get lost.
+    def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
+        """Publish a model before it is committed, without waiting; it may get lost.
 
-        A log whose commit follows within moments need not. It is not fenced: such a model is a function of the log,
-        and an older one only makes some gradients a little older.
+        It needs no fencing: a model is a function of the log, and an older one only makes gradients a little older.
         """
 
     @abstractmethod
@@ -193,53 +176,53 @@ class Ownership(ABC):
 class Log(ABC):
     """An ordered, partitioned, replayable stream of one task.
 
-    One object serves one thread of one process. Any number of processes may open the same log.
+    One object serves one thread. Any number of processes may open the same log.
     """
 
     url: str
-    """Where the log is, for messages; without credentials."""
+    """URL for messages, without credentials."""
 
     readable_by_senders: bool = True
-    """Whether a sender who cannot tell if its release arrived looks for it on the log; else it sends it again,
+    """Whether a sender looks on the log for a release whose arrival is unknown; otherwise it sends the release again,
     and the window for duplicates drops the second."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Random name that the log was given when its streams were made; a log created again has another.
+        """Random name drawn when the log's streams were created; a recreated log has another.
 
         Raises
         ------
         UserError
-            When its streams are not made yet.
+            When the streams do not exist yet.
         """
 
     @abstractmethod
     def prepare(self, document: bytes) -> None:
-        """Make the streams that a task needs, without announcing it; from then on the log has its identity.
+        """Create the streams that a task needs, without registering it.
 
         Raises
         ------
         UserError
-            When there are streams that do not fit the task, or they are another's to make.
+            When existing streams do not fit the task, or this process may not create them.
         """
 
     @abstractmethod
     def register_task(self, document: bytes) -> None:
-        """Create the task's streams and fix its document (`Task.document`).
+        """Create the task's streams and store its document (`Task.document`).
 
-        Announcing the same task again does nothing, except that a changed retention is taken over. Of several
-        processes that announce at once, exactly one creates the streams.
+        Registering the same task again only updates its retention. If several processes register at once, exactly one
+        creates the streams.
 
         Raises
         ------
         UserError
-            When the log already carries another task; the message says which keys differ.
+            When the log carries another task, naming the keys that differ.
         """
 
     @abstractmethod
     def document(self) -> bytes | None:
-        """Return the announced task's document, or None before a task was announced."""
+        """Return the registered task's document, or None."""
 
     @property
     @abstractmethod
@@ -249,20 +232,19 @@ class Log(ABC):
     @property
     @abstractmethod
     def simulated(self) -> bool:
-        """Whether the log takes simulated releases (and only those), or real ones (and only those)."""
+        """Whether the log takes only simulated releases; otherwise it takes only real ones."""
 
     @abstractmethod
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append (partition, message) pairs in order; all of them are durable on return.
 
-        A log in a file appends all or none. On a broker an error leaves open which of them are stored in the log,
-        and sending them again is safe: a release counts once.
+        A log in a file appends all or none. On a broker, an error leaves open which ones were appended; sending them
+        again is safe, since a release counts once.
 
         Raises
         ------
         UserError
-            For a partition the task does not have, or a message of more than ``MAX_MESSAGE`` bytes; nothing
-            was appended.
+            For an unknown partition, or a message longer than ``MAX_MESSAGE`` bytes; nothing was appended.
         MurkError
             When the log could not write.
         """
@@ -271,8 +253,7 @@ class Log(ABC):
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read at most ``limit`` messages from ``offset`` on, in order.
 
-        It may give fewer, so that memory stays bounded whatever the messages' size; it gives none only when
-        there is none at or after ``offset`` yet.
+        To bound memory it may return fewer; it returns none only when there is none at or after ``offset`` yet.
 
         Raises
         ------
@@ -282,64 +263,64 @@ class Log(ABC):
 
     @abstractmethod
     def begin(self, partition: int) -> int:
-        """Offset of the oldest message kept; equal to `end` when there is none."""
+        """Return the offset of the oldest message; equal to `end` when there is none."""
 
     @abstractmethod
     def end(self, partition: int) -> int:
-        """Offset that the next message will get."""
+        """Return the offset of the next message."""
 
     def ends(self) -> Sequence[int]:
-        """Offset that the next message of each partition will get."""
+        """Return the offset of the next message of each partition."""
         return self.ends_of(range(self.partitions))
 
     def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
-        """Offset that the next message of each of these partitions will get, in their order."""
+        """Return the offset of the next message of each of these partitions, in their order."""
         return [self.end(partition) for partition in partitions]
 
     @abstractmethod
     def publish(self, chain: int, message: bytes) -> None:
-        """Put a chain's newest model on the log, in place of the one before."""
+        """Replace a chain's newest model."""
 
     @abstractmethod
     def model(self, chain: int) -> bytes | None:
-        """Return a chain's newest model, or None before there is one."""
+        """Return a chain's newest model, or None."""
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition as they were last heard of.
+        """Return a chain's newest model and the end of its partition, for devices.
 
-        For devices: it may be a moment old, and where the log is far away it is answered even while the log
-        cannot be reached. Nothing on the log was younger than the end when the model was published.
+        They may be a moment old, and are returned even while a remote log is unreachable. The model is never newer than
+        the end.
         """
         return self.model(chain), self.end(chain)
 
     @property
     def takes_estimates(self) -> bool:
-        """Whether commits may carry an estimate for everybody to read."""
+        """Whether commits may carry an estimate."""
         return False
 
     def estimate(self) -> bytes | None:
-        """Return the newest published estimate, or None before there is one."""
+        """Return the newest published estimate, or None."""
         return None
 
     def owners(self) -> Mapping[int, str]:
-        """Who committed each chain's state last ("host:process"); empty where the log does not know."""
+        """Return which process ("host:process") committed each chain last; empty where unknown."""
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the chains with all who join; on a log in a file all are assigned to the one who came last.
+        """Share the chains with all processes that join; on a log in a file, the newest process learns all of them.
 
-        Under the same ``name`` a learner comes back to the chains that it had.
+        A learner that joins again under the same ``name`` keeps its chains.
         """
         return AllChains(range(self.partitions))
 
     @abstractmethod
     def checkpoint(self, chain: int) -> Checkpoint:
-        """Read a chain's committed state and offset without owning it: for status and monitor."""
+        """Read a chain's committed state and offset without owning it."""
 
     def standing(self, chain: int) -> ChainStanding:
-        """Read a chain's checkpoint and then the end of its partition, so that the lag is that of one moment."""
+        """Read a chain's checkpoint and then the end of its partition."""
         checkpoint = self.checkpoint(chain)
-        # The other way round, what arrives and is learned in between would be a lag below zero.
+        # In the other order, messages that arrive and are learned in between would make the lag negative.
         return ChainStanding(checkpoint, self.end(chain))
 
     @abstractmethod
@@ -348,20 +329,14 @@ class Log(ABC):
 
     @abstractmethod
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
-        """Iterate over the dead letters of one partition or of all, in the order of their places."""
+        """Iterate over the dead letters of one partition or of all, in order."""
 
     @abstractmethod
     def trim(self, before: float) -> int:
-        """Delete messages and dead letters appended before a time (seconds since 1970).
+        """Delete messages and dead letters appended before a time (seconds since 1970); return the number of messages.
 
-        Kept whatever their age: messages that the chain's committed offset has not passed, and the messages
-        before that offset which the window for duplicates may still need. A log that applies its retention
-        by itself does nothing. What was appended together may leave the disk together, with the last of it.
-
-        Returns
-        -------
-        int
-            Number of messages that can be read no more.
+        Messages that are not yet committed, and those that the window for duplicates may still need, are kept. A log
+        that applies its retention itself does nothing.
         """
 
     @abstractmethod
@@ -378,12 +353,12 @@ class Log(ABC):
 
 
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
-    """Refuse a batch with a message that is longer than a log takes.
+    """Check that no message of a batch is too long.
 
     Raises
     ------
     UserError
-        Before anything of the batch is appended.
+        When one has more than ``MAX_MESSAGE`` bytes.
     """
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
@@ -393,8 +368,22 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
         )
 
 
+def check_partition(log: Log, partition: int) -> None:
+    """Check that a log has a partition.
+
+    Raises
+    ------
+    UserError
+        When it has not.
+    """
+    if not 0 <= partition < log.partitions:
+        raise UserError(
+            f"{log.url} has no partition {partition}: its partitions are numbered from 0 to {log.partitions - 1}"
+        )
+
+
 def check_range(log: Log, partition: int, offset: int) -> None:
-    """Refuse to read where the log has nothing any more, or never had.
+    """Check that an offset can be read.
 
     Raises
     ------
@@ -405,7 +394,7 @@ def check_range(log: Log, partition: int, offset: int) -> None:
     if offset < begin:
         raise MurkError(
             f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} is asked for: "
-            "retention has removed what stood there",
+            "retention has removed the messages before",
             code="MURK-LOG-007",
         )
     if offset > end:
@@ -414,3 +403,11 @@ def check_range(log: Log, partition: int, offset: int) -> None:
             "the log is not the one that was read before, or has lost its end",
             code="MURK-LOG-006",
         )
+
+
+def taken_over(chain: int, url: str) -> FencedError:
+    """Return the error of a commit by a worker whose chain was taken over."""
+    return FencedError(
+        f"another worker has taken over chain {chain} of {url}; this one stops, and nothing of what it had not yet "
+        "committed was applied. Run one worker for each chain"
+    )

@@ -1,4 +1,4 @@
-"""Opens the log that a URL names: the one place that knows every kind of log."""
+"""Open the log that a URL names; the only place that knows every kind of log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ADDRESS: Final = "MURK-LOG-008"
 
 
 class Opener(Protocol):
-    """Opens a log of one kind; see `open_log`."""
+    """Open a log of one kind; see `open_log`."""
 
     def __call__(self, url: str, *, create: bool, name: str | None) -> Log:
-        """Open the log at a URL of its scheme."""
+        """Open the log at a URL of this scheme."""
 
 
 def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
@@ -24,24 +24,21 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     Parameters
     ----------
     url
-        ``sqlite:///murk.db`` (a path relative to the working directory) or ``sqlite:////var/lib/murk.db``
-        (an absolute one, hence four slashes): the embedded log, one file. ``kafka://host:port`` or
-        ``kafka://host:port,host:port/NAME``: topics of a Kafka cluster; how to reach it safely is read from
-        the environment (``MURK_KAFKA_CONFIG``), never from the URL.
+        ``sqlite:///murk.db`` (relative to the working directory) or ``sqlite:////var/lib/murk.db`` (absolute): the
+        embedded log, one file. ``kafka://host:port[,host:port][/NAME]``: topics of a Kafka cluster; its settings are
+        read from the file that ``MURK_KAFKA_CONFIG`` names or from the environment, never from the URL.
     create
-        Create the log where there is none. With False the log must exist; opening then changes nothing in
-        it, and a log that may only be read is opened for reading.
+        Create the log if it does not exist. With False, opening changes nothing, and a read-only log can be opened.
     name
-        Which of a cluster's logs, where the URL does not say; a task's log has the task's name. Without
-        either, the only one that is there.
+        Name of a cluster's log if the URL does not give it: that of its task. Without either, the cluster's only log.
 
     Raises
     ------
     UserError
-        For a URL that names no log, a missing log with ``create=False``, a file that is not a log, or
-        settings that a broker refuses.
+        If the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or a broker
+        refuses the settings.
     UnreachableError
-        When a broker does not answer.
+        If a broker does not answer.
 
     Examples
     --------
@@ -53,16 +50,14 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     """
     scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
+        # Only the scheme may be quoted: the rest of a URL may contain a password.
         raise UserError(
-            "a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file, or "
-            "kafka://HOST:PORT",
-            code=ADDRESS,
+            "the log URL is invalid: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT", code=ADDRESS
         )
     opener = OPENERS.get(scheme)
     if opener is None:
         raise UserError(
-            f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
+            f"unknown kind of log {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
             code=ADDRESS,
         )
     return opener(url, create=create, name=name)
@@ -97,4 +92,4 @@ def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
 
 
 OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}
-"""What opens a log, by the scheme of its URL."""
+"""Openers by URL scheme."""

@@ -37,7 +37,7 @@ from tests.stream.processes import Start, at_once, fill, finish
         ("sqlite:///:memory:", "a log is a file"),
         ("sqlite:///logs/", "names no file"),
         ("sqlite:///a\0b", "names no file"),
-        ("redis://host:1", "no log of the kind 'redis'"),
+        ("redis://host:1", "unknown kind of log 'redis'"),
         ("kafka://host", "kafka://HOST:PORT"),
         ("sqlite:////nowhere/at/all/log.db", "directory /nowhere/at/all .* does not exist"),
         ("sqlite:////tmp", "is a directory"),

@@ -47,5 +47,5 @@ def test_a_row_that_does_not_hold_what_it_says_is_refused(number: int, sizes: tu
 def test_a_row_begins_where_the_one_before_it_ends_or_later(number: int, end: int) -> None:
     first = (5, 0, number, b"abc" if number == 1 else struct.pack("<3I", 1, 1, 1) + b"abc")
     assert unpack([first, (end, 0, 1, b"d")])[-1] == (end, 0, b"d")
-    with pytest.raises(ValueError, match="begins amid another"):
+    with pytest.raises(ValueError, match="begins within another"):
         unpack([first, (end - 1, 0, 1, b"d")])

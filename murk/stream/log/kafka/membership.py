@@ -1,7 +1,4 @@
-"""A learner's name in its group, which it has again when it is restarted.
-
-Sharing the chains among all learners: a consumer group whose rebalances say who learns what.
-"""
+"""A learner's membership in the consumer group of a log, under a name that survives a restart."""
 
 from __future__ import annotations
 
@@ -22,35 +19,43 @@ from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.topics import Names
 
-_MOST = 249
+LOOK = 0.2
+"""Seconds between two polls of the group."""
+
+PAUSE = 0.5
+"""Seconds between two attempts to reach a broker."""
+
+HANDING_OVER = 2.0
+"""Seconds that a chain's next owner waits for this process to end its step, before this process is fenced."""
+
+PATIENCE_MS = 300_000
+"""A learner that has not asked for its chains for so long counts as stopped and leaves the group (as with
+``max.poll.interval.ms``)."""
+
+_LOOK_AGAIN = 0.001
+_CLOSING = 3.0
+_LONGEST_NAME = 249
 _SLOTS = 1000
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
+_log = logging.getLogger(__name__)
+
 
 class Slot:
-    """The first number, from 0 on, that no other process of this machine has for a group: as long as this one lives.
+    """The smallest number, from 0, that no other process of this machine holds for a group.
 
-    A process that is killed and started again finds its number free. The system takes it back however the process
-    ends, since it is nothing but the name of a socket that nobody talks to; there is no file to be left behind.
-
-    Parameters
-    ----------
-    group
-        What the numbers are for.
-
-    Attributes
-    ----------
-    number
-        The number; None where the system has no such names of sockets (it is not Linux), or all are taken.
+    A restarted process finds its number free: the number is the name of an abstract Unix socket, which the system
+    removes when the process ends. ``number`` is None where there are no such sockets (not Linux) or all numbers are
+    taken.
     """
 
     def __init__(self, group: str) -> None:
         self.number: int | None = None
-        self._held: socket.socket | None = None
+        self._socket: socket.socket | None = None
         key = sha256(group.encode()).hexdigest()[:16]
         for number in range(_SLOTS):
             try:
-                self._held = _bound(f"\0murk-learner-{key}-{number}")
+                self._socket = _bind(f"\0murk-learner-{key}-{number}")
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue
@@ -60,85 +65,60 @@ class Slot:
 
     @property
     def name(self) -> str | None:
-        """This machine's name and the number, as a broker takes it for the name of a member; None without a number."""
+        """This machine's name and the number, as a valid group instance id; None without a number."""
         if self.number is None:
             return None
         end = f"-{self.number}"
-        return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[: _MOST - len(end)] + end
+        return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[: _LONGEST_NAME - len(end)] + end
 
     def close(self) -> None:
         """Release the number."""
-        if self._held is not None:
-            self._held.close()
+        if self._socket is not None:
+            self._socket.close()
 
 
 def check_name(name: str) -> str:
-    """Check that a broker accepts a learner's name, and return it.
+    """Return a learner's name if it is a valid group instance id.
 
     Raises
     ------
     UserError
-        When a broker would refuse it.
+        If it is not.
     """
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise UserError(f"a learner's name has letters, digits, '.', '_' and '-', at most {_MOST}, and not {name!r}")
+        raise UserError(
+            f"the learner's name {name!r} is invalid: use at most {_LONGEST_NAME} letters, digits, '.', '_' and '-'"
+        )
     return name
 
 
-def _bound(name: str) -> socket.socket:
+def _bind(name: str) -> socket.socket:
     family = getattr(socket, "AF_UNIX", None)
     if family is None:
         raise OSError(errno.EAFNOSUPPORT, "no such sockets")
-    made = socket.socket(family, socket.SOCK_DGRAM)
+    bound = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        made.bind(name)
+        bound.bind(name)
     except BaseException:
-        made.close()
+        bound.close()
         raise
-    return made
-
-
-LOOK = 0.2
-"""Seconds between two looks at the group; what is learned meanwhile does not wait for them."""
-
-PAUSE = 0.5
-"""Seconds between two attempts to reach a broker."""
-
-HANDING_OVER = 2.0
-"""Seconds that a chain's next owner waits for this process to end its step; then it is fenced."""
-
-PATIENCE_MS = 300_000
-"""A learner that has not asked for its chains for so long is taken to have stopped, and leaves the group (as by
-`max.poll.interval.ms`)."""
-
-_LOOK_AGAIN = 0.001
-_CLOSING = 3.0
-
-_log = logging.getLogger(__name__)
+    return bound
 
 
 class KafkaMembership(Membership):
-    """One learner's place in the consumer group of a log.
+    """One learner's membership in the consumer group of a log.
 
-    The group only says which chains are assigned to whom; in a cooperative rebalance partitions move one by one, while
-    the others are learned on. Reading, and what has been read, is each chain's own business: its state holds its
-    offset, and a group's offsets can be reset by anybody with the tools for it.
+    The group only assigns chains, in cooperative rebalances; committed offsets are in the chains' states, since anybody
+    with Kafka's tools can reset a group's offsets. A static member that was away for less than the session time-out
+    keeps its chains without a rebalance. The group is polled in a thread of its own, so that learning does not wait for
+    it.
 
-    A member has a name, and under it comes back to the chains that it had, without the others hearing of it, if it
-    has been away for less than the session's time-out. The group's life goes on in a thread of its own: whatever
-    the others do, what is learned here does not wait for it.
-
-    Parameters
-    ----------
-    clients, names
-        Whose group.
-    name
-        This learner's name; by default this machine's, and a number where several run on it.
+    ``name`` is the learner's name; by default the machine's name and the number of a `Slot`.
 
     Raises
     ------
     UserError
-        When it is no name that a broker takes.
+        If the name is invalid.
     """
 
     shared = True
@@ -154,24 +134,24 @@ class KafkaMembership(Membership):
         self._asked = threading.Event()
         self._stop = threading.Event()
         self._for_good = True
-        # Begun when it is first asked for: a broker that is away at that moment is waited for like at any other.
+        # Started on first use, so that a broker that is away then is waited for as later.
         self._thread: threading.Thread | None = None
 
     def chains(self) -> frozenset[int]:
-        """Chains that fall to this process, as it heard last; who does not ask for long falls out of the group."""
+        """Return the chains last assigned to this process; a process that stops asking leaves the group."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
-        # In this order: what is reported below is what counts as reported.
+        # In this order: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
-        # A learner that has chains goes on; if they have gone to others meanwhile, these fence it.
+        # A learner that has chains goes on; new owners would fence it.
         if error is not None and not (isinstance(error, UnreachableError) and self._assigned):
             raise error
         return self._assigned
 
     def close(self, *, for_good: bool = True) -> None:
-        """Leave the group, so that others take over at once; or be away, to come back under the same name."""
+        """Leave the group, so that others take over at once; or only disconnect, to come back under the same name."""
         self._for_good = for_good
         self._stop.set()
         self._asked.set()
@@ -185,16 +165,16 @@ class KafkaMembership(Membership):
             try:
                 self._take_part()
             except FencedInstanceIdError:
-                _log.error(
-                    "another learner of %s has joined under the name %s: give each a --name of its own. This one "
-                    "goes on without a name, and its chains go to others when it is started again",
-                    self._url, self.name,
-                )  # fmt: skip
+                words = (
+                    "another learner of %s has joined under the name %s: give each its own --name. This one continues "
+                    "without a name, and its chains go to others when it is restarted"
+                )
+                _log.error(words, self._url, self.name)
                 self.name, self._assigned = None, frozenset()
             except UnreachableError as error:
                 self._error = error
                 self._stop.wait(PAUSE)
-            except Exception as error:  # noqa: BLE001 - raised where chains are asked for
+            except Exception as error:  # noqa: BLE001 - raised by `chains`
                 self._error = error
                 return
 
@@ -210,23 +190,23 @@ class KafkaMembership(Membership):
                     self._asked.clear()
                 if monotonic() - asked < PATIENCE_MS / 1000:
                     with translate_errors(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
-                        self._take(frozenset(member.assigned()))
+                        self._apply(frozenset(member.assigned()))
                 self._stop.wait(LOOK if member.settled else _LOOK_AGAIN)
         except FencedInstanceIdError:
             superseded = True
             raise
         finally:
-            # Without a name there is nothing to come back to; with one that is another's, nothing to leave. A member
-            # that meets an error keeps its place, and is back before the others hear of it.
+            # A member without a name cannot come back; a superseded one has nothing to leave. After an error, a static
+            # member keeps its place and rejoins before the others notice.
             ended = self._stop.is_set() and self._for_good
             member.leave(for_good=not superseded and (ended or self.name is None))
 
-    def _take(self, assigned: frozenset[int]) -> None:
+    def _apply(self, assigned: frozenset[int]) -> None:
         lost = self._assigned - assigned
         if assigned != self._assigned:
-            _log.info("chains %s of %s fall to this process", sorted(assigned), self._url)
+            _log.info("chains %s of %s are assigned to this process", sorted(assigned), self._url)
         self._assigned, self._error = assigned, None
         if lost:
-            # They go to others when the group is next looked at: a step that is under way may end before.
+            # They are released at the next poll: let a step that is under way end first.
             self._asked.clear()
             self._asked.wait(HANDING_OVER)

@@ -1,4 +1,4 @@
-"""The newest models, read in the background for a device that must not wait for the network."""
+"""The newest models, read in the background for devices that must not wait for the network."""
 
 from __future__ import annotations
 
@@ -21,20 +21,14 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class CachedModels:
-    """What was last heard of: newest model by chain, and the ends of the partitions of releases after that."""
+    """The newest model by chain, and the ends of the partitions of releases just after that was read."""
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
 
 
 class ModelCache:
-    """A thread that keeps the newest models at hand.
-
-    Parameters
-    ----------
-    clients, names, partitions
-        What is watched.
-    """
+    """A thread that keeps a log's newest models."""
 
     def __init__(self, clients: Clients, names: Names, partitions: int) -> None:
         self._clients = clients
@@ -48,12 +42,12 @@ class ModelCache:
         self._thread.start()
 
     def cached(self) -> CachedModels:
-        """Return what was heard last; only the very first time it waits.
+        """Return what was last read; wait only the first time.
 
         Raises
         ------
         MurkError
-            When nothing was ever heard.
+            If nothing was ever read.
         """
         if self._cached is None:
             self._first.wait(2 * PATIENCE_MS / 1000)
@@ -71,22 +65,22 @@ class ModelCache:
             try:
                 self._follow()
             except MurkError as error:
-                # Devices go on with what they have; who has nothing yet is told why.
+                # Devices go on with what was read before; `cached` raises the error if there is nothing.
                 self._error = error
                 self._first.set()
                 self._stop.wait(_PAUSE)
 
     def _follow(self) -> None:
         releases = [TopicPartition(self._names.releases, number) for number in range(self._partitions)]
-        with ExitStack() as made:
+        with ExitStack() as stack:
             ends = Ends(self._clients)
-            made.callback(ends.close)
+            stack.callback(ends.close)
             table = Table(self._clients, self._names.models, self._partitions, ends)
-            made.callback(table.close)
+            stack.callback(table.close)
             models = table.refresh()
             while not self._stop.is_set():
-                # After the models: no model is of more releases than were on the log when it was published.
-                now = {place.partition: end for place, end in ends.end(*releases).items()}
-                self._cached = CachedModels(dict(models), now)
+                # After the models: no model may have more releases than its partition.
+                current = {place.partition: end for place, end in ends.end(*releases).items()}
+                self._cached = CachedModels(dict(models), current)
                 self._first.set()
                 table.poll(_WAIT_MS)

@@ -1,4 +1,4 @@
-"""Owning a chain: one transactional producer, and one transaction for all that a commit writes."""
+"""Ownership of a chain: a transactional producer, and one transaction for each commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.log.base import Checkpoint, DeadLetter, FencedError, Ownership, UnreachableError
+from murk.stream.log.base import Checkpoint, DeadLetter, FencedError, Ownership, UnreachableError, taken_over
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate, translate_errors
 from murk.stream.log.kafka.consumers import record
@@ -25,20 +25,17 @@ OWNER = "owner"
 class KafkaOwnership(Ownership):
     """The newest producer with a chain's transactional id.
 
-    Making it fences the one before and ends its open transaction; only then is the state read. After a
-    commit whose outcome is unknown this object is of no more use: the chain must be acquired again, which reads
-    what was really committed.
+    Creating it fences the previous producer and aborts its open transaction. After a commit whose outcome is unknown,
+    the chain must be acquired again, which reads what was really committed.
 
     Parameters
     ----------
-    clients, names, chain
-        Whose chain it is.
     load
         Reads the committed state and offset.
     check
-        Raises when the topics are not those any more that the log was opened with.
-    tell
-        Sends a model without waiting, and gives what says when it has arrived.
+        Raises if the topics are not those with which the log was opened.
+    start_model
+        Sends a model without waiting and returns a future.
     """
 
     def __init__(
@@ -48,15 +45,15 @@ class KafkaOwnership(Ownership):
         chain: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
-        tell: Callable[[int, bytes], Any],
+        start_model: Callable[[int, bytes], Any],
     ) -> None:
         self.chain = chain
         self._url = clients.url
         self._names = names
         self._load = load
         self._check = check
-        self._tell = tell
-        self._out: Any = None
+        self._start_model = start_model
+        self._sent_model: Any = None
         self._lost: MurkError | None = None
         self._producer = clients.owner(names.owner(chain))
         try:
@@ -99,29 +96,29 @@ class KafkaOwnership(Ownership):
         except KafkaError as error:
             raise self._record_loss(error) from error
         except BaseException:
-            # Interrupted in the middle: nobody knows what the broker has.
+            # The outcome of an interrupted commit is unknown.
             self._lost = MurkError(
                 f"a commit to chain {self.chain} of {self._url} was interrupted: acquire the chain again"
             )
             raise
 
     def publish_uncommitted(self, model: bytes) -> None:
-        """Send a model without waiting, and outside of any transaction."""
-        # If it does not leave, the commit that follows says why.
+        """Send a model without waiting, outside any transaction."""
+        # If it cannot be sent, the commit that follows reports why.
         with suppress(UnreachableError):
-            self._out = self._tell(self.chain, model)
+            self._sent_model = self._start_model(self.chain, model)
 
     def close(self) -> None:
-        """Close the producer; a transaction that is open is ended by the next owner, or by its time-out."""
+        """Close the producer; the next owner or the time-out aborts an open transaction."""
         self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
         self._producer.leave()
 
     def _await_model(self) -> None:
-        """Wait for the model that was published: behind the commit's it would stand as the newest."""
-        out, self._out = self._out, None
-        if out is not None:
+        """Wait for the published model: after the commit's it would replace it as the newest."""
+        sent, self._sent_model = self._sent_model, None
+        if sent is not None:
             with suppress(KafkaError):
-                out.get(timeout=PATIENCE_MS / 1000)
+                sent.get(timeout=PATIENCE_MS / 1000)
 
     def _check_owned(self) -> None:
         if self._lost is not None:
@@ -130,9 +127,6 @@ class KafkaOwnership(Ownership):
     def _record_loss(self, error: KafkaError) -> MurkError:
         lost = translate(error, self._url, f"committing chain {self.chain}")
         if isinstance(lost, FencedError):
-            lost = FencedError(
-                f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
-                "of what it had not yet committed was applied. Run one worker for each chain"
-            )
+            lost = taken_over(self.chain, self._url)
         self._lost = lost
         return lost

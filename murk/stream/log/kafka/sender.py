@@ -1,4 +1,4 @@
-"""Sending outside of transactions: releases from devices, and models between commits."""
+"""Send outside transactions: releases from devices, and models between commits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 
 _SHORTEST, _LONGEST = 1.0, 30.0
-"""Seconds without an attempt to send after one that failed; each failure doubles them."""
+"""Seconds between a failed attempt and the next one, doubling up to the latter."""
 
 
 class Sending:
-    """A producer, made when it is first needed, that does not wait for a dead broker with every record.
+    """A producer, created on first use, that pauses after failures.
 
-    Parameters
-    ----------
-    clients
-        Makes the producer.
+    Without the pause, every record would wait for a broker that is away.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -39,7 +36,7 @@ class Sending:
         Raises
         ------
         UnreachableError
-            When that was not confirmed in time, or the last failure was a moment ago.
+            If that was not confirmed in time, or the last failure was a moment ago.
         """
         with self._trying():
             if key is None and self._at_once:
@@ -47,23 +44,19 @@ class Sending:
                     self._wait(self._send_batches(topic, records, ms))
                     return
                 except (MessageSizeTooLargeError, RecordListTooLargeError):
-                    # A topic that takes less than a batch: the library splits those that it made itself. What was
-                    # taken already counts once.
+                    # The topic's limit is below a batch: the library splits its own batches. Releases that were
+                    # accepted already count once.
                     self._at_once = False
-            self._wait(
-                [
-                    self._producer.send(topic, value, key=key, partition=partition, timestamp_ms=ms)
-                    for partition, value in records
-                ]
-            )
+            send = self._producer.send
+            self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
-        """Send a record without waiting; give what says when it has arrived.
+        """Send a record without waiting; return a future.
 
         Raises
         ------
         UnreachableError
-            When the topic could not be found in time, or the last failure was a moment ago.
+            If the topic was not found in time, or the last failure was a moment ago.
         """
         with self._trying():
             return self._producer.send(topic, value, key=key, partition=partition)
@@ -80,8 +73,8 @@ class Sending:
             values.setdefault(partition, []).append(value)
         return [
             future
-            for partition, own in values.items()
-            for future in send_at_once(self._producer, topic, partition, own, ms)
+            for partition, messages in values.items()
+            for future in send_at_once(self._producer, topic, partition, messages, ms)
         ]
 
     def _wait(self, futures: Sequence[Any]) -> None:
@@ -89,20 +82,20 @@ class Sending:
             for future in futures:
                 future.get(timeout=3 * PATIENCE_MS / 1000)
         except KafkaError as error:
-            # A future raises the error that it holds, whose traceback holds the future and, up to its caller, all that
-            # was to be sent: a cycle, with megabytes at each try while a broker is away.
+            # The error's traceback refers to the future, which refers to the error: a cycle that keeps megabytes of
+            # records alive at each attempt while a broker is away.
             del future, futures
             error.__traceback__ = None
             raise
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """Ask for what belongs to a send, unless the broker could not be reached a moment ago.
+        """Allow a request that belongs to a send, unless the broker was unreachable a moment ago.
 
         Raises
         ------
         UnreachableError
-            When it could not, or cannot now: otherwise each of many releases would wait for a broker that is gone.
+            If the broker was unreachable a moment ago, or is now.
         """
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
@@ -121,5 +114,5 @@ class Sending:
                 self._at_once = takes_batches(self._producer)
             with translate_errors(self._clients.url, "sending"):
                 yield
-            # Only here: a topic that takes nothing may still say where it begins.
+            # Not in `pausing`: a topic that accepts no record may still tell where it begins.
             self._pause = _SHORTEST

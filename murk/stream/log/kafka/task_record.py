@@ -1,4 +1,4 @@
-"""What stands on the topic of models about the log itself: the task, and the topics that it was announced on."""
+"""Records about the log itself on the topic of models: the task, and the topics on which it was registered."""
 
 from __future__ import annotations
 
@@ -19,46 +19,44 @@ TASK_PLACE = 0
 """Partition of that topic on which it stands, and what follows."""
 
 TOPICS = b"topics"
-"""Key beside it: the ids of the four topics that the task was announced on, by name."""
+"""Key of the ids, by name, of the four topics on which the task was registered."""
 
 
 def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, str]:
-    """Read the ids of the topics that the task was announced on.
+    """Return the ids of the topics on which the task was registered.
 
     Raises
     ------
     MurkError
-        When they do not stand there.
+        If they are missing.
     """
     try:
-        found = json.loads(models.get(TOPICS, b""))
+        ids = json.loads(models.get(TOPICS, b""))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.keys() != set(names.all):
+        ids = None
+    if not isinstance(ids, dict) or ids.keys() != set(names.all):
         raise MurkError(
-            f"{names.models} does not say which topics its task was announced on: somebody else has written there. "
-            "Bring the topic back from a copy (docs/recover.md)"
+            f"{names.models} does not say on which topics its task was announced: somebody else has written there. "
+            "Restore the topic from a copy (docs/recover.md)"
         )
-    return found
+    return ids
 
 
 def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Make sure that topics are those that the task was announced on.
-
-    Names say nothing: a topic deleted and created again has the same name and other messages.
+    """Check that topics are those on which the task was registered: a recreated topic has the same name.
 
     Raises
     ------
     MurkError
-        When one is another, or is not there.
+        If one was recreated or is missing.
     """
     for topic, known in announced.items():
         if topic not in now:
             raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
         if now[topic] != known:
             raise MurkError(
-                f"{topic} of {url} was deleted and created again: what was learned before does not go with it, and "
-                "nothing starts over by itself. Bring the topics back, or begin with a new log (docs/recover.md)",
+                f"{topic} of {url} was deleted and created again: it does not belong to what was learned before, and "
+                "nothing starts over by itself. Restore the topics, or begin with a new log (docs/recover.md)",
                 code="MURK-LOG-006",
             )
 
@@ -66,20 +64,20 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
 def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
-    """Write document and topics' ids if the document that stands is still there.
+    """Write the document and the topics' ids, if the stored document is still ``standing``.
 
     Raises
     ------
     FencedError
-        When somebody else writes, too.
+        If another process writes, too.
     """
     producer = clients.owner(names.announcer)
     try:
         with translate_errors(clients.url, "announcing the task"):
-            # A later announcer ends our transaction here; an earlier one is done or was ended.
+            # This aborts the transaction of an earlier writer; a later writer aborts ours.
             producer.init_transactions()
             if models.refresh(TASK_PLACE).get(TASK) != standing:
-                raise FencedError("another one has announced")
+                raise FencedError("another process has announced a task")
             producer.begin_transaction()
             producer.send(names.models, document, key=TASK, partition=TASK_PLACE)
             producer.send(names.models, json.dumps(ids).encode(), key=TOPICS, partition=TASK_PLACE)

@@ -1,4 +1,4 @@
-"""Setting up and checking a task's topics, for those who run a cluster."""
+"""Create and check a task's topics, for operators of a cluster."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ class TopicSetup:
     ----------
     url
         ``kafka://host:port[/NAME]``.
-    task
-        The task.
     replication
-        Copies of each partition; None leaves it to the brokers.
+        Replication factor; None for the brokers' default.
     estimates
-        Whether the log is to have a topic of estimates; one that has it keeps it.
+        Whether to create a topic of estimates; an existing one stays.
     """
 
     def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:
@@ -41,7 +39,7 @@ class TopicSetup:
         self._admin = Clients(address, Settings.read(), self.url).admin()
 
     def create(self) -> list[str]:
-        """Create what is missing and set what settings can fix; give the names of the new topics."""
+        """Create missing topics and repair settings; return the names of the new topics."""
         created = topics.create(
             self._admin, self.url, self._names, self._task, self._replication, estimates=self._estimates
         )
@@ -50,31 +48,27 @@ class TopicSetup:
         return created
 
     def problems(self) -> list[str]:
-        """Say what does not fit, one sentence each; nothing when all is well."""
-        found = topics.problems(self._admin, self.url, self._names, self._task, estimates=self._estimates)
+        """Return what does not fit, one sentence each."""
+        problems = topics.problems(self._admin, self.url, self._names, self._task, estimates=self._estimates)
         if self._replication > 0:
             for name, topic in topics.describe(self._admin, self.url, self._names).items():
                 have = min(len(part["replica_nodes"]) for part in topic["partitions"])
                 if have < self._replication:
-                    found.append(
+                    problems.append(
                         f"{name} has {have} copies of a partition and {self._replication} are asked for: reassign "
                         "its partitions with Kafka's own tools"
                     )
-        return found
+        return problems
 
     def settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
-        """How long each topic keeps what, and in how many copies, as the broker says; or why that cannot be read.
+        """Return each topic's name and its retention settings and replication, or why they cannot be read.
 
-        Returns
-        -------
-        dict
-            ``releases``, ``models``, ``states``, ``dead`` and, where there is one, ``estimates`` -> topic, and its
-            settings or the reason.
+        The keys are ``releases``, ``models``, ``states``, ``dead`` and, if there is such a topic, ``estimates``.
         """
         return topics.retention_settings(self._admin, self.url, self._names)
 
     def register_task(self) -> None:
-        """Put the task on the log; see `Log.register_task`. One with a sample set aside is not known yet, and waits."""
+        """Register the task (see `Log.register_task`), unless its sample is still to be set aside."""
         with KafkaLog(self.url) as log:
             standing = log.document()
             task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
@@ -82,34 +76,34 @@ class TopicSetup:
                 log.register_task(task.document())
 
     def copies(self) -> int:
-        """Fewest copies of any partition of the log's topics; 0 where there are none."""
+        """Return the smallest replication factor of the log's topics; 0 if there are none."""
         described = topics.describe(self._admin, self.url, self._names, self._names.all)
-        return min((len(part["replica_nodes"]) for one in described.values() for part in one["partitions"]), default=0)
+        parts = (part for topic in described.values() for part in topic["partitions"])
+        return min((len(part["replica_nodes"]) for part in parts), default=0)
 
     def follow(self) -> bool:
-        """Take from the log's task, where it carries one, whether releases are simulated; return whether they are."""
-        carried = self._carried()
+        """Adopt from the log's task, if any, whether releases are simulated; return whether they are."""
+        carried = self._registered()
         if carried is not None:
             self._task = self._task.with_simulated(carried.simulated)
         return self._task.simulated
 
     def announced(self) -> bool:
-        """Whether the log carries this task.
+        """Return whether the log carries this task.
 
         Raises
         ------
         UserError
-            When it carries another one.
+            If it carries another task.
         """
-        carried = self._carried()
+        carried = self._registered()
         if carried is None:
             return False
         own = self._task.with_defaults_of(carried).without_public()
         check_task_change(self.url, carried.without_public().document(), own.document())
         return True
 
-    def _carried(self) -> Task | None:
-        """The log's task."""
+    def _registered(self) -> Task | None:
         if topics.identity(self._admin, self.url, self._names) is None:
             return None
         with KafkaLog(self.url) as log:

@@ -1,4 +1,4 @@
-"""The topics of a log: what they are called, how they must be, and what is wrong with those that are not."""
+"""The topics of a log: their names, required settings, creation, checks and repair."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _RELEASES = re.compile(r"murk-(.+)-releases")
 _RETENTION = (
     "cleanup.policy", "retention.ms", "retention.bytes", "segment.ms", "message.timestamp.type", "min.insync.replicas",
 )  # fmt: skip
-# A message's key, headers and its batch's own head.
+# Bytes of a message's key and headers and of its batch's header.
 _ENVELOPE = 16_384
 
 
 @dataclass(frozen=True)
 class Names:
-    """What belongs to the log of a name.
+    """Names of a log's topics, group and transactional ids.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Names:
 
     @property
     def releases(self) -> str:
-        """Topic of the releases."""
+        """Topic of releases."""
         return f"murk-{self.log}-releases"
 
     @property
@@ -59,17 +59,17 @@ class Names:
 
     @property
     def dead(self) -> str:
-        """Topic of the dead letters."""
+        """Topic of dead letters."""
         return f"murk-{self.log}-dead-letters"
 
     @property
     def estimates(self) -> str:
-        """Topic of the newest estimate, which a log may have or not."""
+        """Topic of the newest estimate, which is optional."""
         return f"murk-{self.log}-estimates"
 
     @property
     def all(self) -> tuple[str, str, str, str]:
-        """The four topics that every log has."""
+        """The four required topics."""
         return self.releases, self.models, self.states, self.dead
 
     @property
@@ -83,24 +83,22 @@ class Names:
 
     @property
     def announcer(self) -> str:
-        """Transactional id of the announcer."""
+        """Transactional id for registering the task."""
         return f"murk-{self.log}-task"
 
 
 @dataclass(frozen=True)
 class Spec:
-    """How a topic must be.
+    """Required settings of a topic.
 
     Parameters
     ----------
-    partitions
-        Number of partitions, exactly.
     configs
-        Settings, exactly.
+        Settings that must be equal.
     least
-        Settings that may be larger (-1: without a limit).
+        Settings that may be larger (-1: unlimited).
     advice
-        Settings that it is created with, and that are the operator's to change.
+        Settings at creation, which the operator may change.
     """
 
     partitions: int
@@ -110,25 +108,25 @@ class Spec:
 
     @property
     def creation(self) -> dict[str, str]:
-        """Settings to create it with."""
+        """Settings for creating the topic."""
         return {**self.advice, **self.required}
 
     @property
     def required(self) -> dict[str, str]:
-        """Settings that it must have."""
+        """Settings that the topic must have."""
         return {**self.configs, **{key: str(value) for key, value in self.least.items()}}
 
 
 def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spec]:
-    """How the topics of a task's log must be, by topic; with that of estimates, where the log has it."""
+    """Return the required settings of a log's topics, by topic."""
     partitions = task.log.partitions
     size = {"max.message.bytes": MAX_MESSAGE + _ENVELOPE}
     kept = {**size, "retention.ms": 1000 * task.log.retention}
-    # The segment that is written to is never compacted: small ones keep what a newcomer reads through small.
+    # The active segment is never compacted: small segments keep the topic small for new readers.
     advice = {"segment.bytes": str(16 * 2**20), "min.cleanable.dirty.ratio": "0.1"}
-    # By a broker's own default one is written to for a week, or until it has 1 GiB.
+    # By default a segment stays active for a week or until it has 1 GiB.
     brief = {"segment.ms": str(1000 * segment_seconds(task.log.retention))}
-    # By another setting the broker packs what it is sent, by codecs that a reader may not have.
+    # With another setting the broker compresses messages, with codecs that a reader may not have.
     packing = {"compression.type": "producer"}
     compacted = {"cleanup.policy": "compact", **packing}
     return {
@@ -147,36 +145,30 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
 
 
 def find(admin: Any, url: str) -> list[str]:
-    """Names of the logs on a cluster."""
+    """Return the names of the logs on a cluster."""
     with translate_errors(url, "listing topics"):
         topics = admin.list_topics()
-    return sorted(found[1] for topic in topics if (found := _RELEASES.fullmatch(topic)))
+    return sorted(match[1] for topic in topics if (match := _RELEASES.fullmatch(topic)))
 
 
 def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Describe those of a log's topics that are there and that this user may see.
+    """Describe the topics of a log that exist and that this user may see.
 
-    Parameters
-    ----------
-    admin, url, names
-        Whose topics.
-    needed
-        Topics that this user must be allowed to see; by default those two without which nobody has any use
-        for a log. Devices see no states, and need not.
+    ``needed`` are topics that this user must be allowed to see; by default those of releases and models.
     """
     with translate_errors(url, "looking at topics"):
         described = admin.describe_topics(list(names.all))
-    found = {}
+    existing = {}
     for topic in described:
         if topic["error_code"] == 0:
-            found[topic["name"]] = topic
+            existing[topic["name"]] = topic
         elif topic["name"] in (needed or (names.releases, names.models)):
-            _refuse(topic, url)
-    return found
+            _raise_unless_missing(topic, url)
+    return existing
 
 
 def has_estimates(admin: Any, url: str, names: Names) -> bool:
-    """Whether there is a topic of estimates that this user may see."""
+    """Return whether there is a topic of estimates that this user may see."""
     with translate_errors(url, "looking at topics"):
         try:
             return bool(admin.describe_topics([names.estimates])[0]["error_code"] == 0)
@@ -187,7 +179,7 @@ def has_estimates(admin: Any, url: str, names: Names) -> bool:
 def create(
     admin: Any, url: str, names: Names, task: Task, replication: int = -1, *, estimates: bool = False
 ) -> list[str]:
-    """Create those topics that are missing, and give their names."""
+    """Create missing topics and return their names."""
     missing = set(names.all) - describe(admin, url, names, names.all).keys()
     if estimates and not has_estimates(admin, url, names):
         missing.add(names.estimates)
@@ -202,52 +194,51 @@ def create(
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
         except InvalidReplicationFactorError as error:
-            asked = (
-                f"{replication} copies of each partition" if replication > 0 else "the brokers' own number of copies"
-            )
+            copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
             raise UserError(
-                f"{url}: {asked}, and there are fewer brokers than that: give a smaller --replication, or start more"
+                f"{url}: there are fewer brokers than {copies} of each partition: lower --replication, or start more "
+                "brokers"
             ) from error
         except TopicAlreadyExistsError:
-            # Somebody else creates the same ones at this moment.
+            # Another process creates them at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
     return sorted(wanted)
 
 
 def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool = False) -> list[str]:
-    """Say what is wrong with a log's topics; nothing when all is well. ``estimates`` asks for theirs as well."""
+    """Return what is wrong with a log's topics, one sentence each; ``estimates`` requires theirs as well."""
     described = describe(admin, url, names, names.all)
     if has_estimates(admin, url, names):
         estimates = True
         with translate_errors(url, "looking at topics"):
             described[names.estimates] = admin.describe_topics([names.estimates])[0]
-    found: list[str] = []
+    wrong: list[str] = []
     configs = _configs(admin, url, described)
     for topic, spec in specs(names, task, estimates=estimates).items():
         if topic not in described:
             option = " --estimates" if topic == names.estimates else ""
-            found.append(f"{topic} is missing: create it with `murk topics{option}`")
+            wrong.append(f"{topic} is missing: create it with `murk topics{option}`")
             continue
         have = len(described[topic]["partitions"])
         if topic == names.estimates:
             if have != spec.partitions:
-                found.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
+                wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
         elif have != spec.partitions:
-            found.append(
+            wrong.append(
                 f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
                 f"log.partitions to {have}, or use another log"
             )
         for key, (now, needed) in _misfits(spec, configs[topic]).items():
             least = "at least " if key in spec.least else ""
-            found.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
+            wrong.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
         offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
         if offline:
-            found.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
-    return found
+            wrong.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
+    return wrong
 
 
 def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
-    """How long each topic keeps what, and in how many copies; or why that cannot be read, topic by topic."""
+    """Return each topic's name and its retention settings and replication, or why they cannot be read."""
     found: dict[str, tuple[str, dict[str, str] | str]] = {}
     kinds = ["releases", "models", "states", "dead"]
     if has_estimates(admin, url, names):
@@ -258,9 +249,8 @@ def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[st
             with translate_errors(url, "looking at topics", gone=""):
                 [about] = admin.describe_topics([topic])
             if about["error_code"]:
-                _refuse(about, url)
-                found[kind] = topic, "it is missing"
-                continue
+                _raise_unless_missing(about, url)
+                raise UnknownTopicOrPartitionError
             configs = _configs(admin, url, [topic])[topic]
         except UnknownTopicOrPartitionError:
             found[kind] = topic, "it is missing"
@@ -275,7 +265,7 @@ def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[st
 
 
 def repair(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Set what settings can fix (all but the number of partitions), and nothing that fits: it is the operator's."""
+    """Change settings that do not fit; the number of partitions cannot be changed."""
     estimates = has_estimates(admin, url, names)
     configs = _configs(admin, url, [*names.all, *([names.estimates] if estimates else [])])
     changes = [
@@ -286,23 +276,23 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
     if changes:
         with translate_errors(url, "changing the topics' settings"):
             answers = admin.alter_configs(changes, raise_on_unknown=False)
-            # The library gives back what was refused as text, and raises nothing.
+            # The library returns refusals as text instead of raising.
             refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
             if any("AuthorizationFailed" in text for text in refused.values()):
                 raise TopicAuthorizationFailedError(set(refused))
         if refused:
-            raise MurkError(f"{url}: the broker refuses settings: {'; '.join(refused.values())}")
+            raise MurkError(f"{url}: the broker refuses the topics' settings: {'; '.join(refused.values())}")
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
-    """Return the id that the broker drew when the topic of releases was created; None where there is none.
+    """Return the id that the broker drew when the topic of releases was created, or None.
 
     Raises
     ------
     UnreachableError
-        When the broker does not answer.
+        If the broker does not answer.
     UserError
-        When it does not let this user see the topic.
+        If this user may not see the topic.
     """
     try:
         with translate_errors(url, "looking at topics", gone=""):
@@ -310,18 +300,18 @@ def identity(admin: Any, url: str, names: Names) -> str | None:
     except UnknownTopicOrPartitionError:
         return None
     if topic["error_code"]:
-        _refuse(topic, url)
+        _raise_unless_missing(topic, url)
         return None
     return str(topic["topic_id"])
 
 
 def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
-    """Return the ids that the broker drew when it created the topics, of those that are there."""
-    return {topic: str(found["topic_id"]) for topic, found in describe(admin, url, names, names.all).items()}
+    """Return the ids that the broker drew when it created the topics."""
+    return {name: str(topic["topic_id"]) for name, topic in describe(admin, url, names, names.all).items()}
 
 
-def _refuse(topic: Mapping[str, Any], url: str) -> None:
-    """Raise for a topic that could not be looked at, for another reason than that it is not there."""
+def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
+    """Raise the error of a topic that could not be described, unless it does not exist."""
     error = for_code(topic["error_code"])
     if error is not UnknownTopicOrPartitionError:
         with translate_errors(url, "looking at topics"):
@@ -329,27 +319,26 @@ def _refuse(topic: Mapping[str, Any], url: str) -> None:
 
 
 def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """What a setting is and must be, for those that do not fit."""
-    found = {key: (configs.get(key), value) for key, value in spec.configs.items() if configs.get(key) != value}
+    """Return the current and required value of each setting that does not fit."""
+    misfits = {key: (configs.get(key), value) for key, value in spec.configs.items() if configs.get(key) != value}
     for key, least in spec.least.items():
         now = configs.get(key)
         if now is None or -1 != int(now) < least:
-            found[key] = now, str(least)
-    return found
+            misfits[key] = now, str(least)
+    return misfits
 
 
 def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Settings of topics that are there."""
     if not topics:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
     with translate_errors(url, "reading the topics' settings"):
         answers = admin.describe_configs(resources, config_filter="all")
-        found = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
-        if refused := {topic for topic in topics if not found.get(topic)}:
-            # Every topic has settings; the library keeps to itself that they may not be seen.
+        configs = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
+        if refused := {topic for topic in topics if not configs.get(topic)}:
+            # Every topic has settings; the library does not report that access was denied.
             raise TopicAuthorizationFailedError(refused)
     return {
         topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
-        for topic, settings in found.items()
+        for topic, settings in configs.items()
     }

@@ -1,13 +1,7 @@
-"""Tables of the embedded log's file, and what becomes of one of an earlier format.
+"""The embedded log's tables, batches, ownership and `SqliteLog`.
 
-Batches of the embedded log: messages of one append, side by side in one row.
-
-SQLite takes as long for a row as for all that a worker does with a message of ten numbers. A row therefore holds as
-many messages as fit in `BATCH_BYTES`, up to `BATCH_MESSAGES`: whoever reads one of them takes all of them out.
-
-Who owns a chain of the embedded log, and what they commit.
-
-The embedded log; `murk.stream.open_log` opens it by URL.
+A row of the table ``batches`` holds up to `BATCH_MESSAGES` messages of one append, since SQLite's cost per row is that
+of processing a whole release.
 """
 
 from __future__ import annotations
@@ -29,28 +23,61 @@ from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     DeadLetter,
-    FencedError,
     Log,
     Message,
     Ownership,
+    check_partition,
     check_range,
     check_sizes,
+    taken_over,
 )
 from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
 VERSION = 2
-"""Of the file's format."""
+"""Version of the file's format."""
+
+BATCH_BYTES = 64 * 2**10
+"""Largest size of a row with more than one message."""
+
+BATCH_MESSAGES = 256
+"""Largest number of messages of a row."""
+
+READ_BYTES = 16 * 2**20
+"""A read stops after this many bytes of messages, so that a hostile log cannot exhaust memory."""
+
+TRIM_CHUNK = 10_000
+"""Number of messages removed in one transaction, which bounds how long appends wait."""
+
+HEARD = 0.01
+"""Seconds for which a device reuses a model it has read."""
+
+_SIZE = 4
+_DEAD_PAGE = 256
+_OFFSET = itemgetter(0)
+_LAST = 2**63 - 1
+# The batch that holds the first message asked for and those after it; none where that message does not exist.
+_READ = (
+    'SELECT "offset", time, number, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
+    'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
+    'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
+)
+_ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
+# One statement, so that both are of the same moment.
+_MODEL_AND_END = (
+    'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
+    'WHERE streams."partition" = ?'
+)
 
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
-    # begin and end stand apart from the messages: they must outlive them.
+    # begin and end must outlive the messages.
     connection.execute(
         'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
     )
-    # With rowids: where there are none, SQLite reads the whole of a row for each comparison of its key.
+    # With rowids: without them, SQLite reads a whole row for each comparison of its key.
     connection.execute(
         'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
         'value BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 1, PRIMARY KEY ("partition", "offset"))'
@@ -67,9 +94,9 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Make a log of format 1, where each message has a row, one of format 2, within a transaction.
+    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying.
 
-    It takes no time: nothing is copied. A process of an earlier version that still has the file open finds no table.
+    A process of an earlier version that has the file open no longer finds its table.
     """
     connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
     connection.execute("ALTER TABLE messages RENAME TO batches")
@@ -79,20 +106,11 @@ def upgrade(connection: sqlite3.Connection) -> None:
 LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, _create, earlier=(1,))
 
 
-BATCH_BYTES = 64 * 2**10
-"""What a row takes at most, unless it holds a single message."""
-
-BATCH_MESSAGES = 256
-"""How many messages a row holds at most."""
-
-_SIZE = 4
-
-
 def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lay messages into rows: of each row the number of messages, and what it holds.
+    r"""Pack messages into rows; yield the number of messages and the content of each row.
 
-    That is the message, where it is one; else the sizes of all, unsigned little-endian numbers of four bytes, and then
-    the messages.
+    The content is the message itself if there is one; otherwise the sizes of all messages as unsigned 32-bit
+    little-endian integers, then the messages.
 
     >>> [*pack([b"one", b"three"])]
     [(2, b'\\x03\\x00\\x00\\x00\\x05\\x00\\x00\\x00onethree')]
@@ -112,46 +130,48 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
-    """Take messages out of rows: of each the offset of its first message, their time, their number, and what it holds.
+    """Unpack rows: offset of the first message, time, number of messages, content.
 
     Raises
     ------
     ValueError
-        When a row does not hold so many messages, or begins before the one before it ends.
+        When a row is damaged or overlaps the previous one.
     """
-    # As `Message._make` does it, which is a function of Python's.
+    # Faster than `Message._make`.
     new = tuple.__new__
-    found: list[Message] = []
+    messages: list[Message] = []
     end = -1
-    for offset, time, number, value in rows:
+    for offset, appended, number, value in rows:
         if offset < end:
-            raise ValueError("a batch begins amid another")
+            raise ValueError("a batch begins within another")
         if number == 1:
-            found.append(new(Message, (offset, time, value)))
+            messages.append(new(Message, (offset, appended, value)))
         else:
-            found += map(new, repeat(Message), zip(count(offset), repeat(time), _split(number, value), strict=False))
+            messages += map(
+                new, repeat(Message), zip(count(offset), repeat(appended), _split(number, value), strict=False)
+            )
         end = offset + number
-    return found
+    return messages
 
 
 def _split(number: int, value: bytes) -> list[bytes]:
     if not (1 < number <= BATCH_MESSAGES and _SIZE * number <= len(value)):
-        raise ValueError("a batch does not hold as many messages as it says")
+        raise ValueError("a batch has another number of messages than it states")
     ends = [*accumulate(struct.unpack_from(f"<{number}I", value), initial=_SIZE * number)]
     if ends[-1] != len(value):
-        raise ValueError("a batch is not as long as its messages")
+        raise ValueError("a batch has another length than its messages")
     return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
 
 
 def checkpoints(database: Database, where: str, *values: int) -> list[Checkpoint]:
-    """States and offsets as they were last committed."""
+    """Return the committed checkpoints of the chains that satisfy an SQL condition."""
     kinds = ((bytes, type(None)), int)
     rows = database.query(f'SELECT state, "offset" FROM states WHERE {where}', values, kinds)
     return [Checkpoint(*row) for row in rows]
 
 
 class Epoch(Ownership):
-    """Ownership of a chain of the embedded log: the number that its row of states held when it was taken."""
+    """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
 
     def __init__(self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float]) -> None:
         self.chain = chain
@@ -161,10 +181,10 @@ class Epoch(Ownership):
         self._clock = clock
 
     def load(self) -> Checkpoint:
-        """Read the state and the offset that were last committed."""
+        """Read the state and offset of the last commit."""
         found = checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
         if not found:
-            raise self._fenced()
+            raise taken_over(self.chain, self._url)
         return found[0]
 
     def commit(
@@ -175,14 +195,14 @@ class Epoch(Ownership):
         model: bytes | None = None,
         estimate: bytes | None = None,
     ) -> None:
-        """Write state, offset and what goes with them in one transaction, as the chain's owner."""
+        """Write everything in one transaction, if this is still the chain's owner."""
         with self._database.write() as connection:
             written = connection.execute(
                 'UPDATE states SET state = ?, "offset" = ? WHERE chain = ? AND epoch = ?',
                 (state, offset, self.chain, self._epoch),
             ).rowcount
             if written != 1:
-                raise self._fenced()
+                raise taken_over(self.chain, self._url)
             if dead:
                 now = int(self._clock())
                 connection.executemany(
@@ -192,68 +212,27 @@ class Epoch(Ownership):
             if model is not None:
                 connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
             if estimate is not None:
-                # Not in `_create`: logs of before get it as well, and earlier versions take no notice of it.
+                # Created here, not in `_create`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (KEY.decode(), estimate))
 
     def close(self) -> None:
-        """Keep the row: the epoch stays with the last owner until another takes the chain over."""
-
-    def _fenced(self) -> FencedError:
-        return FencedError(
-            f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
-            "of what it had not yet committed was applied. Run one worker for each chain"
-        )
-
-
-READ_BYTES = 16 * 2**20
-"""One read stops after this many bytes of messages, so that a hostile log cannot fill the memory."""
-
-TRIM_CHUNK = 10_000
-"""Messages removed in one transaction: appends wait no longer than that takes."""
-
-HEARD = 0.01
-"""Seconds for which a device goes by the model that it has read: on a disk one release takes a tenth of that."""
-
-_DEAD_PAGE = 256
-# The batch that holds the first message asked for, and those after it; none where that message is not there.
-_READ = (
-    'SELECT "offset", time, number, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
-    'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
-    'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
-)
-_OFFSET = itemgetter(0)
-_LAST = 2**63 - 1
-_ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
-# Both of one moment.
-_MODEL_AND_END = (
-    'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
-    'WHERE streams."partition" = ?'
-)
+        """Do nothing: the epoch stays until another process takes the chain over."""
 
 
 class SqliteLog(Log):
     """The embedded log in one SQLite file; `open_log` opens it by URL.
 
-    The file must lie on a local disk: SQLite's WAL does not work across machines.
+    The file must be on a local disk: SQLite's WAL does not work across machines.
 
     Parameters
     ----------
-    path
-        The file.
     create
-        Make the file where there is none.
+        Create the file if it does not exist.
     clock
-        Gives the time in seconds since 1970, recorded with every message.
+        Time in seconds since 1970, recorded with every message.
     timeout
         Seconds to wait for another process's write.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with SqliteLog(tempfile.mkdtemp() + "/log.db") as log:
-    ...     print(len(log.identity))
-    32
     """
 
     def __init__(
@@ -274,7 +253,7 @@ class SqliteLog(Log):
 
     @property
     def identity(self) -> str:
-        """Random name from when the file was made."""
+        """Random name drawn when the file was created."""
         return self._identity
 
     def prepare(self, document: bytes) -> None:
@@ -282,7 +261,7 @@ class SqliteLog(Log):
 
     def register_task(self, document: bytes) -> None:
         """Create the task's partitions and chains in one transaction; see `Log.register_task`."""
-        # Looking first spares a write where nothing changes, and lets a log that may only be read agree.
+        # Without a change nothing is written, so that a read-only log can be used.
         if check_task_change(self.url, self.document(), document) is None:
             return
         with self._database.write() as connection:
@@ -295,18 +274,18 @@ class SqliteLog(Log):
         self._task = task
 
     def document(self) -> bytes | None:
-        """Return the announced task's document."""
+        """Return the registered task's document."""
         value = self._meta("document")
         return value.encode() if isinstance(value, str) else value
 
     @property
     def partitions(self) -> int:
-        """Number of partitions, from the announced task."""
+        """Number of partitions."""
         return self._announced().log.partitions
 
     @property
     def simulated(self) -> bool:
-        """Whether releases are simulated, from the announced task."""
+        """Whether releases are simulated."""
         return self._announced().simulated
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
@@ -316,13 +295,13 @@ class SqliteLog(Log):
         for partition, value in batch:
             messages[partition].append(value)
         for partition in messages:
-            self._check(partition)
+            check_partition(self, partition)
         if not messages:
             return
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
-            # Read under the lock, so that the order of times is that of offsets while the clock runs forward.
+            # Read under the lock, so that times grow with offsets.
             now = int(self._clock())
             for partition, values in messages.items():
                 ends = connection.execute(
@@ -339,7 +318,7 @@ class SqliteLog(Log):
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""
-        self._check(partition)
+        check_partition(self, partition)
         end = min(offset + max(limit, 0), _LAST)
         rows = self._from_batches(_READ, (partition, end, partition, offset, partition, offset), (int, int, int, bytes))
         try:
@@ -352,32 +331,32 @@ class SqliteLog(Log):
         return found
 
     def begin(self, partition: int) -> int:
-        """Offset of the oldest message kept."""
-        self._check(partition)
+        """Return the offset of the oldest message."""
+        check_partition(self, partition)
         return self._stream("begin", partition)
 
     def end(self, partition: int) -> int:
-        """Offset that the next message will get."""
-        self._check(partition)
+        """Return the offset of the next message."""
+        check_partition(self, partition)
         return self._stream('"end"', partition)
 
     def publish(self, chain: int, message: bytes) -> None:
         """Replace a chain's newest model."""
-        self._check(chain)
+        check_partition(self, chain)
         with self._database.write() as connection:
             connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (chain, message))
         self._heard.pop(chain, None)
 
     def model(self, chain: int) -> bytes | None:
         """Return a chain's newest model."""
-        self._check(chain)
+        check_partition(self, chain)
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, as they were `HEARD` seconds ago at most.
+        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old.
 
-        What a simulation gives does not depend on a clock: there they are read each time.
+        A simulation must not depend on a clock: there they are read each time.
         """
         now = time.monotonic()
         known = self._heard.get(chain)
@@ -386,7 +365,7 @@ class SqliteLog(Log):
             return known[1]
         rows = self._database.query(_MODEL_AND_END, (chain,))
         if not rows:
-            self._check(chain)
+            check_partition(self, chain)
             raise self._incomplete(chain)
         message, end = found = rows[0]
         if not (message is None or type(message) is bytes) or type(end) is not int:
@@ -397,7 +376,7 @@ class SqliteLog(Log):
 
     @property
     def takes_estimates(self) -> bool:
-        """True: the file has a table for them, as soon as there is one."""
+        """True: the table of estimates is created when needed."""
         return True
 
     def estimate(self) -> bytes | None:
@@ -409,7 +388,7 @@ class SqliteLog(Log):
 
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
-        self._check(chain)
+        check_partition(self, chain)
         found = checkpoints(self._database, "chain = ?", chain)
         if not found:
             raise self._incomplete(chain)
@@ -417,7 +396,7 @@ class SqliteLog(Log):
 
     def acquire(self, chain: int) -> Ownership:
         """Take over a chain: its epoch grows by one."""
-        self._check(chain)
+        check_partition(self, chain)
         with self._database.write() as connection:
             rows = connection.execute(
                 "UPDATE states SET epoch = epoch + 1 WHERE chain = ? RETURNING epoch", (chain,)
@@ -430,9 +409,9 @@ class SqliteLog(Log):
         """Iterate over dead letters, a page at a time."""
         partitions = range(self.partitions) if partition is None else [partition]
         for number in partitions:
-            self._check(number)
+            check_partition(self, number)
             last = -1
-            # Page by page: a statement left open for long would keep the WAL from being taken in.
+            # Page by page: a statement that stays open prevents WAL checkpoints.
             while rows := self._database.query(
                 'SELECT "partition", "offset", reason, detail, value FROM dead_letters '
                 'WHERE "partition" = ? AND "offset" > ? ORDER BY "offset" LIMIT ?',
@@ -447,12 +426,11 @@ class SqliteLog(Log):
         window = self._announced().duplicates
         removed = 0
         for partition in range(self.partitions):
-            # Without the state, which is larger than all else that this reads.
             committed = self._database.query('SELECT "offset" FROM states WHERE chain = ?', (partition,), (int,))
             if not committed:
                 raise self._incomplete(partition)
             limit = committed[0][0] - window
-            # The clock may have been set back: what stands behind a younger message stays with it.
+            # The clock may have been set back: messages after a younger one are kept with it.
             rows = self._from_batches(
                 'SELECT "offset" FROM {batches} WHERE "partition" = ? AND "offset" < ? AND time >= ? '
                 'ORDER BY "offset" LIMIT 1',
@@ -468,7 +446,7 @@ class SqliteLog(Log):
         return removed
 
     def _trim_to(self, partition: int, begin: int) -> int:
-        """Let a partition begin later; a batch stays as long as one of its messages does."""
+        """Move a partition's beginning forward; a batch stays as long as one of its messages does."""
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
@@ -486,7 +464,7 @@ class SqliteLog(Log):
         return int(begin - known)
 
     def _is_upgraded(self) -> bool:
-        """Whether messages stand in batches; those of a log of format 1 do as soon as something is written."""
+        """Return whether messages are in batches; the first write upgrades a log of format 1."""
         if not self._upgraded:
             self._upgraded = self._database.version() == VERSION
         return self._upgraded
@@ -519,8 +497,8 @@ class SqliteLog(Log):
 
     def _incomplete(self, number: int) -> UserError:
         return UserError(
-            f"the log {self._database.path} is damaged (partition {number} of its task is not there) and was left as "
-            "it is: restore it from a copy"
+            f"the log {self._database.path} is damaged (partition {number} of its task is missing) and was not "
+            "changed: restore it from a copy"
         )
 
     def _announced(self) -> Task:
@@ -532,9 +510,3 @@ class SqliteLog(Log):
                 )
             self._task = Task.from_document(document)
         return self._task
-
-    def _check(self, partition: int) -> None:
-        if not 0 <= partition < self.partitions:
-            raise UserError(
-                f"{self.url} has no partition {partition}: its partitions are numbered from 0 to {self.partitions - 1}"
-            )

@@ -105,8 +105,8 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 
 
 def test_values_that_are_none(tmp_path):
-    refused({"MURK_KAFKA_SECURITY_PROTOCOL": "TLS"}, "security.protocol is one of PLAINTEXT")
-    refused({"MURK_KAFKA_SASL_MECHANISM": "MD5"}, "sasl.mechanism is one of", "SCRAM-SHA-512")
+    refused({"MURK_KAFKA_SECURITY_PROTOCOL": "TLS"}, "security.protocol is invalid: set it to one of PLAINTEXT")
+    refused({"MURK_KAFKA_SASL_MECHANISM": "MD5"}, "sasl.mechanism is invalid", "SCRAM-SHA-512")
     for lacking in ({"MURK_KAFKA_SASL_PASSWORD": SECRET}, {"MURK_KAFKA_SASL_USERNAME": "one"}):
         refused({"MURK_KAFKA_SECURITY_PROTOCOL": "SASL_SSL"} | lacking, "needs sasl.username and sasl.password")
     for key in ("CA", "CERTIFICATE", "KEY"):

@@ -1,4 +1,4 @@
-"""What a broker's or its client's errors mean to us: one clear line each, with its remedy."""
+"""Translate errors of brokers and of kafka-python into Murk's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from murk.stream.log.base import FencedError, UnreachableError
 REFUSED = "MURK-KAFKA-003"
 UNRESOLVED = "this name cannot be resolved from here"
 CONTACTS: dict[str, Contacts] = {}
-"""What is kept of the connections to each cluster, by its servers."""
+"""Contacts with each cluster, by its servers."""
 
 _MOST_ADDRESSES = 64
 _CODECS = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
-"""What the Kafka client unpacks with, by codec; gzip is Python's own."""
+"""Packages that the library decompresses with, by codec."""
 
 _UNREACHABLE = (
     errors.KafkaTimeoutError,
@@ -28,8 +28,8 @@ _UNREACHABLE = (
     errors.RetriableError,
     errors.BrokerNotAvailableError,
 )
-# A broker that wakes from a pause may end a transaction for its time-out while its owner commits it; one that was
-# killed does not know the batch that the next one follows upon.
+# A broker that wakes from a pause may abort a transaction for its time-out while its owner commits it; one that was
+# killed may not know the previous batch.
 _BROKER_FAULTS = (
     errors.UnknownError,
     errors.InvalidTxnStateError,
@@ -51,29 +51,27 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 def translate_errors(
     url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn the client's errors into ours.
+    """Translate the library's errors.
 
     Parameters
     ----------
-    url
-        The log's URL.
     doing
         What was being done, as in "reading chain 0".
     gone
-        What it means here that a topic is not there; by default that it has been deleted.
+        Message for a topic that does not exist; by default that it was deleted.
     apart
-        The client's errors that the caller understands.
+        Errors that the caller handles.
 
     Raises
     ------
     UnreachableError
-        When trying again later may help.
+        If a retry may help.
     UserError
-        When the credentials, the certificate or the rights are to be fixed.
+        If credentials, certificates or rights are wrong.
     FencedError
-        When a transactional producer was superseded.
+        If a transactional producer was fenced.
     MurkError
-        For everything else.
+        For all other errors.
     """
     try:
         yield
@@ -84,49 +82,46 @@ def translate_errors(
 
 
 def translate(error: Exception, url: str, doing: str, gone: str | None = None) -> MurkError:
-    """Return our error for one of the client's; none repeats a credential."""
+    """Return Murk's error for one of the library's; it never contains a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
         return FencedError(f"another worker has taken over while {doing} of {url}")
     if isinstance(error, errors.AuthorizationError):
         return UserError(
-            f"{url}: the broker does not let this user at {_RESOURCES.get(type(error), 'what is needed')}"
-            f"{_named(error)} ({doing}): give it the rights that docs/deploy.md lists",
+            f"{url}: the broker denies this user access to {_RESOURCES.get(type(error), 'a resource')}"
+            f"{_resource_names(error)} ({doing}): grant the rights that docs/deploy.md lists",
             code="MURK-KAFKA-002",
         )
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
         return UserError(
-            f"{url}: the broker refuses the user name or the password: check the settings of MURK_KAFKA_*",
+            f"{url}: the broker refuses the user name or the password: check the MURK_KAFKA_* settings",
             code=REFUSED,
         )
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(
-            f"{url}: the broker's certificate is not to be trusted ({_reason(text)}): check ssl.ca.file and the "
-            "host name",
+            f"{url}: the broker's certificate cannot be verified ({_reason(text)}): check ssl.ca.file and the host "
+            "name",
             code=REFUSED,
         )
     if isinstance(error, errors.UnsupportedSaslMechanismError):
-        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has", code=REFUSED)
+        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set one that it offers", code=REFUSED)
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
         return MurkError(gone or deleted(url, doing), code=None if gone else "MURK-LOG-006")
     if isinstance(error, errors.UnsupportedCodecError):
         return _codec(text, url, doing)
     if isinstance(error, _UNREACHABLE):
-        return UnreachableError(f"{url} cannot be reached ({doing}): {_whereabouts(url)}")
-    # An error without a name is one that the library met where it expected none: asking again tells what stands.
+        return UnreachableError(f"{url} cannot be reached ({doing}): {_contact_problem(url)}")
+    # The library raises a bare KafkaError where it expected none: a retry tells the actual state.
     if isinstance(error, _BROKER_FAULTS) or type(error) is errors.KafkaError:
-        return UnreachableError(f"{url}: the broker failed by itself ({doing}): its own log says why")
+        return UnreachableError(f"{url}: the broker reported an internal error ({doing}): see its log")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
 
 
 class Contacts:
-    """How the connections to a cluster fared, address by address; what is known when an error is put into words.
+    """Outcome of the last attempt to connect to each address of a cluster.
 
-    Parameters
-    ----------
-    servers
-        The addresses that the log's URL names; others are what brokers say of themselves.
+    ``servers`` are the addresses in the log's URL; other addresses are those that brokers advertise.
     """
 
     def __init__(self, servers: Sequence[str]) -> None:
@@ -134,21 +129,21 @@ class Contacts:
         self.failed: dict[str, str] = {}
 
     def note(self, address: str, problem: str | None) -> None:
-        """Note the last attempt at an address: what hindered it, or None where nothing did."""
+        """Note the last attempt at an address: its problem, or None if it succeeded."""
         self.failed.pop(address, None)
         if problem is not None and len(self.failed) < _MOST_ADDRESSES:
             self.failed[address] = problem
 
 
-def _whereabouts(url: str) -> str:
-    """Say why a cluster cannot be reached, as far as it is known, with the remedy."""
-    contacts = CONTACTS.get(_servers(url))
+def _contact_problem(url: str) -> str:
+    """Return why a cluster cannot be reached, as far as known, and the remedy."""
+    contacts = CONTACTS.get(url.partition("://")[2].partition("/")[0])
     failed = dict(contacts.failed) if contacts is not None else {}
     for address, problem in failed.items():
         if contacts is not None and address not in contacts.servers:
             return (
-                f"a broker answers there and says that it is {address} (its advertised.listeners), and {problem}. Set "
-                "them to what clients can reach"
+                f"a broker answers there and says that it is {address} (its advertised.listeners), but {problem}. Set "
+                "advertised.listeners to an address that clients can reach"
             )
     for address, problem in failed.items():
         if problem == UNRESOLVED:
@@ -157,51 +152,46 @@ def _whereabouts(url: str) -> str:
 
 
 def _codec(text: str, url: str, doing: str) -> UserError:
-    named = re.search("snappy|lz4|zstd|gzip", text)
-    codec = named[0] if named else "a codec that is not known"
+    match = re.search("snappy|lz4|zstd|gzip", text)
+    codec = match[0] if match else "an unknown codec"
     package = _CODECS.get(codec)
-    install = f"install what reads it (pip install {package}), and " if package else ""
+    install = f"install its package (pip install {package}), and " if package else ""
     return UserError(
-        f"{url}: what is on the topic is packed by {codec} ({doing}), by its setting compression.type or a producer's: "
-        f"{install}let `murk topics` set compression.type=producer, by which nothing more is packed",
+        f"{url}: the topic has messages that are compressed with {codec} ({doing}), by its compression.type or a "
+        f"producer's: {install}run `murk topics`, which sets compression.type=producer for new messages",
         code="MURK-KAFKA-001",
     )
 
 
 def contacts_of(servers: Sequence[str]) -> Contacts:
-    """Return what is kept of the connections to a cluster."""
+    """Return the contacts with a cluster."""
     key = ",".join(servers)
-    found = CONTACTS.get(key)
-    if found is None:
-        found = CONTACTS[key] = Contacts(servers)
-        # Of what came first nobody asks any more.
+    contacts = CONTACTS.get(key)
+    if contacts is None:
+        contacts = CONTACTS[key] = Contacts(servers)
         while len(CONTACTS) > _MOST_ADDRESSES:
             CONTACTS.pop(next(iter(CONTACTS)))
-    return found
-
-
-def _servers(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
+    return contacts
 
 
 def deleted(url: str, doing: str) -> str:
-    """What to say where a topic is not there any more."""
+    """Return the message about a topic that was deleted."""
     return (
-        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing starts over by itself: "
-        "restore it, or begin with a new log (docs/recover.md)"
+        f"a topic of {url} was deleted ({doing}). Nothing starts over by itself: restore the topic, or begin with a "
+        "new log (docs/recover.md)"
     )
 
 
 def _root(error: Exception) -> Exception:
-    """Return the error for which the client refuses everything that comes after it."""
+    """Return the original error, for which the library refuses everything after it."""
     for part in (*error.args, error.__cause__):
         if isinstance(part, errors.KafkaError):
             return _root(part)
     return error
 
 
-def _named(error: Exception) -> str:
-    """Names of what a refusal is about, where it gives names and not the broker's prose."""
+def _resource_names(error: Exception) -> str:
+    """Return the names in a refusal, unless it has the broker's prose instead."""
     named = error.args[0] if error.args else ""
     names = sorted(map(str, named)) if isinstance(named, (set, frozenset)) else [str(named)]
     return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""

@@ -1,7 +1,4 @@
-"""The cooperative rebalance of a consumer group: which partition is assigned to which member, by one for all.
-
-A static member of a consumer group: it is known by a name, and says when another one has joined under that name.
-"""
+"""Members of the learners' consumer group, with cooperative partition assignment."""
 
 from __future__ import annotations
 
@@ -14,28 +11,25 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.errors import FencedInstanceIdError, LeaderNotAvailableError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
+UNFINISHED = b"unfinished"
+"""User data of an assignment that leaves some partition unassigned."""
+
+REBALANCE_MS = 2_000
+"""Milliseconds that a rebalance waits for a member; a static member keeps its partitions without it."""
+
+_JOIN_MS = 500
+
 
 def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
-    """Share partitions out evenly, with as few moves as that allows.
+    """Distribute partitions evenly with as few moves as possible.
 
-    A partition that moves is unassigned first, so that its owner releases it, and is assigned in the next rebalance.
-
-    Parameters
-    ----------
-    partitions
-        All of them.
-    owned
-        What each member has, longest-running member first. Partitions without an owner go to them in this order: a
-        member that is restarted again and again is the last to be given more.
-
-    Returns
-    -------
-    dict
-        The partitions of each member.
+    A partition that moves is first left unassigned, so that its owner releases it, and is assigned in the next
+    rebalance. ``owned`` has each member's partitions, longest-running member first. Free partitions go to members in
+    that order, so that a member that restarts again and again is the last to get more.
 
     Examples
     --------
-    Of three, one is nobody's; then a third member comes, and one moves:
+    Of three partitions, one is free. Then a third member joins, and one partition moves:
 
     >>> share([0, 1, 2], {"old": [0], "new": [1]})
     {'old': [0, 2], 'new': [1]}
@@ -47,35 +41,31 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
     free = set(partitions)
     kept: dict[str, list[int]] = {}
     for member, have in owned.items():
-        # Where two say that they have it, the older one does.
+        # If two members claim a partition, the older one keeps it.
         kept[member] = sorted(free & set(have))
         free -= set(have)
-    # The one who has most keeps most, and of those who have as much the oldest one.
+    # Members with the most partitions get the larger shares; ties go to the oldest.
     order = sorted(owned, key=lambda member: -len(kept[member]))
     least, more = divmod(len(partitions), len(order))
-    room = {member: least + (place < more) for place, member in enumerate(order)}
-    found = {member: have[: room[member]] for member, have in kept.items()}
+    room = {member: least + (rank < more) for rank, member in enumerate(order)}
+    shares = {member: have[: room[member]] for member, have in kept.items()}
     for partition in sorted(free):
-        member = min((one for one in owned if len(found[one]) < room[one]), key=lambda one: len(found[one]))
-        found[member].append(partition)
-    return {member: sorted(have) for member, have in found.items()}
-
-
-UNFINISHED = b"unfinished"
-"""Said to all with an assignment that gives some partition to nobody yet."""
+        member = min((name for name in owned if len(shares[name]) < room[name]), key=lambda name: len(shares[name]))
+        shares[member].append(partition)
+    return {member: sorted(have) for member, have in shares.items()}
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """`share` as the library asks for it; one by one (cooperatively), while the others are learned on.
+    """Cooperative assignor that distributes partitions with `share`.
 
-    Members that share out otherwise, as those of an older version may, understand what is said here.
+    It understands members of older versions, which distribute otherwise.
 
     Parameters
     ----------
     owned
-        Tells which partitions this member has.
+        Returns the partitions that this member has.
     again
-        Asks that all be shared out again.
+        Requests another rebalance.
     """
 
     name = "cooperative-sticky"
@@ -88,14 +78,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self._since = str(int(time())).encode()
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
-        """Keep what one has while the others are shared out."""
+        """Return the cooperative protocol."""
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Collection[str]) -> Any:
-        """Tell the others since when this one runs, and what it has."""
+        """Return this member's partitions and the time since which it runs."""
         have: dict[str, list[int]] = {}
-        for place in self._owned():
-            have.setdefault(place.topic, []).append(place.partition)
+        for owned in self._owned():
+            have.setdefault(owned.topic, []).append(owned.partition)
         entry = ConsumerProtocolSubscription.TopicPartition
         return ConsumerProtocolSubscription(
             version=self.version,
@@ -105,12 +95,12 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         )
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
-        """Share out for all, who are subscribed to the same one topic."""
+        """Assign partitions to all members, which subscribe to the same single topic."""
         topic = members[0].metadata.topics[0]
         partitions = cluster.partitions_for_topic(topic)
         if not partitions:
-            # A broker that is starting may know of none yet. Who then shared out nothing, and died before it looked
-            # again, would come back to the same nothing under its name, and nobody would look.
+            # A broker that is starting may know of none yet. If a leader assigned nothing and died, it would return
+            # under its name to the same empty assignment, and no rebalance would follow.
             cluster.request_update()
             raise LeaderNotAvailableError("no partition is known yet")
         ordered = sorted(members, key=lambda member: (_since(member.metadata.user_data), member.member_id))
@@ -121,17 +111,17 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             for member in ordered
         }
         shares = share(sorted(partitions), owned)
-        said = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED
+        user_data = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED
         return {
-            member: ConsumerProtocolAssignment(self.version, [(topic, numbers)] if numbers else [], said)
+            member: ConsumerProtocolAssignment(self.version, [(topic, numbers)] if numbers else [], user_data)
             for member, numbers in shares.items()
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Ask again where a sharing was left unfinished.
+        """Request another rebalance if the first assignment after a start was left unfinished.
 
-        A member that must release a partition does so and asks for a new sharing. Where it died in between and came
-        back under its name, it gets the answer that it got before, and nobody else would ever ask.
+        A member that must release a partition does so and requests a rebalance. If it died in between and came back
+        under its name, it gets the same assignment again, and nobody else would request one.
         """
         is_new, self._is_new = self._is_new, False
         if is_new and assignment.user_data == UNFINISHED:
@@ -142,18 +132,11 @@ def _since(data: bytes | None) -> float:
     return float(data) if data is not None and data.isdigit() else time()
 
 
-REBALANCE_MS = 2_000
-"""How long a rebalance waits for a member; one with a name keeps its chains without
-it, and one that is frozen is missed for no longer."""
-
-_JOIN_MS = 500
-
-
 class Member(KafkaConsumer):  # type: ignore[misc]
-    """A consumer in a group, of which only the membership is of use: it reads nothing."""
+    """A consumer that is a member of a group and reads nothing."""
 
     def __init__(self, **settings: Any) -> None:
-        # How long heartbeats go on without a poll: the caller judges that.
+        # How long heartbeats go on without a poll.
         patience = settings.pop("patience_ms")
         assignor = Assignor(
             lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()
@@ -163,39 +146,39 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         coordinator.heartbeat.config["max_poll_interval_ms"] = patience
         self.settled = False
         self._superseded: FencedInstanceIdError | None = None
-        self._heard = coordinator._handle_heartbeat_response
-        coordinator._handle_heartbeat_response = self._hear
+        self._handle_response = coordinator._handle_heartbeat_response
+        coordinator._handle_heartbeat_response = self._note_fencing
 
-    def _hear(self, *answer: Any) -> Any:
-        # The library's heart stops at this answer, and nobody is notified.
+    def _note_fencing(self, *answer: Any) -> Any:
+        # The library's heartbeat thread ends at this error without telling anyone.
         try:
-            return self._heard(*answer)
+            return self._handle_response(*answer)
         except FencedInstanceIdError as error:
             self._superseded = error
             raise
 
     def assigned(self) -> Collection[int]:
-        """Poll the group's coordinator, and return the partitions that are assigned to this member.
+        """Poll the group's coordinator and return the partitions assigned to this member.
 
-        Without a rebalance that takes no time at all. Else it waits: the library begins a join again
-        whose end it was not there to see. ``settled`` says whether it has seen it.
+        It waits only during a rebalance, since the library restarts a join that it did not see end. ``settled`` says
+        whether the join ended.
 
         Raises
         ------
         FencedInstanceIdError
-            When another one has joined under this member's name.
+            If another member has joined under this member's name.
         KafkaError
-            When the broker refuses.
+            If the broker refuses.
         """
-        # The coordinator's own, and not the consumer's: that would fetch what others read, and join twice in one go.
+        # The consumer's own poll would also fetch records and join twice.
         self.settled = self._coordinator.poll(timeout_ms=_JOIN_MS)
         if self._superseded is not None:
             raise self._superseded
-        return frozenset(place.partition for place in self.assignment())
+        return frozenset(assigned.partition for assigned in self.assignment())
 
     def leave(self, *, for_good: bool) -> None:
-        """Close; where it is for good, the group is notified, and others get what this member had at once."""
+        """Close. With ``for_good``, leave the group, so that others get this member's partitions at once."""
         if for_good:
-            # The library leaves it to the session's time-out once a member has a name.
+            # The library lets a static member's session time out instead.
             self._coordinator.is_dynamic_member = lambda: True
         self.close(autocommit=False, timeout_ms=2000)

@@ -1,9 +1,4 @@
-"""Where a log on a cluster is: its servers and its name.
-
-A network client that leaves no socket open behind, however it comes to its end.
-
-The first contact with a cluster: a client that is refused says so at once, and why.
-"""
+"""Connect to a cluster: parse its address, leave no socket open, and explain refused connections."""
 
 from __future__ import annotations
 
@@ -27,11 +22,14 @@ from murk.stream.log.kafka.connection.settings import Settings
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+_WAIT = 3.0
+# What a server says after its part of the handshake if it rejects the client's certificate or the lack of one.
+_OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Servers to ask first, and the log's name where it is known.
+    """Bootstrap servers of a cluster, and the log's name if known.
 
     Examples
     --------
@@ -46,44 +44,44 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL.
+        """Parse a URL ``kafka://host:port[,host:port][/NAME]``.
 
         Raises
         ------
         UserError
-            When it is not ``kafka://host:port[,host:port][/NAME]``, or holds credentials. The URL is not
-            repeated in the message: it may hold a password.
+            If it is invalid or contains credentials. The message does not repeat the URL, which may contain a password.
         """
         rest = url.partition("://")[2]
-        where, slash, name = rest.partition("/")
+        hosts, slash, name = rest.partition("/")
         if "@" in rest:
             raise UserError(
-                "a log's URL holds no credentials: it ends up in logs and in the list of processes. Leave them out, "
-                "and name a file of settings in MURK_KAFKA_CONFIG (docs/deploy.md)",
+                "the log URL contains credentials, which would appear in logs and process lists. Remove them, and set "
+                "MURK_KAFKA_CONFIG to a properties file (docs/deploy.md)",
                 code="MURK-LOG-008",
             )
-        servers = where.split(",")
+        servers = hosts.split(",")
         for server in servers:
             matched = _SERVER.fullmatch(server)
             if matched is None or not 0 < int(matched[2]) < 2**16:
                 raise UserError(
-                    "a log on Kafka is named kafka://HOST:PORT[,HOST:PORT][/NAME], and this URL is not so",
+                    "the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]",
                     code="MURK-LOG-008",
                 )
         if slash and not _NAME.fullmatch(name):
             raise UserError(
-                "the name at the end of a Kafka log's URL has small letters, digits and -: kafka://HOST:PORT/third-child",
+                "the name in the log URL is invalid: write small letters, digits and -, as in "
+                "kafka://HOST:PORT/third-child",
                 code="MURK-LOG-008",
             )
         return cls(tuple(servers), name or None)
 
     def url(self, name: str | None) -> str:
-        """Return the URL of a log of that name."""
+        """Return the URL of the log with a name."""
         return f"kafka://{','.join(self.servers)}" + (f"/{name}" if name else "")
 
 
 class _Direct(KafkaNetSocket):  # type: ignore[misc]
-    """Connections without a proxy, whose attempts leave no open socket behind when they fail, as the library's do."""
+    """Connections without a proxy; unlike the library's, a failed attempt leaves no socket open."""
 
     SCHEMES = ("murk-direct",)
 
@@ -95,29 +93,28 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
             raise
 
 
-def _why(error: Exception) -> str:
-    """The system's own name of an error, as the library hands it on."""
-    found = re.search(r"\bE[A-Z]{4,}\b", str(error))
-    return found[0] if found else "no answer in time"
+def _error_name(error: Exception) -> str:
+    """Return the operating system's name of a connection error."""
+    match = re.search(r"\bE[A-Z]{4,}\b", str(error))
+    return match[0] if match else "no answer in time"
 
 
 class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
-    """The library's network client, of which nothing is left open once it is closed.
+    """The library's network client, with all sockets closed once it is closed.
 
-    The library loses sockets: where a connection is closed before all of a request is out, and the loop that was
-    to send the rest is stopped; where the thread that closes and the loop's come upon the same connection in the
-    same moment; and where a handshake fails.
+    The library loses sockets if a connection is closed before all of a request is sent, if the closing thread and the
+    event loop handle the same connection at once, and if a handshake fails.
     """
 
     def __init__(self, **settings: Any) -> None:
-        # The library picks the kind of socket by a proxy's scheme.
+        # The library chooses the kind of socket by the proxy's scheme.
         super().__init__(**{**settings, "proxy_url": f"{_Direct.SCHEMES[0]}://"})
         self._sockets: set[socket.socket] = set()
         self._contacts: Contacts | None = None
         self._manager._build_transport = self._build_transport
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        """Connect, as the library does."""
+        """Connect as the library does, and keep track of the socket."""
         config = self._manager.config
         try:
             sock = await create_connection(
@@ -130,7 +127,8 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
             )
         except KafkaConnectionError as error:
             self._note_contact(
-                node, UNRESOLVED if "DNS" in str(error) else f"it cannot be connected to from here ({_why(error)})"
+                node,
+                UNRESOLVED if "DNS" in str(error) else f"it cannot be connected to from here ({_error_name(error)})",
             )
             raise
         self._note_contact(node, None)
@@ -139,7 +137,7 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
             transport = KafkaSSLTransport(self._net, sock, host=node.host, **encryption)
         else:
             transport = KafkaTCPTransport(self._net, sock, host=node.host)
-        self._sockets = {one for one in self._sockets if one.fileno() != -1} | {transport._sock}
+        self._sockets = {known for known in self._sockets if known.fileno() != -1} | {transport._sock}
         try:
             await transport.handshake()
         except BaseException as error:
@@ -155,18 +153,18 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
             self._contacts.note(f"{host}:{node.port}", problem)
 
     def close(self, node_id: Any = None) -> None:
-        """Close one connection, or all of them and the loop."""
+        """Close one connection, or all of them and the event loop."""
         if node_id is not None:
             super().close(node_id)
             return
-        with ExitStack() as last:
-            last.callback(self._close_sockets)
-            last.callback(self._net.close)
+        with ExitStack() as stack:
+            stack.callback(self._close_sockets)
+            stack.callback(self._net.close)
             if self._net._io_thread in (None, threading.current_thread()):
                 self._manager.close()
                 return
-            # Connections are the loop's: closed from here, one that it is about to open would stay open. Of a loop
-            # that has ended, by an error of its own or in an earlier close, nothing is left but the sockets.
+            # Connections belong to the loop: closed from here, one that it is about to open would stay open. A loop
+            # that has ended, by an error or an earlier close, leaves only sockets.
             with suppress(Exception):
                 self._net.run(self._manager.close)
 
@@ -175,30 +173,17 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
             self._sockets.pop().close()
 
 
-_WAIT = 3.0
-# What a server says after its part of the handshake, when it does not like our certificate or the lack of one.
-_OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
-
-
 class Network(LeakFreeClient):
-    """The library's network client, which makes no second attempt after a refusal that will not change.
+    """A network client that does not retry after a refusal that retrying cannot fix.
 
-    By itself it tries a wrong password, or a certificate that is not to be trusted, again until time runs out,
-    and then tells nobody what it was. Topics are never created by asking about them.
-
-    Parameters
-    ----------
-    contacts
-        Where it is noted how connections fare.
-    settings
-        The library's.
+    The library retries a wrong password or an untrusted certificate until time runs out, and then does not report the
+    cause. Topics are never created by asking about them.
     """
 
     def __init__(self, contacts: Contacts, **settings: Any) -> None:
         super().__init__(**settings)
         self._contacts = contacts
-        # The library does not hand the clients' setting on to where it is used, and a broker may be one that
-        # makes a topic of every name it is asked about.
+        # The library does not pass the clients' setting on, and a broker may create every topic it is asked about.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._refusal: Exception | None = None
         self._connect = self._manager.get_connection
@@ -206,73 +191,65 @@ class Network(LeakFreeClient):
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at)
-        transport._sock_recv = _last_words(transport._sock_recv)
+        transport._sock_recv = _data_before_error(transport._sock_recv)
         return transport
 
     def _get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
         if self._manager.bootstrapped:
-            # Brokers that were reached once may be away for a while.
+            # Brokers that were reached before may be away for a while.
             return self._connect(node_id, *arguments, **options)
         if self._refusal is not None:
             raise self._refusal
         connection = self._connect(node_id, *arguments, **options)
-        connection.init_future.add_errback(self._note)
+        connection.init_future.add_errback(self._note_refusal)
         return connection
 
-    def _note(self, error: Exception) -> None:
+    def _note_refusal(self, error: Exception) -> None:
         if isinstance(error, (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)) or (
             "CERTIFICATE_VERIFY_FAILED" in str(error)
         ):
             self._refusal = error
 
 
-def _last_words(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
-    """Hand over what has arrived before the news that the connection was closed.
+def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
+    """Deliver received data before the error that closed the connection.
 
-    A broker that refuses a password says so and hangs up. Where both are seen at once, the library takes notice
-    of the hanging up alone.
+    A broker that refuses a password says so and hangs up. If both arrive at once, the library drops the data.
     """
-    ended: list[Any] = []
+    pending: list[Any] = []
 
-    def heard() -> tuple[bytes, Any]:
-        if ended:
-            return b"", ended[0]
+    def receive_in_order() -> tuple[bytes, Any]:
+        if pending:
+            return b"", pending[0]
         data, error = receive()
         if data and error:
-            ended.append(error)
+            pending.append(error)
             return data, None
         return data, error
 
-    return heard
+    return receive_in_order
 
 
 def explain(address: Address, settings: Settings, url: str) -> UserError | None:
-    """Look why none of the servers could be spoken to; None where it is none of the settings, as far as one sees.
-
-    Parameters
-    ----------
-    address, settings
-        What was tried.
-    url
-        The log's URL, for the message.
-    """
+    """Return why none of the servers could be spoken to, or None if the settings do not seem to be the cause."""
     for server in address.servers:
         host, _, port = server.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=_WAIT) as connection:
-                found = _encrypted(connection, host, settings) if settings.encrypted else _plain(connection)
+                problem = (
+                    _encrypted_problem(connection, host, settings) if settings.encrypted else _plain_problem(connection)
+                )
         except OSError:
-            # Nobody there, or nobody who answers: that is no matter of settings.
+            # No answer: not a matter of settings.
             continue
-        if found is not None:
-            return UserError(f"{url}: {found}")
+        if problem is not None:
+            return UserError(f"{url}: {problem}")
     return None
 
 
-def _plain(connection: socket.socket) -> str | None:
-    """What keeps a client without encryption out."""
+def _plain_problem(connection: socket.socket) -> str | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is sent here but the greeting: it does not matter who answers it.
+    # Only the handshake is sent: the server's identity does not matter.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with context.wrap_socket(connection):
@@ -282,22 +259,20 @@ def _plain(connection: socket.socket) -> str | None:
     return "this port speaks TLS: set security.protocol to SSL or SASL_SSL (docs/deploy.md)"
 
 
-def _encrypted(connection: socket.socket, host: str, settings: Settings) -> str | None:
-    """What keeps a client with encryption out."""
+def _encrypted_problem(connection: socket.socket, host: str, settings: Settings) -> str | None:
     try:
         with settings.context().wrap_socket(connection, server_hostname=host.strip("[]")) as secured:
-            # A server that wants a certificate says so only after its own handshake.
+            # A server that requires a certificate says so only after its part of the handshake.
             secured.recv(1)
     except TimeoutError:
         return None
     except ssl.SSLError as error:
         if any(words in str(error.reason) for words in _OUR_CERTIFICATE):
             return (
-                "the broker asks for a client's certificate that it trusts, and security.protocol=SSL: check "
-                "ssl.certificate.file and ssl.key.file"
+                "the broker requires a client certificate that it trusts: check ssl.certificate.file and ssl.key.file"
             )
         return (
-            "no encrypted connection is established: is this the port of a listener with TLS? Without it, "
-            "security.protocol is PLAINTEXT or SASL_PLAINTEXT"
+            "the TLS handshake failed: is this the port of a TLS listener? For one without TLS, set security.protocol "
+            "to PLAINTEXT or SASL_PLAINTEXT"
         )
     return None

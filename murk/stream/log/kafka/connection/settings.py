@@ -1,6 +1,6 @@
-"""How to reach a cluster safely: encryption and credentials, from a file or the environment.
+"""Encryption and credentials of Kafka clients, from a properties file or the environment.
 
-Never from a URL or an argument, which others on the machine can read; and never shown.
+They are never taken from a URL or an argument, which other users of the machine can read, and are never shown.
 """
 
 from __future__ import annotations
@@ -23,10 +23,17 @@ PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
+MOST_CHARACTERS = 100_000
+"""Longest properties file."""
+
+_below: dict[str, tuple[str, str]] = {}
+_warned: set[str] = set()
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Settings:
-    """Encryption and credentials of a client; keys are those of a properties file with dots for underscores.
+    """Encryption and credentials of a client; keys in a properties file have dots for underscores.
 
     Parameters
     ----------
@@ -34,14 +41,12 @@ class Settings:
         ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
     sasl_mechanism
         ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-    sasl_username, sasl_password
-        Who the client is.
     ssl_ca_file
-        Certificates of the authorities to be trusted (PEM); by default the system's.
+        Trusted certificate authorities (PEM); by default the system's.
     ssl_certificate_file, ssl_key_file, ssl_key_password
-        The client's own certificate, where the broker asks for one.
+        Client certificate, if the broker requires one.
     session_timeout_ms
-        A learner that says nothing for so long counts as dead, and its chains go to others.
+        A learner without a heartbeat for so long counts as dead, and its chains go to others.
     """
 
     security_protocol: str = "PLAINTEXT"
@@ -56,25 +61,25 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the variables ``MURK_KAFKA_*``, the file that ``MURK_KAFKA_CONFIG`` names, and what `set_below` said.
+        """Read the ``MURK_KAFKA_*`` variables, the file named by ``MURK_KAFKA_CONFIG``, and the values of `set_below`.
 
         Raises
         ------
         UserError
-            Naming the key (never a value) that is unknown, missing or not one of those possible.
+            Naming the key (never the value) that is unknown, missing or invalid.
 
         Examples
         --------
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
         'SSL'
         """
-        said = sources(environment)
-        _warn_of_open_files(said)
-        found = {name: value for name, (value, _) in said.items()}
-        session = found.pop("session_timeout_ms", "10000")
+        given = sources(environment)
+        _warn_of_readable_files(given)
+        values = {name: value for name, (value, _) in given.items()}
+        session = values.pop("session_timeout_ms", "10000")
         if not session.isdecimal() or not 1_000 <= int(session) <= 300_000:
             raise UserError("session.timeout.ms is a number from 1000 to 300000, in milliseconds")
-        settings = cls(**found, session_timeout_ms=int(session))
+        settings = cls(**values, session_timeout_ms=int(session))
         settings._check()
         return settings
 
@@ -84,7 +89,7 @@ class Settings:
             ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
         ):
             if value not in known:
-                raise UserError(f"{key} is one of {', '.join(known)}, and what is set is none of them")
+                raise UserError(f"{key} is invalid: set it to one of {', '.join(known)}")
         if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
             raise UserError(
                 f"security.protocol is {self.security_protocol}, which needs sasl.username and sasl.password in the "
@@ -101,12 +106,12 @@ class Settings:
         return self.security_protocol.endswith("SSL")
 
     def context(self) -> ssl.SSLContext:
-        """Return what encrypts connections, and says whom to trust and who we are.
+        """Return the TLS context.
 
         Raises
         ------
         UserError
-            Naming the file that is not what it should be.
+            Naming the file that is invalid.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -119,7 +124,7 @@ class Settings:
             raise UserError(f"ssl.ca.file: {self.ssl_ca_file} holds no certificate (PEM)") from error
         if self.ssl_certificate_file:
             try:
-                # Without a password the library would ask for one at the terminal.
+                # Without a password, OpenSSL would prompt for one.
                 context.load_cert_chain(
                     self.ssl_certificate_file, self.ssl_key_file, password=self.ssl_key_password or ""
                 )
@@ -131,7 +136,7 @@ class Settings:
         return context
 
     def client(self) -> dict[str, Any]:
-        """Return the client library's arguments."""
+        """Return the library's arguments."""
         arguments: dict[str, Any] = {"security_protocol": self.security_protocol}
         if self.encrypted:
             arguments["ssl_context"] = self.context()
@@ -144,39 +149,35 @@ class Settings:
         return arguments
 
 
-KEYS = {one.name.replace("_", "."): one.name for one in fields(Settings)}
-"""Fields of `Settings`, by their keys in a file."""
+KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}
+"""Fields of `Settings` by key in a properties file."""
 
-SECRETS = frozenset(one.name for one in fields(Settings) if not one.repr)
+SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.repr)
 """Fields that are never shown."""
-
-_below: dict[str, tuple[str, str]] = {}
-_warned: set[str] = set()
-_log = logging.getLogger(__name__)
 
 
 def set_below(values: Mapping[str, str], where: str) -> None:
-    """Say what holds where neither a variable nor the properties file says anything, by keys; and where it is from."""
+    """Set defaults by key, below the variables and the properties file; ``where`` is their source."""
     _below.clear()
     _below.update({KEYS[key]: (value, where) for key, value in values.items()})
 
 
 def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
-    """Return what is set, by fields: the value, and where it comes from.
+    """Return the value and source of each field that is set.
 
     Raises
     ------
     UserError
-        Naming the key that is unknown.
+        Naming the unknown key.
     """
     environment = os.environ if environment is None else environment
-    found = dict(_below)
+    values = dict(_below)
     path = environment.get(VARIABLE)
     if path:
         for number, key, value in _properties(Path(path)):
             if key not in KEYS:
                 raise _unknown(f"{path}, line {number}: there is no such setting", key, KEYS)
-            found[KEYS[key]] = value, path
+            values[KEYS[key]] = value, path
     variables = {PREFIX + name.upper(): name for name in KEYS.values()}
     for variable, value in environment.items():
         # MURK_KAFKA_HOME tells a local broker where its files are.
@@ -184,30 +185,24 @@ def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str
         if ours and not is_of_service(variable, environment):
             if variable not in variables:
                 raise _unknown(f"there is no setting {variable}", variable, variables)
-            found[variables[variable]] = value, variable
-    return found
+            values[variables[variable]] = value, variable
+    return values
 
 
-def _warn_of_open_files(said: Mapping[str, tuple[str, str]]) -> None:
-    """Warn, once, of a file with a password that every user of the machine may read."""
-    for name in sorted(SECRETS & said.keys()):
-        place = said[name][1]
-        if place.startswith(PREFIX) or place in _warned:
+def _warn_of_readable_files(given: Mapping[str, tuple[str, str]]) -> None:
+    """Warn once about each file with a password that every user of the machine may read."""
+    for name in sorted(SECRETS & given.keys()):
+        source = given[name][1]
+        if source.startswith(PREFIX) or source in _warned:
             continue
         try:
-            readable = os.stat(place).st_mode & stat.S_IROTH
+            readable = os.stat(source).st_mode & stat.S_IROTH
         except OSError:
             continue
         if readable:
-            _warned.add(place)
-            _log.warning(
-                "%s holds a password (%s) and every user of this machine may read it: chmod 600 %s",
-                place, name.replace("_", "."), place,
-            )  # fmt: skip
-
-
-MOST_CHARACTERS = 100_000
-"""Longest file of settings."""
+            _warned.add(source)
+            words = "%s holds a password (%s) and every user of this machine may read it: chmod 600 %s"
+            _log.warning(words, source, name.replace("_", "."), source)
 
 
 def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -228,13 +223,13 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
             continue
         key, equals, value = line.partition("=")
         if not equals:
-            # The line is not repeated: it may be a password that lost its key.
-            raise UserError(f"{path}, line {number}: a setting is written key=value", code="MURK-CONF-001")
+            # The line is not repeated: it may be a password without its key.
+            raise UserError(f"{path}, line {number}: not a setting: write key=value", code="MURK-CONF-001")
         yield number, key.strip(), value.strip()
 
 
 def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
-    # What is no setting's name nearly right is not repeated: a password may end with =, too.
+    # Only a key that resembles a known one is quoted: anything else may be a password.
     near = get_close_matches(key, known, 1)
     there = f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
     return UserError(what + there, code="MURK-CONF-002")
