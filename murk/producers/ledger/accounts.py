@@ -231,7 +231,7 @@ def _windows(count: int) -> str:
 
 
 def _cap_words(standing: CapStatus) -> str:
-    spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
+    spent = "an amount unknown in its currency" if standing.spent is None else standing.spent.rounded()
     return f"at most {standing.cap}; spent {spent}"
 
 
@@ -239,7 +239,7 @@ def describe_together(standings: Sequence[CapStatus], who: str = "person") -> li
     """Describe what the person (or organisation) who has spent most has spent over all tasks, a line for each cap."""
     lines = []
     for one in standings:
-        spent = "an amount that has no figure in its terms" if one.spent is None else one.spent.rounded()
+        spent = "an amount unknown in its currency" if one.spent is None else one.spent.rounded()
         if one.cap is None:
             lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")
         else:

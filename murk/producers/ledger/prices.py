@@ -189,9 +189,8 @@ def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulat
     if known[0][0] != log_identity:
         raise UserError(
             f"the ledger {file.path} has released the task {known[0][1] or task_hash[:12]!r} to another log "
-            f"(identity {known[0][0][:8]}; this one's is {log_identity[:8]}), and no record is released "
-            "twice. Use that log. (A task of another name asks these people again: what it costs them comes on top, "
-            "and --lifetime caps the sum.)"
+            f"(identity {known[0][0][:8]}; this one's is {log_identity[:8]}), and no record is released twice. Use "
+            "that log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
         )
 
 

@@ -40,11 +40,11 @@ class ReleaseRequests:
                 return self
         people = self.keys if self.people is None else self.people
         if not len(self.keys) == len(self.levels) == len(people):
-            raise UserError("keys, people and levels must be of one length")
+            raise UserError("keys, people and levels must have the same length")
         if self.source is None and self.people is None:
             raise UserError("records that come from no file need people: say whose they are")
         if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
-            raise UserError("a record is known by a text; the records of a file by their rows, as integers")
+            raise UserError("a record's key must be a text; for records of a file, its row, an integer")
         if self.source is None:
             _check_texts([key for key in self.keys if isinstance(key, str)])
         else:
@@ -70,7 +70,7 @@ def known_by(person: Key, source: str | None) -> Key:
 
 def _check_rows(rows: Sequence[int]) -> None:
     if rows and (min(rows) < 0 or max(rows) >= 2**62):
-        raise UserError("a row is an integer from 0 on")
+        raise UserError("a row must be an integer from 0 to 2^62 - 1")
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -35,8 +35,8 @@ CACHE_KIB = 16_384
 """Cache size in KiB: names come in any order, so a block may touch any page of a large ledger."""
 
 BEYOND = (
-    "Nothing was spent or sent. What people have spent stands in the ledger alone: keep the file, and put "
-    "back the newest intact copy before anything else is released"
+    "Nothing was spent or sent. Only the ledger records what people have spent: keep the file, and put back the newest "
+    "intact copy before anything else is released"
 )
 
 LOST = "MURK-LEDGER-002"
@@ -270,9 +270,8 @@ class LedgerFile(Database):
 
     def _another(self, meant: str) -> UserError:
         return UserError(
-            f"{self.path} is another ledger than the one that was used here before (its identity begins with "
-            f"{self.identity[:8]}, not {meant[:8]}): what people have spent stands in that one. "
-            "Give the path of the ledger that was used before",
+            f"{self.path} is another ledger than the one that was used here before, which records what people have "
+            f"spent (its identity begins with {self.identity[:8]}, not {meant[:8]}): give the path of that one",
             code="MURK-LEDGER-003",
         )
 

@@ -21,10 +21,7 @@ DIGITS: Final = 64
 """Most digits of a number that is written out; longer ones are written with an exponent."""
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10
-_ROUNDED: Final = (
-    "floats have no more than 15 digits to tell ids apart, and this one has more. Keep the column as text when the "
-    "records are read"
-)
+_ROUNDED: Final = "floats have no more than 15 digits to tell ids apart, and this one has more. Read the column as text"
 
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
@@ -79,9 +76,8 @@ def person_name(name: str) -> str:
         raise UserError("a person's name must have one character or more besides white space")
     if not seen:
         raise UserError(
-            "a person's name has a character in it that nobody sees or that is no text (a control, format, private or "
-            "unassigned character, a filler, a variation selector, a blank): take it out, or the same person would "
-            "have two accounts"
+            "a person's name has an invisible or non-text character (a control, format, private or unassigned "
+            "character, a filler, a variation selector, a blank), which would give them a second account: remove it"
         )
     if "  " in text:
         text = re.sub(" {2,}", " ", text)
@@ -118,7 +114,7 @@ def number_name(value: float | Decimal) -> str:
     """
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:
-        raise UserError("this names nobody: it is no whole number. Give every row a name: a text, or a whole number")
+        raise UserError("this names nobody: not a whole number. Give every row a name: a text, or a whole number")
     if isinstance(value, float) and abs(whole) >= _EXACT:
         raise UserError(f"this names several people at once: {_ROUNDED}")
     return str(whole)
@@ -181,7 +177,7 @@ def _number(text: str) -> str:
     if not whole + part:
         return text
     if len(power) > 9:
-        raise UserError("a person's name is a number beyond all bounds: write it with fewer digits, or with a letter")
+        raise UserError("a person's name is a number out of range: write it with fewer digits, or with a letter")
     exponent = int(power or "0") * (-1 if written[:1] == "-" else 1) - len(part)
     digits = (whole + part).lstrip("0")
     short = digits.rstrip("0")

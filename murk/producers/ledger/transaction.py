@@ -172,11 +172,11 @@ class Spending:
         messages to people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
-            raise ValueError("one message, one chain and one offset for each that was granted")
+            raise ValueError("each granted release needs one message, one chain and one offset")
         if order is None:
             order = range(len(messages))
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
-            raise ValueError("each that was granted is sent once")
+            raise ValueError("`order` must list each granted release once")
         self._order = order
         self._messages = messages
         self._addresses = list(zip(chains, since, strict=True))

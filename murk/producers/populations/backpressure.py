@@ -52,7 +52,7 @@ def wait_for_models(
         elif now - moved > patience:
             raise MurkError(
                 f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "
-                "and the same command again; it carries on where it stood",
+                "and the same command again; it continues where it stopped",
                 code="MURK-LOG-009",
             )
         if pause == _SHORTEST:

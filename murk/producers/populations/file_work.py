@@ -63,7 +63,7 @@ class CodedSurvey:
             return []
         names = (*source.task.coding.columns, source.task.coding.target)
         found = [
-            f"{source.records}: the column {name!r} is in none of the first records, so that it is missing in them"
+            f"{source.records}: the column {name!r} is in none of the first records, and counts as missing in them"
             for name in source.absent
         ]
         parts = []
@@ -189,8 +189,7 @@ class PopulationConfig:
         if self.person is not None:
             raise UserError(
                 f"--person {self.person}: to the task {task.name!r} organisations release sketches, not people their "
-                "records (protocol: sketch). Leave it out; a column of organisations is named in the task, with "
-                "sketch.organisation"
+                "records (protocol: sketch). Leave it out; name a column of organisations with sketch.organisation"
             )
         levels = task.privacy.levels
         if self.level not in levels:
@@ -401,16 +400,15 @@ class FilePopulation(ABC):
     def _set_aside(self, name: str, count: int) -> list[int]:
         if not self._policy.public_sample:
             raise UserError(
-                "the devices' policy does not allow that people's features are published as a public sample "
-                "(Policy(public_sample=True) does): leave public.set_aside out, or give the task public records with "
-                "public.file"
+                "the devices' policy does not allow publishing people's features as a public sample "
+                "(Policy(public_sample=True) does): leave public.set_aside out, or give public records with public.file"
             )
         # Check by name: the task's hash depends on its sample, and another sample is another task with its own caps.
         if self.ledger.has_released(self.source.digest, task_name=name):
             raise UserError(
                 f"people of {self.source.records} have released to a task of the name {name!r} already, by the ledger "
                 f"{self.ledger.path}, and no record is released twice. Use the log that they released to. (A task of "
-                "another name asks these people again: what it costs them comes on top, and --lifetime caps the sum.)"
+                "another name asks these people again, at additional cost; --lifetime caps the sum.)"
             )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)
         if count >= self.source.size - len(gone):

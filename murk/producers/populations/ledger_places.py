@@ -100,12 +100,12 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     if len(noted) > 1:
         raise UserError(
             f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): what was spent "
-            "by one is not known to another. Say which one is to pay with --ledger"
+            "by one is not known to another. Choose one with --ledger"
         )
     if noted and not noted[0].exists():
         raise UserError(
-            f"the people of {source} have accounts in the ledger {noted[0]}, which is not there: put it back, or give "
-            "its new place with --ledger"
+            f"the people of {source} have accounts in the ledger {noted[0]}, which is missing: put it back, or give "
+            "its new path with --ledger"
         )
     if not noted and not beside.exists() and not os.access(folder, os.W_OK):
         raise UserError(
@@ -131,7 +131,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
         raise unrecognised(ledger.path, str(source.records), source.people, before)
     if source.people != "row" or set(before) != {"row"}:
         words = describe(ledger.path, str(source.records), source.people, before)
-        both = "What is said of all tasks together is of an account, and a person may have several."
+        both = "Sums over all tasks are those of one account, and a person may have several."
         return (f"{words} {both} {remedy(source.people, before)}",)
     return (
         f"people have released by the ledger {ledger.path} before, from other records than {source.records}, or from "
@@ -190,8 +190,7 @@ def _listed(source: Path | None) -> Sequence[Noted]:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise MurkError(
-            f"{note} cannot be read: it says which ledgers the people of {source} have accounts in. Bring it back from "
-            "a copy"
+            f"{note} cannot be read: it lists the ledgers of the people of {source}. Restore it from a copy"
         ) from error
 
 
@@ -263,9 +262,8 @@ def _check_undamaged(*folders: Path) -> None:
             damaged = True
         if damaged:
             raise UserError(
-                f"{path} cannot be read, and may hold the accounts of these people: bring it and its key "
-                f"({key_path(path).name}) back from a copy, move it away if it is none of theirs, or name their ledger "
-                "with --ledger"
+                f"{path} cannot be read, and may hold the accounts of these people: restore it and its key "
+                f"({key_path(path).name}) from a copy, move it away if it is not theirs, or name theirs with --ledger"
             )
 
 

@@ -165,8 +165,8 @@ class OrganisationPopulation(FilePopulation):
             if self.problem.rows is None:
                 raise UserError(f"{found}, and each has {fewest:,} numbers: give more records, or fewer features")
             raise UserError(
-                f"{found}, and a sketch has {fewest:,} rows: more rows than records are work without gain. Set "
-                f"sketch.rows to {largest:,} or fewer"
+                f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set sketch.rows to "
+                f"{largest:,} or fewer"
             )
 
     def _take_up(self) -> None:

@@ -305,8 +305,7 @@ def _table(records: Records, source: FileSource, wanted: Sequence[str]) -> Table
 
 def _refusal(public: str, source: FileSource, found: str) -> str:
     return (
-        f"{public} holds people of {source.records}: {found}. Nobody can be in the public sample and release as well: "
-        "their features would be public as they are, and no guarantee covers that. Give a file of other people's "
-        "features that everybody may know; or say public: {set_aside: N}, which publishes those of N of these people, "
-        "who then release nothing; or leave public out"
+        f"{public} holds people of {source.records}: {found}. Their features would be public, unprotected by the "
+        "guarantee for their releases. Give a file of other people's features that everybody may know; or set public: "
+        "{set_aside: N}, which publishes those of N of these people, who then release nothing; or leave public out"
     )

@@ -50,7 +50,7 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
     try:
         return RunConfig(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
-        raise MurkError(f"{path} is damaged: bring it back from a copy, or begin with a new log") from error
+        raise MurkError(f"{path} is damaged: restore it from a copy, or begin with a new log") from error
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:

@@ -292,7 +292,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return f"SketchProducer({self.task.name!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise MurkError("a window that goes on is neither copied nor stored: make a producer where it is needed")
+        raise MurkError("a producer of sketches cannot be copied or pickled: make one where it is needed")
 
     def _find_problem(self, task: Task) -> WindowProblem:
         return sketch_problem_for(task)
@@ -315,7 +315,7 @@ class SketchProducer(Releaser["WindowProblem"]):
                 self._set_refused(window, spend)
                 spend.cancel()
             elif before == "open":
-                raise MurkError("another process has just opened this window: one at a time works for an organisation")
+                raise MurkError("another process has just opened this window: run one process per organisation")
             elif spend.refusals:
                 self._set_refused(window, spend)
                 spend.windows.begin(key, self.organisation, self._today(), "refused")

@@ -73,6 +73,6 @@ def remedy(task: Task, level: str) -> str:
     share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
     amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (
-        "windows add up, so let the task allow an organisation ten, say, with privacy.per_person: "
-        f"{{{guarantee.kind}: {{{amounts}}}}}, or take larger ones (sketch.window)"
+        "windows add up: allow an organisation ten, for example, with privacy.per_person: "
+        f"{{{guarantee.kind}: {{{amounts}}}}}, or use larger ones (sketch.window)"
     )

@@ -241,5 +241,5 @@ def test_a_name_that_is_nothing_but_unseen_stays_what_it_is(path: Path) -> None:
     change.close()
     with Ledger(path) as ledger:
         assert ledger.totals().releases == 17
-        with pytest.raises(UserError, match="a character in it that nobody sees"):
+        with pytest.raises(UserError, match="an invisible or non-text character"):
             ledger.account("\u200b")

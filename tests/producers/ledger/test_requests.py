@@ -28,25 +28,25 @@ def test_keys_that_are_taken() -> None:
         claims = ReleaseRequests([row], None, ["default"], source=FILE)
         assert claims.checked() is claims
     for row in (-1, LAST + 1):
-        with pytest.raises(UserError, match="a row is an integer from 0 on"):
+        with pytest.raises(UserError, match="a row must be an integer from 0"):
             ReleaseRequests([5, row], None, ["default"] * 2, source=FILE).checked()
 
 
 @pytest.mark.parametrize("keys", [[1], [1.5], ["k", 1], [b"k"], [True]])
 def test_without_a_file_a_record_is_known_by_a_text(keys: list[object]) -> None:
-    with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
+    with pytest.raises(UserError, match="a record's key must be a text; for records of a file, its row"):
         ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys)).checked()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [["k"], [None], [True], [1.0], [1, "k"]])
 def test_records_of_a_file_are_known_by_their_rows(keys: list[object]) -> None:
-    with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
+    with pytest.raises(UserError, match="a record's key must be a text; for records of a file, its row"):
         ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys), source=FILE).checked()  # type: ignore[arg-type]
 
 
 def test_all_are_of_one_length() -> None:
     for keys, people, levels in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2)):
-        with pytest.raises(UserError, match="must be of one length"):
+        with pytest.raises(UserError, match="must have the same length"):
             ReleaseRequests(["k"] * keys, ["ann"] * people, ["default"] * levels).checked()
     with pytest.raises(UserError, match="say whose they are"):
         ReleaseRequests(["k"], None, ["default"]).checked()

@@ -120,9 +120,9 @@ def test_what_is_spent_together_is_said_beside_its_cap() -> None:
     ]
     assert [line.removeprefix("All tasks together: ") for line in describe_together(standings)] == [
         "mu = 1 of 1.5 at most for a person",
-        "an amount that has no figure in its terms of epsilon = 3 at most for a person",
+        "an amount unknown in its currency of epsilon = 3 at most for a person",
         "epsilon = 1, delta = 1e-06 of epsilon = 2, delta = 1e-05 at most for a person",
-        "an amount that has no figure in its terms of epsilon = 2, delta = 1e-05 at most for a person",
+        "an amount unknown in its currency of epsilon = 2, delta = 1e-05 at most for a person",
         "epsilon = 1, delta = 1e-06 at most for a person; no cap over all tasks (--lifetime)",
     ]
 

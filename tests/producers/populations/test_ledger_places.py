@@ -109,7 +109,7 @@ def test_a_ledger_that_was_named_is_found_again(folder: Path) -> None:
     assert default_ledger(SOURCE, "b", simulated=False) == Path("safe/accounts.db")
     for end in ("", ".key"):
         os.rename(f"safe/accounts.db{end}", f"safe/moved.db{end}")
-    with pytest.raises(UserError, match="which is not there: put it back"):
+    with pytest.raises(UserError, match="which is missing: put it back"):
         default_ledger(SOURCE, "b", simulated=False)
     # The same ledger at another place is the same ledger.
     assert work("b", ledger="safe/moved.db")[1] == ()
@@ -122,7 +122,7 @@ def test_another_ledger_is_warned_of_and_then_nobody_guesses(folder: Path) -> No
     assert (place, released) == (Path("mine.db"), 8)
     assert "accounts in another ledger, too (data/people.ledger.db)" in warning
     assert "may spend it again" in warning
-    with pytest.raises(UserError, match=r"accounts in several ledgers.*Say which one"):
+    with pytest.raises(UserError, match=r"accounts in several ledgers.*Choose one with"):
         default_ledger(SOURCE, "c", simulated=False)
     # What was begun by one of them carries on with it.
     assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
@@ -221,7 +221,7 @@ def test_what_cannot_be_read(folder: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         default_ledger("data/nobody.csv", "a", simulated=False)
     Path("data/people.csv.ledgers.json").write_text(json.dumps({"ledger": 1}))
-    with pytest.raises(MurkError, match="cannot be read: it says which ledgers"):
+    with pytest.raises(MurkError, match="cannot be read: it lists the ledgers"):
         default_ledger(SOURCE, "a", simulated=False)
     Path("data/people.csv.ledgers.json").unlink()
     # What lies where earlier versions had the ledger is opened, and so refused.

@@ -70,7 +70,7 @@ def test_a_name_that_is_refused_stops_the_file_before_anything_is_sent(folder: P
     text = (folder / "people.csv").read_text()
     (folder / "people.csv").write_text(text.replace("person-19", "person-19\u200b"))
     with (
-        pytest.raises(UserError, match=r"row 39, column 'who'.*character in it that nobody sees"),
+        pytest.raises(UserError, match=r"row 39, column 'who'.*invisible or non-text character"),
         population(folder, person="who"),
     ):
         pass

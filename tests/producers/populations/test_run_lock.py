@@ -102,7 +102,7 @@ def test_a_log_without_a_task_or_streams_was_begun_with_nothing(tmp_path):
 def test_a_damaged_note_is_an_error(tmp_path, text):
     away, ledger = Elsewhere(), tmp_path / "ledger.db"
     beside(away, ".run.json", ledger).write_text(text)
-    with pytest.raises(MurkError, match=r"run\.json is damaged: bring it back from a copy"):
+    with pytest.raises(MurkError, match=r"run\.json is damaged: restore it from a copy"):
         noted(away, ledger)
 
 
