@@ -1,35 +1,24 @@
-r"""Public rows beside outer products: what they say of ``A = E x x'/(1 + |x|^2)``, as far as they are like the people.
+r"""Fits of released examples that also use public covariate rows.
 
-The target stays the same, ``A^-1 b`` with ``b = E x y/(1 + |x|^2)``: rows only make A better known. With a, alpha the
-numbers of the released and of the rows' matrix (symmetric matrices as vectors, norms kept), pi the share of targets
-that are there and ``d = a / pi - alpha``,
+Outer products: rows improve ``A = E x x'/(1 + |x|^2)``; the estimand ``A^-1 b`` stays the same. With a, alpha the
+numbers of the released and of the rows' matrix, pi the share of targets present (estimated from the trace) and
+``d = a / pi - alpha``,
 
 .. math:: d \sim N(0,\; \nu I + (\kappa + 1/n) \Gamma), \qquad \alpha^{} + K d, \quad
     K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
 
-is the best combination: nu the noise, Gamma the covariance of one row's numbers, and 1 / kappa how many of the people
-the rows are worth. kappa is 1 over their number where they are drawn from the people, and up to 1/4 where they are not
-quite: each kappa of a grid is a hypothesis, weighed by its marginal likelihood, and intervals are of the mean over
-hypotheses, as in `murk.learners.core.scoring.public`. pi is estimated from the trace.
+is the best combination: nu the noise, Gamma the covariance of one row's numbers, and the rows worth 1 / kappa people.
+Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood, as in
+`murk.learners.core.scoring.public`. Eigenvalues are used where their error *relative to the matrix* is small.
 
-Eigenvalues of the combination are used where the error *relative to it* is small: that of rows is proportional to what
-is small, and hides nothing.
-
-Before that, `misfit` compares both under the first hypothesis: rows that fail it at 1 in 10,000 are not used at all.
-
-Directions of labels where covariates are public: the fit by the mean direction alone.
-
-The mean of ``u = y x / |x|`` is linear in the fit, with a matrix that public rows tell:
+Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``,
 
 .. math:: E[u] = E[x x' / |x|]\, \theta
 
-so that ``theta^ = A_1^-1 mean u~`` takes no product of noise with noise. Its error is that of the mean, with noise of
-variance s^2 and not s^4, and that of the rows. It is the fit weighted by ``1/|x|``, and it needs rows like the
-people's: their second moment of ``x / |x|`` is compared with the released one, as far as noise lets see it, at one
-false alarm in 10,000.
+so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 and not s^4. As this is another
+estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
 
-It is another fit than the one without rows, so which one is learned must not depend on what is released:
-:func:`rows_are_used` decides by the task and the rows alone.
+Both compare the rows' second moments with the released ones first, by `misfit` at one false alarm in 10,000.
 """
 
 from __future__ import annotations
@@ -51,12 +40,16 @@ from murk.learners.examples.protocol import LOUD, ROWS_OF_EACH
 if TYPE_CHECKING:
     from murk.learners.examples.settings import ExampleSettings
 
-
 Array = NDArray[np.float64]
 
+PUBLIC_ROWS = "public rows"
+UNUSED = "public rows are not used: they are unlike the people's"
+
+# Grid of kappa: ratio, largest value, and prior weight of the first.
 _FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
 _AT_ONCE = 2**20
 _NULL = 1e-9
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class Rows:
     Attributes
     ----------
     count
-        How many rows there are.
+        Number of rows.
     alpha, gamma
         Mean and covariance of their numbers, (k,) and (k, k).
     """
@@ -78,10 +71,10 @@ class Rows:
 
     @classmethod
     def of(cls, covariates: PublicCovariates, size: int, extra: float) -> Rows:
-        """Those with weights ``1 / (extra + |x|^2)``."""
-        k, count = matrix_size(size), float(covariates.counts.sum())
-        alpha, square = np.zeros(k), np.zeros((k, k))
-        block = max(_AT_ONCE // k, 1)
+        """Return the moments of rows with weights ``1 / (extra + |x|^2)``."""
+        numbers_of_row, count = matrix_size(size), float(covariates.counts.sum())
+        alpha, square = np.zeros(numbers_of_row), np.zeros((numbers_of_row, numbers_of_row))
+        block = max(_AT_ONCE // numbers_of_row, 1)
         for start in range(0, len(covariates.points), block):
             points, share = covariates.points[start : start + block], covariates.counts[start : start + block] / count
             weight = 1.0 / (extra + np.square(points).sum(axis=1))
@@ -97,36 +90,36 @@ class Rows:
 
     @property
     def trace(self) -> float:
-        """Of the mean matrix."""
+        """Trace of the mean matrix."""
         return float(self._ones @ self.alpha)
 
     @cached_property
     def off_share(self) -> Array:
-        """What is left of an error of a when pi is estimated from the trace of a, (k, k)."""
+        """Map from an error of a to its effect once pi is estimated from a's trace, (k, k)."""
         return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
 
     @cached_property
     def relative(self) -> Array:
-        """Covariance of one row's numbers, so compared."""
+        """Covariance of one row's numbers after :attr:`off_share`."""
         return np.asarray(self.off_share @ self.gamma @ self.off_share.T)
 
 
 @dataclass(frozen=True)
 class Released:
-    """What the people's releases say, of the coefficients that are learned.
+    """Sums of released outer products, for the learned coefficients.
 
     Attributes
     ----------
     mean, aimed
         Mean A and b.
     meat
-        Covariance of ``A theta - b`` of these means, (p, p), at the points that the chains stood at.
+        Covariance of ``A theta - b`` of these means, (p, p), at the chains' reference points.
     points
         These points, (chains, p).
     noise
-        Variances of the noise of a number of the means: the largest and the smallest that it may have.
+        Largest and smallest possible noise variance of a number of the means.
     people
-        How many they are, in weight.
+        Effective number of people.
     """
 
     mean: Array
@@ -138,7 +131,7 @@ class Released:
 
     @cached_property
     def of_records(self) -> Array:
-        """What of ``meat`` is no noise: that of b, and of A at the points, is taken from it."""
+        """The part of ``meat`` that is not noise of b, or of A at the points."""
         turned = [acting(point) @ acting(point).T for point in self.points]
         noise = self.noise[1] * (0.5 * np.eye(len(self.mean)) + np.mean(turned, axis=0))
         values, vectors = np.linalg.eigh(self.meat - noise)
@@ -147,16 +140,14 @@ class Released:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What follows if the rows are worth ``1 / kappa`` people.
+    """Posterior if the rows are worth ``1 / kappa`` people.
 
     Attributes
     ----------
     evidence
         Logarithm of its weight.
-    matrix
-        A.
-    covariance
-        Of its numbers, (k, k).
+    matrix, covariance
+        A, and the covariance of its numbers, (k, k).
     meat
         Covariance of ``A theta - b``.
     """
@@ -167,54 +158,53 @@ class Hypothesis:
     meat: Array
 
 
-def share_of(told: Released, rows: Rows) -> float:
-    """pi, the share of the people whose target is there; 0 where that is not known."""
-    trace = float(np.trace(told.mean))
-    return trace / rows.trace if trace > 5.0 * math.sqrt(rows.size * told.noise[0]) else 0.0
+def share_of(released: Released, rows: Rows) -> float:
+    """Return pi, the share of people with a target; 0 if noise hides it."""
+    trace = float(np.trace(released.mean))
+    return trace / rows.trace if trace > 5.0 * math.sqrt(rows.size * released.noise[0]) else 0.0
 
 
-def unlike(told: Released, rows: Rows) -> float:
-    """By how many standard deviations the released matrix and that of the rows differ beyond randomness."""
-    share, project = share_of(told, rows), rows.off_share
-    noise = told.noise[0] / share**2 * project @ project.T
-    off = flattened(told.mean) / share - rows.alpha
-    return misfit(off, noise + (1.0 / rows.count + 1.0 / told.people) * rows.relative)
+def unlike(released: Released, rows: Rows) -> float:
+    """Return by how many standard deviations the released matrix and that of the rows differ."""
+    share, project = share_of(released, rows), rows.off_share
+    noise = released.noise[0] / share**2 * project @ project.T
+    off = flattened(released.mean) / share - rows.alpha
+    return misfit(off, noise + (1.0 / rows.count + 1.0 / released.people) * rows.relative)
 
 
-def hypotheses(told: Released, rows: Rows, theta: Array) -> list[Hypothesis]:
-    """Every kappa of the grid, with what follows from it at the coefficients theta."""
+def hypotheses(released: Released, rows: Rows, theta: Array) -> list[Hypothesis]:
+    """Return the hypotheses of all kappas of the grid, at the coefficients theta."""
     kappas = [1.0 / rows.count]
     while kappas[-1] * _FACTOR <= _MOST:
         kappas.append(kappas[-1] * _FACTOR)
     others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
-    return [_fit(told, rows, theta, kappa, _RIGHT if i == 0 else others) for i, kappa in enumerate(kappas)]
+    return [_fit(released, rows, theta, kappa, _RIGHT if i == 0 else others) for i, kappa in enumerate(kappas)]
 
 
-def _fit(told: Released, rows: Rows, theta: Array, kappa: float, prior: float) -> Hypothesis:
-    share, project, own = share_of(told, rows), rows.off_share, rows.relative
-    off = flattened(told.mean) / share - rows.alpha
-    noise = told.noise[0] / share**2
-    spread = noise * project @ project.T + (kappa + 1.0 / told.people) * own
+def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: float) -> Hypothesis:
+    share, project, own = share_of(released, rows), rows.off_share, rows.relative
+    off = flattened(released.mean) / share - rows.alpha
+    noise = released.noise[0] / share**2
+    spread = noise * project @ project.T + (kappa + 1.0 / released.people) * own
     values, vectors = np.linalg.eigh(spread)
     kept = values > _NULL * values[-1]
     square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
     evidence = math.log(prior) - 0.5 * (square + float(np.sum(np.log(values[kept]))))
     gain = np.linalg.solve(kappa * own + noise * np.eye(len(own)), kappa * own).T
     left = np.eye(len(own)) - gain
-    # Errors of a enter the combination by into, and what is taken from the rows instead by beside = 1 - into.
-    beside = left @ project
-    into = np.eye(len(own)) - beside
-    doubt = share**2 * (kappa + 1.0 / told.people) * left @ own @ left.T
-    covariance = told.noise[0] * into @ into.T + doubt
+    # Weight of an error of a in the combination.
+    weight = np.eye(len(own)) - left @ project
+    doubt = share**2 * (kappa + 1.0 / released.people) * left @ own @ left.T
+    covariance = released.noise[0] * weight @ weight.T + doubt
     turn = acting(theta)
-    meat = told.of_records + 0.5 * told.noise[0] * np.eye(rows.size) + turn @ covariance @ turn.T
+    meat = released.of_records + 0.5 * released.noise[0] * np.eye(rows.size) + turn @ covariance @ turn.T
     return Hypothesis(evidence, symmetric(share * (rows.alpha + gain @ off), rows.size), covariance, meat)
 
 
 def size_of_error(covariance: Array, turn: Array) -> float:
-    """About how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``.
+    """Return about how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``.
 
-    It is ``2 |E[(turn' E turn)^2]|^(1/2)``, for errors of the same size everywhere ``2 sqrt(p)`` times one.
+    This is ``2 |E[(turn' E turn)^2]|^(1/2)``; for errors of equal size, ``2 sqrt(p)`` times one of them.
 
     Parameters
     ----------
@@ -224,7 +214,7 @@ def size_of_error(covariance: Array, turn: Array) -> float:
         (p, q).
     """
     p, q = turn.shape
-    units = np.array([symmetric(one, p) for one in np.eye(matrix_size(p))])
+    units = np.array([symmetric(unit, p) for unit in np.eye(matrix_size(p))])
     turned = (turn.T @ units @ turn).reshape(-1, q * q)
     other = (covariance @ turned).reshape(-1, q, q)
     square = other.transpose(1, 0, 2).reshape(q, -1) @ turned.reshape(-1, q, q).reshape(-1, q)
@@ -232,10 +222,9 @@ def size_of_error(covariance: Array, turn: Array) -> float:
 
 
 def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tuple[int, float]:
-    """How many of the smallest eigenvalues of a matrix are not known well enough to divide by, and their floor.
+    """Return how many of the smallest eigenvalues are too noisy to divide by, and their floor.
 
-    Those above them span a space in which the error, relative to the matrix, is below ``1 / trust``: an error that is
-    proportional to what is small there does no harm, as that of public rows is.
+    In the space of those above, the error relative to the matrix is below ``1 / trust``.
     """
     first, last = int(np.sum(values <= 0.0)), len(values)
     while first < last:
@@ -247,54 +236,49 @@ def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tu
 
 
 def acting(theta: Array) -> Array:
-    """The matrix that makes ``E theta`` of the numbers of a symmetric E, (p, k)."""
+    """Return the matrix that maps the numbers of a symmetric E to ``E theta``, (p, k)."""
     p = len(theta)
-    return np.column_stack([symmetric(one, p) @ theta for one in np.eye(matrix_size(p))])
-
-
-PUBLIC_ROWS = "public rows"
-UNUSED = "public rows are not used: they are unlike the people's"
-_LEAST = 1e-6
+    return np.column_stack([symmetric(unit, p) @ theta for unit in np.eye(matrix_size(p))])
 
 
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
-    """Whether the fit is the one by public rows, by what is public before anybody releases anything.
+    """Return whether directions are fitted by public rows, from public settings alone.
 
-    It is for labels, where noise is at least 1 in variance (mu <= 2), so that its square would be more, and there are
-    20 rows for each coefficient, so that they can be compared. ``noise`` is the variance at the noisiest level.
+    They are for labels, if the noise variance at the noisiest level is at least 1 (mu <= 2), so that its square would
+    be larger, and there are at least 20 rows for each coefficient, so that they can be compared.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
 
 
 def with_public(
-    found: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: NDArray[np.float64],
-    bend: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64],
+    found: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Array,
+    bend: Array, first: Array, second: Array,
 ) -> Estimate:  # fmt: skip
-    """The fit by public rows, or ``found``, from the releases alone, where rows are unlike the people or degenerate.
+    """Fit by public rows; return ``found``, the fit without them, if they are unlike the people or degenerate.
 
     Parameters
     ----------
     found
-        The fit without public rows.
+        Fit from the releases alone.
     settings, covariates
         Of the task.
     sums, bend, first, second
-        Of all chains: the sums of `layout`; mean ``u u'`` and mean ``u~`` by weight; ``sum q^2 u~_j^2``.
+        Over all chains: the sums of `layout`; weighted means of ``u u'`` and ``u~``; ``sum q^2 u~_j^2``.
     """
     p, free = settings.features, settings.features - (not settings.intercept)
     total, squares, known = sums[k.POLISH_WEIGHT], sums[k.POLISH_SQUARES], float(np.trace(bend))
     share = covariates.counts / covariates.counts.sum()
     rows, count = covariates.points, float(covariates.counts.sum())
     inverse = 1.0 / np.linalg.norm(rows, axis=1)
-    if not known > 0.1:  # next to no targets, as far as can be told
+    if not known > 0.1:  # next to no targets
         return found
     noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
     if matrix_size(p) <= MOST_NUMBERS:
         theirs = Rows.of(covariates, p, 0.0)
         off = flattened(bend) / known - theirs.alpha
-        spread = _noise_of_products(p, noise, total**2 / squares, known, symmetric(theirs.alpha, p))
         people = total**2 / squares
+        spread = _noise_of_products(p, noise, people, known, symmetric(theirs.alpha, p))
         if misfit(off, spread / known**2 + (1.0 / count + 1.0 / people) * theirs.gamma) > UNLIKE:
             return replace(found, note=f"{found.note}; {UNUSED}", alike=False)
     matrix = ((rows * (share * inverse)[:, None]).T @ rows)[:free, :free]
@@ -321,19 +305,17 @@ def with_public(
     )  # fmt: skip
 
 
-def _noise_of_products(
-    p: int, noise: float, people: float, known: float, directions: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Covariance of the noise in the numbers of mean ``u~ u~' - own_variance I``, of directions u.
+def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Array) -> Array:
+    """Return the noise covariance of the numbers of mean ``u~ u~' - own_variance I``, trace removed.
 
-    ``u~ u~' = u u' + (u n' + n u') + n n'``: with noise n of variance s^2 the last has 2 s^4 in every number, and the
-    other is linear in ``u u'``. The trace is taken out.
+    ``u~ u~' = u u' + (u n' + n u') + n n'``: for noise n of variance s^2 the last term has variance 2 s^4 in every
+    number, and the middle one is linear in ``u u'``.
     """
     square = noise * people
     found = 2.0 * square**2 * np.eye(matrix_size(p))
     values, vectors = np.linalg.eigh(known * directions)
     for value, vector in zip(values, vectors.T, strict=True):
-        crossed = np.array([flattened(np.outer(vector, one) + np.outer(one, vector)) for one in np.eye(p)])
+        crossed = np.array([flattened(np.outer(vector, unit) + np.outer(unit, vector)) for unit in np.eye(p)])
         found += square * max(float(value), 0.0) * crossed.T @ crossed
     ones = flattened(np.eye(p))
     project = np.eye(len(ones)) - np.outer(ones, ones) / p

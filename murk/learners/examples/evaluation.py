@@ -1,8 +1,7 @@
-"""Progressive validation on released examples: River's way of evaluating, with an unbiased loss.
+"""Progressive validation on released examples, with River's evaluation and an unbiased loss.
 
-A loss computed on noisy examples is biased, and a metric of River sees predictions only, which say nothing of the
-noise in them. So a linear model is wrapped, to predict a score together with its noise, and the metric takes the
-noise's effect back:
+A loss on noisy examples is biased, and River's metrics see predictions only. So a linear model is wrapped to predict a
+score with its noise, and the metric corrects for that noise:
 
 >>> from river import evaluate, linear_model
 >>> from murk.learners import IWPSGDClassifier
@@ -35,20 +34,20 @@ __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 
 
 class Example(dict[Any, float]):
-    """The features of a released example, as numbers by name, with what is public of their noise.
+    """A released example's features by name, with the public facts about their noise.
 
     Attributes
     ----------
     noise
-        The noise of its level.
+        Noise of its level.
     product
-        Whether the features are multiplied by the label.
+        Whether features are multiplied by the label.
     directed
-        Whether they are a direction, beside a number that the score is to meet: losses are then weighted by 1/|x|^2.
+        Whether features are a direction, with losses weighted by ``1/|x|^2``.
     missing
-        Of a direction: an unbiased estimate of whether its target is missing.
+        For a direction, an unbiased estimate of whether its target is missing.
     matrix
-        Of an outer product: all its numbers. Losses are then weighted by 1/(1 + |x|^2).
+        All numbers of an outer product, with losses weighted by ``1/(1 + |x|^2)``.
     """
 
     noise: Noise = Noise(0.0)
@@ -59,22 +58,18 @@ class Example(dict[Any, float]):
 
 
 class Score(NamedTuple):
-    """A linear model's score of a released example, and the noise in it.
+    """A linear model's score of a released example, and its noise.
 
     Parameters
     ----------
     value
-        ``theta'u~``.
+        ``theta'u~``; for an outer product, twice the loss.
     variance
         ``theta'D theta``.
     noise
-        Of the example.
-    product
-        Whether the example is multiplied by its label.
-    directed
-        Whether it is a direction.
-    outer
-        Whether it is an outer product: ``value`` is then twice the loss.
+        Noise of the example.
+    product, directed, outer
+        Whether the example is multiplied by its label, a direction, or an outer product.
     """
 
     value: float
@@ -86,7 +81,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """A linear model's coefficients by feature, and its constant: Murk's learners and River's linear models.
+    """Return coefficients by feature, and the constant, of Murk's learners and River's linear models.
 
     Raises
     ------
@@ -95,19 +90,19 @@ def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
     """
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:
-        found: tuple[Mapping[Any, float], float] = reference()
-        return found
+        known: tuple[Mapping[Any, float], float] = reference()
+        return known
     if hasattr(model, "weights") and hasattr(model, "intercept"):
         weights = dict(model.weights)
         return weights, float(model.intercept) + float(weights.pop("intercept", 0.0))
     raise UserError(
-        f"{type(model).__name__} is not a linear model that can be evaluated: it needs `weights` and `intercept`, as "
-        "River's linear models have, or to be one of Murk's"
+        f"{type(model).__name__} is not a linear model that can be evaluated: use one of River's or Murk's linear "
+        "models, or one with `weights` and `intercept`"
     )
 
 
 class Evaluated(base.Estimator):
-    """A linear model that predicts the :class:`Score` of a released example; it learns what it is given.
+    """A linear model that predicts the :class:`Score` of a released example.
 
     Parameters
     ----------
@@ -123,7 +118,7 @@ class Evaluated(base.Estimator):
         return True
 
     def predict_one(self, x: Example) -> Score:
-        """The score of a released example, with its noise."""
+        """Return the score of a released example, with its noise."""
         weights, constant = coefficients(self.model)
         noise: Noise = x.noise
         if x.matrix is not None:
@@ -140,12 +135,14 @@ class Evaluated(base.Estimator):
         return Score(score, variance, noise, x.product, x.directed)
 
     def learn_one(self, x: Example, y: Any) -> None:
-        """Let the model learn."""
+        """Train the wrapped model."""
         self.model.learn_one(x, y)
 
 
 class UnbiasedLoss(metrics.base.Metric):
-    """Mean loss on the true examples, estimated without bias from released ones, weighted as it is learned from them.
+    """Mean loss on the true examples, estimated without bias from released ones.
+
+    It is weighted as learning from the same releases is.
 
     Parameters
     ----------
@@ -176,8 +173,8 @@ class UnbiasedLoss(metrics.base.Metric):
         z, v, noise, product, directed, outer = y_pred
         if (directed or outer) and self.loss not in DIRECTED_LOSSES:
             raise UserError(
-                f"the {self.loss} loss has no unbiased estimate from {'directions' if directed else 'outer products'}, "
-                f"which tell the {' and '.join(DIRECTED_LOSSES)} losses alone; use one of them, or release='joint'"
+                f"the {self.loss} loss has no unbiased estimate from {'directions' if directed else 'outer products'}; "
+                f"use the {' or '.join(DIRECTED_LOSSES)} loss, or release='joint'"
             )
         if outer:
             return 0.5 * z
@@ -193,22 +190,22 @@ class UnbiasedLoss(metrics.base.Metric):
         return noise.keep * smooth(z) + (1.0 - noise.keep) * smooth(-z)
 
     def update(self, y_true: Any, y_pred: Score) -> None:
-        """Add an example; one whose estimate is not finite is left out."""
+        """Add an example, unless its estimate is not finite."""
         self._add(y_true, y_pred, 1)
 
     def revert(self, y_true: Any, y_pred: Score) -> None:
-        """Take an example back."""
+        """Remove an example."""
         self._add(y_true, y_pred, -1)
 
     def _add(self, y_true: Any, y_pred: Score, sign: int) -> None:
-        found = self._estimate(y_true, y_pred)
-        if math.isfinite(found):
+        loss = self._estimate(y_true, y_pred)
+        if math.isfinite(loss):
             self.count += sign
-            self._total += sign * found
-            self._squares += sign * found * found
+            self._total += sign * loss
+            self._squares += sign * loss * loss
 
     def get(self) -> float:
-        """The mean; 0 before the first."""
+        """Return the mean; 0 before the first example."""
         return self._total / self.count if self.count else 0.0
 
     @property
@@ -221,9 +218,9 @@ class UnbiasedLoss(metrics.base.Metric):
 
     @property
     def bigger_is_better(self) -> bool:
-        """No: it is a loss."""
+        """False, for a loss."""
         return False
 
     def works_with(self, model: base.Estimator) -> bool:
-        """With models that are wrapped in :class:`Evaluated`."""
+        """Return whether the model is :class:`Evaluated`."""
         return isinstance(model, Evaluated)

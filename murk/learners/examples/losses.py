@@ -1,4 +1,4 @@
-"""Losses of released examples: where their unbiased estimates are valid, and how large those estimates get."""
+"""Losses of released examples: valid radius, model probabilities and gradient size."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATI
 from murk.privacy.guarantees import nearest
 
 DIRECTED_LOSSES: Final = DIRECTED
-"""Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
-mean that is a quotient."""
+# Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
+# quotient as its mean.
 
 LOGIT_WIDTH: Final = 1.702**2
-"""t of the probit-type loss: with it its slope is that of the logistic loss to within 0.0095, so that coefficients are
-logits. Another t would only rescale them: f_t(z) = sqrt(t) f_1(z / sqrt(t))."""
+# t of the probit-type loss: its slope is that of the logistic loss to within 0.0095, so coefficients are logits.
 
 Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of a level's releases, as the learner knows it.
+    """Noise of a level's releases.
 
     Attributes
     ----------
     variance
-        Of every feature.
+        Of each feature.
     constant_variance
-        Of the constant: the features' in a product, else 0.
+        Of the constant: that of the features in a product, else 0.
     target_variance
         Of a real target.
     keep
-        Weight S~ of a released label; 1 where none was in randomized response.
+        Weight of a released label; 1 without randomized response.
     """
 
     variance: float
@@ -53,16 +52,16 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What the size of a gradient's estimate is made of, at the edge of the ball.
+    """Parts of the size of a gradient estimate at the edge of the ball.
 
     Attributes
     ----------
     length
-        Mean square of a released record's length.
+        Mean squared length of a released record.
     label
-        Square of what is left of a label's mean, 1 without randomized response.
+        Squared attenuation of a label's mean, 1 without randomized response.
     v, noise
-        Variance of a score; and the noise of a release.
+        Variance of a score, and the noise of a release.
     """
 
     length: float
@@ -73,23 +72,23 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class ExampleLoss:
-    """One loss of released examples: all that is known of it beside its compiled transforms.
+    """A loss of released examples.
 
     Attributes
     ----------
     name, code
-        In tasks and arguments; and in `murk.learners.examples.transforms`.
+        Its name in tasks and arguments, and its code in `murk.learners.examples.transforms`.
     radius
-        Of the ball of coefficients by default: a logit of 3 is odds of 20; a fit of a target in [-1, 1] by features in
-        [-1, 1] seldom needs more than a norm of 2 (with a real target, of 1.5).
+        Default radius of the ball of coefficients: a logit of 3 is odds of 20; fits of bounded targets by bounded
+        features rarely exceed a norm of 2 (labels) or 1.5 (real targets).
     probabilities
-        Of the positive label at scores, by the model whose minimiser the loss finds; None of a real target.
+        Probability of the positive label at scores; None for a real target.
     spread
-        About how large ``E||gradient estimate||^2`` gets.
+        Approximate bound of ``E||gradient estimate||^2``.
     moderate
-        Largest variance of a score for which it is used by default.
+        Largest score variance used by default.
     valid
-        Variance of a score below which its estimate exists.
+        Score variance below which the estimate exists.
     """
 
     name: str
@@ -107,7 +106,7 @@ def _normal(scores: Scores) -> Scores:
 
 
 def _bounded_slopes(size: Size) -> float:
-    # Slopes between -1 and 0, and what the label adds.
+    # Slopes lie between -1 and 0; the label adds its share.
     return size.length * (0.25 * size.label + 1.0 / 12.0)
 
 
@@ -137,7 +136,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             moderate=2.0,
         ),
         ExampleLoss(
-            # Cut off, it has a bias that grows with v (0.007 in the loss at v = 3, with K = 3).
+            # Truncated, it has a bias that grows with v.
             "log",
             LOG,
             3.0,
@@ -146,7 +145,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             moderate=3.0,
         ),
         ExampleLoss(
-            # Exact up to v = t, where its second derivative becomes a spike; by default it stays below.
+            # Exact up to v = t, where its second derivative becomes a spike.
             "probit",
             PROBIT,
             3.0,
@@ -158,12 +157,11 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
         ExampleLoss("squared", SQUARED, 1.5, None, lambda at: at.length * (0.25 + at.v + at.noise.target_variance)),
     )
 }
-"""Losses by name."""
 CODES: Final = {name: loss.code for name, loss in LOSSES.items()}
 
 
 def check_loss(loss: str, target: str) -> None:
-    """Refuse a loss that is unknown or not one of the target's kind, ``"binary"`` or ``"real"``."""
+    """Refuse an unknown loss, or one of another kind of target (``"binary"`` or ``"real"``)."""
     fitting = BY_TARGET[target]
     if loss not in fitting:
         raise UserError(
@@ -172,42 +170,40 @@ def check_loss(loss: str, target: str) -> None:
 
 
 def largest_radius(loss: str, variance: float) -> float:
-    """The radius below which the loss's estimate is valid under feature noise of this variance; often infinite.
+    """Return the radius below which the loss's estimate is valid under feature noise of this variance.
 
-    The probit-type loss needs ``variance ||theta||^2 < t``.
+    The probit-type loss needs ``variance ||theta||^2 < t``; the others have no limit.
 
     Examples
     --------
     >>> round(largest_radius("probit", 4.0), 3)
     0.851
     """
-    return _reached(LOSSES[loss].valid, variance)
+    return _radius_at(LOSSES[loss].valid, variance)
 
 
-def _reached(most: float, variance: float) -> float:
-    """Norm of coefficients at which a score's variance is ``most``."""
-    return math.sqrt(most / variance) if math.isfinite(most) else math.inf
+def _radius_at(largest: float, variance: float) -> float:
+    return math.sqrt(largest / variance) if math.isfinite(largest) else math.inf
 
 
 def default_radius(loss: str, variance: float) -> float:
-    """The radius used where none is given: inside the valid region, and where the estimate's variance is moderate."""
-    return min(LOSSES[loss].radius, _reached(LOSSES[loss].moderate, variance))
+    """Return the default radius: valid, and with a moderate score variance."""
+    return min(LOSSES[loss].radius, _radius_at(LOSSES[loss].moderate, variance))
 
 
 def checked_radius(loss: str, radius: float | None, variance: float) -> float:
-    """The radius to project on, for feature noise of at most this variance.
+    """Return the projection radius for feature noise of at most this variance.
 
     Raises
     ------
     UserError
-        If the one given is not positive and finite, or outside the loss's valid region; the message names the
-        largest that works.
+        If ``radius`` is not positive and finite, or outside the loss's valid region.
     """
     if radius is None:
         return default_radius(loss, variance)
     if not (math.isfinite(radius) and radius > 0):
         raise UserError(
-            f"radius={radius!r} must be positive and finite; leave it out for {LOSSES[loss].radius:g} at most"
+            f"radius={radius!r} must be positive and finite; without it, it is at most {LOSSES[loss].radius:g}"
         )
     largest = largest_radius(loss, variance)
     if radius >= largest:
@@ -220,19 +216,19 @@ def checked_radius(loss: str, radius: float | None, variance: float) -> float:
 
 
 def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probability of the positive label at scores, by the model whose minimiser a loss finds.
+    """Return the probability of the positive label at scores, under the loss's model.
 
     probit: ``Phi(z / sqrt t)``; log: ``1 / (1 + e^-z)``; exponential: ``1 / (1 + e^-2z)``; quadratic: ``(1 + z) / 2``,
-    cut off at 0 and 1.
+    clipped to [0, 1].
     """
-    found = LOSSES[loss].probabilities
-    assert found is not None, f"the {loss} loss is of a real target"
-    return found(scores)
+    of_scores = LOSSES[loss].probabilities
+    assert of_scores is not None, f"the {loss} loss is of a real target"
+    return of_scores(scores)
 
 
 @lru_cache(maxsize=256)
 def truncation_error(terms: int, variance: float, reach: float) -> float:
-    r"""How far the log loss cut off after K terms is from unbiased: ``sup |W_v[g_K](z) - f(z)|`` over ``|z| <= reach``.
+    """Return the bias of the log loss truncated after K terms: ``sup |W_v[g_K](z) - f(z)|`` for ``|z| <= reach``.
 
     Parameters
     ----------
@@ -241,7 +237,7 @@ def truncation_error(terms: int, variance: float, reach: float) -> float:
     variance
         v, the variance of the score.
     reach
-        How far scores without noise can lie from 0.
+        Largest absolute noiseless score.
 
     References
     ----------
@@ -252,7 +248,7 @@ def truncation_error(terms: int, variance: float, reach: float) -> float:
     >>> round(truncation_error(1, 1.0, 3.0), 4)
     0.0096
     """
-    # The trapezoidal rule on a Gaussian converges faster than any power; 10 standard deviations leave out 1e-23.
+    # The trapezoidal rule on a Gaussian converges faster than any power.
     nodes = np.linspace(-10.0, 10.0, 801)
     weights = np.exp(-0.5 * nodes * nodes)
     weights /= weights.sum()
@@ -264,7 +260,7 @@ def truncation_error(terms: int, variance: float, reach: float) -> float:
 
 
 def best_truncation(variance: float, reach: float) -> int:
-    """K in {1, 2, 3} of the least :func:`truncation_error`: the paper's criterion.
+    """Return the K in {1, 2, 3} with the least :func:`truncation_error`, the paper's criterion.
 
     Examples
     --------
@@ -275,9 +271,9 @@ def best_truncation(variance: float, reach: float) -> int:
 
 
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
-    """About how large ``E||gradient estimate||^2`` gets in the ball: it weighs people and sizes steps.
+    """Return an approximate bound of ``E||gradient estimate||^2`` in the ball, from public settings alone.
 
-    A function of public settings alone. It need not be exact: it decides efficiency, not what is estimated.
+    It weighs people and scales steps, so it affects efficiency but not the estimand.
     """
     noised = features if noise.constant_variance > 0 else features - 1
     length = bound * bound + noised * noise.variance

@@ -1,7 +1,4 @@
-"""One record's example in place: its noise drawn, released and learned by one kernel, which takes one address.
-
-The arrays that a learner of released examples lives in, and named views into them.
-"""
+"""Memory of a learner of released examples, and the kernel that learns one record in it from one address."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ _NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, k.LEVEL_WHOLE
 
 @jit
 def take_words(whole: Array, address: int, trials: int) -> int:
-    """Draw one record's secure noise, and the word of its coin, of fresh words that come into a memory at an address.
+    """Draw one record's noise, and the word of its coin, from fresh random words in the memory at ``address``.
 
-    Returns `LEARNED` where noise and coin now stand there, or what is missing.
+    Returns `LEARNED`, or the code of what is missing.
     """
     numbers, last = whole[k.NUMBERS], 2 * trials + SPARE
     words_start = address + 8 * (k.WHOLE_HEADER + 2 * numbers)
@@ -35,28 +32,28 @@ def take_words(whole: Array, address: int, trials: int) -> int:
     words = words_at(words_start, last + 1)
     whole[k.COIN] = np.int64(words[last])
     size = whole[k.FEATURES] - 1 if whole[k.FORM] == k.LABEL else numbers
-    found = draw_from(words_start, trials, whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size])
-    if found == LEARNED:
+    status = draw_from(words_start, trials, whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size])
+    if status == LEARNED:
         for j in range(last + 1):
             words[j] = np.uint64(0)
-    return found
+    return status
 
 
 @brief
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+    """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn here, of words for so many trials; for 0 of them noise and coin stand there already. Returns
-    `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand there for the draw to go on
-    from, or `NO_WORDS` at all.
+    Secure noise is drawn from words for ``trials`` trials; with 0 trials, noise and coin are already in the memory.
+    Returns `LEARNED`; or, with nothing learned, `TOO_FEW` if the words did not suffice and the draw must continue from
+    them, or `NO_WORDS`.
     """
     header = integers_at(address, k.WHOLE_HEADER)
     size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
     whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
     if trials > 0:
-        found = take_words(whole, address, trials)
-        if found != LEARNED:
-            return found
+        status = take_words(whole, address, trials)
+        if status != LEARNED:
+            return status
     real[k.TARGET] = y
     learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
     return LEARNED
@@ -74,7 +71,7 @@ class Memory(KernelMemory):
     triangles
         The two sums of the polish, ``(2, p (p + 1) / 2)``, or ``(2, 0)``.
     noise, words
-        Where a record's noise is put before it is learned from, and the words that it and the coin are drawn of.
+        Buffers of a record's noise, and of the words from which noise and coin are drawn.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:

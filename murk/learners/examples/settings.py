@@ -1,4 +1,4 @@
-"""What a learner of released examples is given beforehand: public settings, checked once, frozen."""
+"""Public settings of a learner of released examples, checked once and frozen."""
 
 from __future__ import annotations
 
@@ -40,26 +40,25 @@ ReleaseForm = Literal["outer", "directions", "joint", "separate"]
 ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism | OuterGaussian | OuterMechanism
 
 POLISHED = 64
-"""Coefficients up to which estimates are polished by default: the polish keeps, and adds to, O(p^2) sums."""
+# Largest number of coefficients polished by default: the polish keeps, and adds to, O(p^2) sums.
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
-    """The form of release; by default by `example_release`."""
+    """Return the form of release; by default that of `example_release`."""
     return release or example_release(loss, [guarantee.to_dict() for guarantee in guarantees], coded)
 
 
-# The square of a coefficient vector for which a real target's share of a joint release is best; see `target_scale`.
+# ``||theta||^2`` for which `target_scale` is best.
 _TYPICAL_SQUARE = 0.25
 
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
 
 def target_scale(square: float) -> float:
-    r"""The factor a of a real target in a joint release of ``(x, a y)``, for ``||x||^2 <= square`` and ``|y| <= 1``.
+    """Return the factor a of a real target in a joint release of ``(x, a y)``, ``||x||^2 <= square`` and ``|y| <= 1``.
 
-    The noise's variance is proportional to ``R^2 + a^2`` on every coordinate, and to ``(R^2 + a^2) / a^2`` on y. Where
-    noise dominates, a gradient's variance goes as ``(R^2 + a^2)^2 (T + 1/a^2)`` with ``T = ||theta||^2``, least at
-    ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4: a fourfold error in it costs some 5% of the variance.
+    Where noise dominates, a gradient's variance is proportional to ``(R^2 + a^2)^2 (T + 1/a^2)`` with
+    ``T = ||theta||^2``, least at ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4.
 
     Examples
     --------
@@ -71,7 +70,7 @@ def target_scale(square: float) -> float:
 
 @dataclass(frozen=True)
 class ExampleSettings:
-    """Everything public that decides what is released and how it is learned.
+    """Public settings that decide what is released and how it is learned.
 
     Parameters
     ----------
@@ -84,30 +83,29 @@ class ExampleSettings:
     boxed
         Whether each feature is also projected to [-1, 1].
     release
-        ``"outer"``: see :mod:`murk.learners.examples.outer`. ``"directions"``: see
-        :mod:`murk.learners.examples.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target.
-        ``"separate"``: the paper's.
+        ``"outer"`` (:mod:`murk.learners.examples.outer`), ``"directions"``
+        (:mod:`murk.learners.examples.directions`), ``"joint"`` (``y x``, or ``(x, a y)`` for a real target) or
+        ``"separate"`` (as published).
     split
         The features' share of the guarantee in a separate release.
     loss, truncation, radius
-        See :mod:`murk.learners.examples.losses`; ``None`` is settled by :func:`settle`.
+        See :mod:`murk.learners.examples.losses`; :func:`settle` replaces ``None``.
     calibration
         ``"analytic"`` or ``"classic"``.
     regularization, batch, step, averaging, weighting
         lambda, releases a step, and as in LDP-SGD.
     unit
-        What 1 of a coded real target stands for.
+        Value of 1 of a coded real target.
     polish
         Whether to keep the O(p^2) sums of :mod:`murk.learners.examples.polish`.
     intercept
-        Whether the constant has a coefficient; without it the coefficient is 0.
+        Whether the constant has a coefficient; otherwise it is 0.
     intervals
-        ``"random-scaling"`` where these intervals are asked for of an average without polish, else ``None``.
+        ``"random-scaling"`` for these intervals of an unpolished average, else ``None``.
     kind
-        Of mechanism, as `murk.privacy.calibrate` has it; ``None`` for the best of an outer product, Gaussian noise of
-        the others.
+        Mechanism, as in `murk.privacy.calibrate`; by default the best for outer products and Gaussian otherwise.
     corrected
-        Whether the noise's effect is taken back; without it releases are taken for the records themselves.
+        Whether to correct for the noise; otherwise releases are treated as the records.
     """
 
     target: Literal["binary", "real"]
@@ -144,29 +142,29 @@ class ExampleSettings:
                 raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
         if self.intervals is not None and self.polish:
             raise UserError(
-                f"intervals={self.intervals!r} are of the average, and what is polished has better ones; give "
-                "polish=False with it"
+                f"intervals={self.intervals!r} are for the unpolished average; give polish=False with it, or "
+                "leave it out for the better intervals of the polish"
             )
         if self.weighted and self.loss not in DIRECTED_LOSSES:
-            of = "directions" if self.directed else "outer products"
+            kind = "directions" if self.directed else "outer products"
             raise UserError(
-                f"loss={self.loss!r} cannot be learned from {of}, which tell the {' and '.join(DIRECTED_LOSSES)} "
-                "losses alone; give release='joint'"
+                f"loss={self.loss!r} cannot be learned from {kind}, only the {' and '.join(DIRECTED_LOSSES)} losses; "
+                "give release='joint'"
             )
         if self.kind not in (None, "gaussian") and not self.outer:
             raise UserError(
-                f"mechanism={self.kind!r} is for release='outer', which needs nothing of noise but no bias; "
-                f"what is learned from release={self.release!r} inverts Gaussian noise"
+                f"mechanism={self.kind!r} is for release='outer', where any unbiased noise works; "
+                f"learning from release={self.release!r} requires Gaussian noise"
             )
         if self.calibration == "classic" and self.outer:
             raise UserError(
-                "calibration='classic' is of release='separate', 'joint' and 'directions'; an outer product takes the "
-                "analytic one, of less noise at the same guarantee"
+                "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products use the "
+                "analytic one, which needs less noise for the same guarantee"
             )
         if not self.corrected and (self.weighted or self.polish):
             raise UserError(
-                "corrected=False takes releases for the records themselves: it is for release='separate' and 'joint', "
-                "with polish=False; IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
+                "corrected=False treats releases as the records: it is for release='separate' and 'joint' with "
+                "polish=False; IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
@@ -184,7 +182,7 @@ class ExampleSettings:
 
     @property
     def features(self) -> int:
-        """Number p of coded features, the constant among them."""
+        """Number p of coded features, the constant included."""
         return len(self.names)
 
     @property
@@ -206,17 +204,17 @@ class ExampleSettings:
 
     @property
     def weighted(self) -> bool:
-        """Whether the loss is weighted by the length of a record."""
+        """Whether the loss is weighted by a record's length."""
         return self.directed or self.outer
 
     @property
     def weight(self) -> str:
-        """What it is weighted by."""
+        """Weight of the loss."""
         return "1/(1 + |x|^2)" if self.outer else "1/|x|^2" if self.directed else "1"
 
     @property
     def form(self) -> int:
-        """What a release holds, as kernels number it."""
+        """Form of the release, as kernels number it."""
         if self.outer:
             return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
         if self.directed:
@@ -227,18 +225,18 @@ class ExampleSettings:
 
     @property
     def scale(self) -> float:
-        """What a real target is multiplied by before it is released; 1 unless it is released with the features."""
+        """Factor of a real target before release; 1 unless released together with the features."""
         return target_scale(self.square - 1.0) if self.form == k.REAL and self.release == "joint" else 1.0
 
     @property
     def bound(self) -> float:
-        """Public bound of the vector that is learned from: of ``||x||``, the constant included; of directions 1."""
+        """Public bound of the learned vector: of ``||x||``, the constant included, or 1 if weighted."""
         return 1.0 if self.weighted else math.sqrt(self.square)
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
-        # What was added later says something only where it is not what it was before: older states go on.
+        """Fingerprint of the settings: states load, and chains merge, only if it is equal."""
+        # Later settings enter only if they differ from their default, so that older states still load.
         added = ("intercept", "intervals", "kind", "corrected")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
@@ -246,12 +244,12 @@ class ExampleSettings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
-        """The mechanism that releases an example with ``guarantee`` and the least noise.
+        """Return the mechanism of least noise that releases an example with ``guarantee``.
 
         Raises
         ------
         UserError
-            For a pure guarantee, unless outer products are released: Gaussian noise cannot give it.
+            For a pure guarantee, unless outer products are released.
         """
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
@@ -265,7 +263,7 @@ class ExampleSettings:
         if self.directed:
             return DirectionMechanism.calibrate(guarantee, features=p, method=method)
         if self.release == "joint":
-            # The constant is 1 and adds to a product's length; beside a real target it is public and not released.
+            # The constant adds to a product's length; with a real target it is public and not released.
             radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
             return GaussianMechanism.calibrate(guarantee, dimension=p, radius=radius, method=method)
         first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
@@ -280,7 +278,7 @@ class ExampleSettings:
         return CompositeMechanism((features, target))
 
     def noise(self, mechanism: ExampleMechanism) -> Noise:
-        """The noise of a mechanism's releases."""
+        """Return the noise of a mechanism's releases."""
         if isinstance(mechanism, OuterGaussian | OuterMechanism):
             least, most = noise_of(mechanism)
             return Noise(most, target_variance=least)
@@ -298,12 +296,12 @@ class ExampleSettings:
 
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
-    """The settings with radius and truncation filled in, from the noisiest level.
+    """Return the settings with radius and truncation filled in for the noisiest level.
 
     Raises
     ------
     UserError
-        If the radius given is outside the loss's valid region at that level.
+        If the given radius is outside the loss's valid region at that level.
     """
     worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
     radius = checked_radius(settings.loss, settings.radius, worst)
@@ -317,7 +315,7 @@ def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]
 def level_rows(
     settings: ExampleSettings, mechanisms: list[ExampleMechanism]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Public parameters of levels as kernels read them, a row each.
+    """Return the public parameters of levels as kernels read them, a row each.
 
     Raises
     ------
@@ -343,7 +341,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
-        # Half a number's noise in b, and in each of the p products of A with theta.
+        # b, and each of the p products of A with theta, have half the noise of a number.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
         assert not isinstance(mechanism, CompositeMechanism)
@@ -379,10 +377,10 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
 
 
 def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
-    """Write settled settings where kernels read them."""
+    """Write settled settings into the arrays that kernels read."""
     assert settings.radius is not None
     weighted = settings.weighted
-    # The quadratic loss of a label's direction, (theta'u - t)^2 / 2, is the squared loss of a target t.
+    # For directions of labels, the quadratic loss is the squared loss of a target t.
     whole[k.LOSS], whole[k.TERMS] = CODES["squared" if weighted else settings.loss], settings.truncation or 0
     whole[k.NUMBERS], whole[k.FREE] = settings.dimension, settings.features - (not settings.intercept)
     whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
@@ -393,7 +391,7 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.POLISH] = settings.polish
     whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
-    # As the loss is weighted, so is the penalty.
+    # The penalty is weighted like the loss.
     real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization
     real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if weighted else settings.scale
     if isinstance(settings.step, InverseScalingStep):
