@@ -1,4 +1,4 @@
-"""What both IWP-SGD estimators share: how their engine is made, and learning from released examples."""
+"""Common base of the IWP-SGD estimators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from murk.stream.messages.releases import ExampleRelease
 
 
 class IWPSGD(SGDEstimator):
-    """What both estimators share: levels, releases, learning, what is known of the loss."""
+    """Base class of the IWP-SGD estimators."""
 
     levels: Mapping[str, Guarantee] | None
     release: Literal["outer", "directions", "joint", "separate"] | None
@@ -56,17 +56,16 @@ class IWPSGD(SGDEstimator):
     _target: ClassVar[Literal["binary", "real"]]
 
     def _prepare(self, former: str | None = None) -> None:
-        """Check the arguments and begin; ``former`` is the release of a learner that was told none."""
+        """Check the arguments and start; ``former`` is the default release of an earlier version."""
         if self.inputs not in ("records", "released"):
             raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
-        if not isinstance(self.intercept, bool):
-            raise UserError(f"intercept={self.intercept!r} is neither True nor False")
-        if not isinstance(self.corrected, bool):
-            raise UserError(f"corrected={self.corrected!r} is neither True nor False")
+        for name in ("intercept", "corrected"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
         self._former = former
-        # What can be refused without knowing the features is refused at once.
+        # Refuse early what does not depend on the features.
         if isinstance(self.budget, Guarantee):
             self._made_settings(("feature", "intercept")).mechanism(self.budget)
         super()._prepare()
@@ -97,15 +96,13 @@ class IWPSGD(SGDEstimator):
         )
 
     def _released(self, coded: int) -> Any:
-        mechanisms = [
-            guarantee for guarantee in (self.budget, *(self.levels or {}).values()) if isinstance(guarantee, Guarantee)
-        ]
-        return released(self.release or self._former, self.loss, mechanisms, coded)
+        budgets = (self.budget, *(self.levels or {}).values())
+        guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
+        return released(self.release or self._former, self.loss, guarantees, coded)
 
     def _polished(self, coefficients: int) -> bool:
-        if self.polish is not None:
-            return self.polish
-        return coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
+        by_default = coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
+        return by_default if self.polish is None else self.polish
 
     def _expected(self) -> tuple[float | None, float | None]:
         return self.bound or 1.0, getattr(self, "_bound", None)
@@ -123,7 +120,7 @@ class IWPSGD(SGDEstimator):
     # Learning
 
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        """Learn from an example that was released before, decoded."""
+        """Learn from a decoded example."""
         engine = self._engine
         if engine is None:
             engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
@@ -131,7 +128,7 @@ class IWPSGD(SGDEstimator):
         if engine.settings.outer:
             numbers = getattr(x, "matrix", None)
             if numbers is None or len(numbers) != engine.dimension:
-                raise UserError("x is not what `decoded` gives of an outer product of these features")
+                raise UserError("x is not an outer product of these features as `decoded` returns it")
             engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
             return
         vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
@@ -143,13 +140,11 @@ class IWPSGD(SGDEstimator):
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
-        """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
+        """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
-        ``x`` are the noisy features (of a product: times the label, the constant as ``"intercept"``); ``y`` is the
-        label or the noisy target (of a product always the second class, as its vector holds the label). Of a direction
-        ``x`` is the vector u, its constant as ``"intercept"``, and ``y`` the number t that theta'u is to meet. Of an
-        outer product ``x`` is the noisy product of features and target, ``y`` as of a product, and the whole matrix
-        stands beside.
+        ``x`` has the noisy features and ``y`` the label or noisy target. Products hold the label in ``x``, with the
+        constant as ``"intercept"``; ``y`` is then the second class. Of a direction ``x`` is u and ``y`` is t. Of an
+        outer product ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
         mechanism = engine.mechanisms[release.level]
@@ -177,12 +172,12 @@ class IWPSGD(SGDEstimator):
 
     @abstractmethod
     def _shown(self, target: float) -> Any:
-        """A decoded target as River's evaluation expects it."""
+        """Return a decoded target as River's evaluation expects it."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state of a learner with the same settings.
+        """Load a state of a learner with the same settings.
 
-        That of a learner that was told no ``release`` goes on with the release that was the default when it was made.
+        Without ``release``, a state with an earlier default release keeps that release.
 
         Raises
         ------
@@ -196,10 +191,9 @@ class IWPSGD(SGDEstimator):
 
     @property
     def unbiased_loss(self) -> float:
-        """Running mean of the unbiased loss estimates (progressive validation, from releases alone).
+        """Running mean of the unbiased loss estimates (progressive validation), NaN before the first release.
 
-        Each release's loss is estimated with the coefficients that ``predict_one`` used before it was learned from; NaN
-        before the first.
+        Each release is scored with the coefficients of ``predict_one`` before it is learned from.
         """
         return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
 
@@ -210,21 +204,20 @@ class IWPSGD(SGDEstimator):
 
     @property
     def refused_updates(self) -> int:
-        """How many releases moved nothing: no honest one is like them, or the step was not finite."""
+        """Number of releases ignored as implausible or because the step was not finite."""
         return 0 if self._engine is None else int(self._engine.refused_updates)
 
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
-        """What ``predict_one`` uses: coefficients by feature, and the constant."""
+        """Return the coefficients by feature, and the constant, that ``predict_one`` uses."""
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()
         return dict(zip(self._names, slopes, strict=True)), constant
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
+        """Estimate from this learner and ``others`` of the same settings, a chain each."""
         return estimate([engine.snapshot() for engine in self._engines(others)])
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores of rows of features without the constant."""
-        scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference
-        return scores
+        """Return scores of rows of features without the constant."""
+        return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference)

@@ -1,4 +1,4 @@
-"""Linear classification from examples released once, as a River estimator."""
+"""River classifier for IWP-SGD."""
 
 from __future__ import annotations
 
@@ -23,45 +23,40 @@ from murk.stream.task.protocol import Scale
 
 
 class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
-    """Linear classification by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
+    """Linear classification by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
-    A person releases their example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
-    unbiased estimate of the loss's gradient at the true example is ``u~ g'(z) - D theta g''(z)``, where
-    ``z = theta'u~`` and g is f with the noise's smoothing taken back (its inverse Weierstrass transform).
-    What is learned is the average of ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one
-    Newton step with the mean Hessian, which has an unbiased estimate as well.
+    For a loss ``f(theta'x y)`` and a noisy example ``u~``, the gradient at the true example has the unbiased estimate
+    ``u~ g'(z) - D theta g''(z)``, with ``z = theta'u~`` and g the inverse Weierstrass transform of f. The estimate is
+    the average of ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one Newton step.
 
     Parameters
     ----------
     budget
-        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; of outer products ``PureDP``,
-        too.
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products also
+        ``PureDP``.
     classes
-        The two labels, the positive one last. Any other label counts as missing: the release is the mechanism of
-        a zero vector.
+        The two labels, the positive one last. Any other label counts as missing: the mechanism then randomizes zeros.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     release
-        ``"outer"``, by default for the quadratic loss: the outer product with itself of the direction of features,
-        constant and label, in one release by any mechanism; what is learned is the fit weighted by
-        ``1/(1 + |x|^2)``. ``"directions"``, by default for it under Gaussian noise of mu > 3 or with more than 64
-        features: the product of label and features over its length, and 1 over that length, in one Gaussian release;
-        what is learned is the fit weighted by ``1/|x|^2``.
-        ``"joint"``, by default for the other losses: the product itself (constant included). ``"separate"``: Gaussian
-        features and a label in randomized response, as published.
+        ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by ``1/(1 +
+        |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the fit
+        weighted by ``1/|x|^2``; its default with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``: ``y
+        x``; the default for other losses. ``"separate"``: Gaussian features and a label in randomized response, as
+        published.
     split
         The features' share of the budget in a separate release.
     calibration
-        ``"analytic"``, or ``"classic"`` for the paper's formula, where it holds.
+        ``"analytic"``, or ``"classic"`` for the paper's formula, where valid.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     bound
-        Public bound of the features' norm; longer ones are projected to it. By default every feature is
-        projected to [-1, 1].
+        Public bound of the features' norm, to which they are projected; by default each feature is projected to [-1,
+        1].
     loss
-        ``"quadratic"`` (valid whatever the noise; coefficients are those of a line through labels of -1 and +1),
-        ``"probit"`` (exact in a ball that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
+        ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
+        that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     regularization
@@ -73,36 +68,30 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
-        The coefficients are projected on this ball. By default inside the region in which the loss's estimate is
-        valid at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``), and no more than 3 (quadratic: 2).
+        Radius of the ball to which coefficients are projected; by default at most 3 (quadratic: 2) and inside the
+        loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``).
     polish
-        Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
-        coefficients. Otherwise coefficients are the average, without intervals.
+        Whether a Newton polish with O(p^2) memory gives coefficients and intervals; by default up to 64 coefficients.
+        Otherwise coefficients are the average, without intervals.
     intercept
-        Whether there is a constant to learn; without it its coefficient is 0. The release is the same.
+        Whether the constant has a coefficient; otherwise it is 0. The release is the same.
     intervals
-        ``"random-scaling"`` asks for intervals from the path of the average, where nothing is polished. They hold the
-        truth far less often than they say before the iterates have settled.
+        ``"random-scaling"`` for intervals from the path of the unpolished average, which cover too rarely before the
+        iterates settle.
     mechanism
-        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least
-        noise. All other releases are Gaussian.
+        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the least noisy.
+        All other releases are Gaussian.
     corrected
-        Whether the noise's effect is taken back. ``False`` takes releases for the records themselves, as plain SGD
-        would: the paper's baseline "SGD - noisy data", which is biased and for comparisons only. It has no polish and
-        no ``unbiased_loss``.
+        ``False`` treats releases as the records, like plain SGD: the paper's biased baseline, without polish and
+        ``unbiased_loss``.
     inputs
-        ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
-        :meth:`decoded` gave.
+        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
-
-    Notes
-    -----
-    Each call of ``learn_one`` is one release of one person.
 
     References
     ----------
@@ -180,11 +169,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
-        """The paper's own release and settings: exponential loss, constant steps, the last iterate.
+        """Return a learner with the paper's settings: exponential loss, constant steps, the last iterate.
 
-        Features with Gaussian noise and the label in randomized response, half of epsilon each; batches of 128,
-        lambda = 5. Give ``calibration="classic"`` for its printed noise, where that holds (epsilon_x up to 8 at
-        delta = 1e-5).
+        Features and label are released separately, with half of epsilon each; batches of 128, lambda = 5.
+        ``calibration="classic"`` gives the paper's noise, where valid (epsilon_x up to 8 at delta = 1e-5).
         """
         settings: dict[str, Any] = {
             "release": "separate",
@@ -203,10 +191,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         return scales.get(self.loss, "own")
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once and learn from the result; or learn from a released one.
+        """Randomize the record once and learn from the result; or learn from a released example.
 
-        ``budget`` overrides the learner's for this person. One with more noise than the levels that the learner knows
-        may be beyond the loss's valid region, and is then refused before the record is read.
+        ``budget`` replaces the learner's for this person. A noise level outside the loss's valid region is refused
+        before the record is read.
         """
         if self.inputs == "released":
             directed = getattr(x, "directed", False)
@@ -214,14 +202,14 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         else:
             try:
                 code = self._codes.get(y, math.nan)
-            except TypeError:  # what cannot be a key is no class
+            except TypeError:  # unhashable
                 code = math.nan
             self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.
+        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
 
-        ``budget`` is everybody's, or a sequence with each row's own.
+        ``budget`` is for all rows, or a sequence with one for each.
         """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")

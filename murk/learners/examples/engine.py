@@ -1,4 +1,4 @@
-"""One chain's learner of released examples, with everything around its kernel: levels, noise, admission, state."""
+"""One chain's learner of released examples: levels, noise, admission and state."""
 
 from __future__ import annotations
 
@@ -37,12 +37,10 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class IWPEngine(RecordEngine):
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
 
-    Threads take turns.
-
     Parameters
     ----------
     settings
-        What is public, settled (see :func:`murk.learners.examples.settings.settle`).
+        Public settings from :func:`murk.learners.examples.settings.settle`.
     mechanisms
         Level name to mechanism.
     seed
@@ -67,7 +65,7 @@ class IWPEngine(RecordEngine):
         for level, mechanism in mechanisms.items():
             if mechanism.dimension != settings.dimension:
                 raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers, an example has {settings.dimension}"
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, but an example has {settings.dimension}"
                 )
         if seed is not None and noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
@@ -96,12 +94,12 @@ class IWPEngine(RecordEngine):
 
     @property
     def real(self) -> NDArray[np.float64]:
-        """The memory's float64 numbers."""
+        """The memory's float64 array."""
         return self.memory.real
 
     @property
     def whole(self) -> NDArray[np.int64]:
-        """The memory's int64 numbers."""
+        """The memory's int64 array."""
         return self.memory.whole
 
     @property
@@ -116,14 +114,12 @@ class IWPEngine(RecordEngine):
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # What is copied later, array by array, another thread could be writing to.
+        # Copied in turn, so that no other thread writes to it meanwhile.
         return {**self.__dict__, "memory": copy.copy(self.memory)}
-
-    # What is known
 
     @property
     def n_releases(self) -> int:
-        """How many releases were learned, refused updates among them."""
+        """Number of releases learned, refused ones included."""
         return int(self.whole[k.COUNT])
 
     @property
@@ -133,12 +129,12 @@ class IWPEngine(RecordEngine):
 
     @property
     def iterate(self) -> NDArray[np.float64]:
-        """The newest iterate, a copy."""
+        """Copy of the newest iterate."""
         return self._row(k.ITERATE)
 
     @property
     def average(self) -> NDArray[np.float64]:
-        """The average, a copy."""
+        """Copy of the average."""
         return self._row(k.AVERAGE)
 
     @in_turn
@@ -146,24 +142,24 @@ class IWPEngine(RecordEngine):
         return np.array(self.rows[place])
 
     def snapshot(self) -> IWPEngine:
-        """A copy whose arrays stay as they are now."""
+        """Return a copy with arrays of its own."""
         return copy.copy(self)
 
     @property
     def reference(self) -> NDArray[np.float64]:
-        """What predictions use, and where losses are estimated: the polished estimate of late, or the average."""
+        """Coefficients for predictions and loss estimates: the latest polished estimate, or the average."""
         return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
 
     @property
     def refused_updates(self) -> int:
-        """How many releases moved nothing, because no honest one is like them or a step was not finite."""
+        """Number of releases ignored as implausible or because a step was not finite."""
         return int(self.whole[k.REFUSED])
 
     @property
     def unbiased_loss(self) -> tuple[float, float]:
-        """Mean of the unbiased loss estimates, and its error: each at `reference` before its release was learned.
+        """Mean and standard error of the unbiased loss, each at `reference` before its release was learned.
 
-        NaN before anything was learned, and where nothing is corrected.
+        NaN before the first release, and without correction.
         """
         return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
@@ -178,31 +174,31 @@ class IWPEngine(RecordEngine):
         return float(mean), math.sqrt(max(float(left), 0.0)) / float(total)
 
     def figures(self) -> dict[str, float]:
-        """Figures for the monitor: functions of releases and public settings alone."""
+        """Return figures for the monitor, from releases and public settings alone."""
         still = self.snapshot()
         loss, error = still.unbiased_loss
-        found = {
+        figures = {
             "iterate_gap": float(np.linalg.norm(still.rows[k.ITERATE] - still.rows[k.AVERAGE])),
             "step_size": float(still.real[k.LAST_STEP]),
             "refused_updates": float(still.refused_updates),
         }
         if math.isfinite(loss):
-            found |= {"unbiased_loss": loss, "unbiased_loss_error": error}
-        return found
+            figures |= {"unbiased_loss": loss, "unbiased_loss_error": error}
+        return figures
 
     @property
     def coefficients(self) -> int:
-        """Coefficients of the estimate."""
+        """Number of coefficients."""
         return len(self.settings.names)
 
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return the coefficients in coded units, with standard errors."""
         return estimate([self.snapshot()])
 
     # Records: randomized here, once
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; refused where its noise is beyond the loss's valid region."""
+        """Randomize the next records by ``mechanism``; refuse noise outside the loss's valid region."""
         if mechanism is not self.current:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
@@ -222,10 +218,10 @@ class IWPEngine(RecordEngine):
         y: NDArray[np.float64],
         mechanisms: Sequence[ExampleMechanism] | None = None,
     ) -> None:
-        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
 
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` gives each row's own,
-        or one for all; otherwise they are randomized by the one in use.
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row or one
+        for all; the default is the one in use.
         """
         try:
             self._learn_records(X, y, mechanisms)
@@ -264,8 +260,9 @@ class IWPEngine(RecordEngine):
             f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
 
     # Releases: randomized elsewhere
+
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Refuse a release with a number that its own coordinate's mechanism does not reach.
+        """Refuse a release with a number beyond its coordinate's mechanism.
 
         Raises
         ------
@@ -276,12 +273,12 @@ class IWPEngine(RecordEngine):
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):
                 if abs(value) > bound:
-                    raise RejectedError("magnitude", f"a number beyond {bound}, which its coordinate does not reach")
+                    raise RejectedError("magnitude", f"a number beyond {bound}, the bound of its coordinate")
         if self._labelled and release.payload[-1] not in (-1, 1):
             raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
-        """Whether `admit` lets all of these be learned."""
+        """Return whether `admit` accepts all of these."""
         for level, rows in block_of(releases).split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
@@ -312,16 +309,16 @@ class IWPEngine(RecordEngine):
         f.learn_decoded(self.real, self.whole, rows, beside)
 
     publish_every = 2**31
-    """No device waits for an iterate, so none need be published while releases are learned."""
+    # Devices release examples, not gradients, and wait for no iterate.
 
     def published(self) -> None:
-        """No iterate is published: devices release examples, not gradients."""
+        """Do nothing: no iterate is published."""
 
     # State
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        """Return the whole state as plain data; once loaded, learning continues bit for bit."""
         whole = self.whole
         return {
             "schema": 1,
@@ -335,7 +332,7 @@ class IWPEngine(RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state_dict` gave.
+        """Load a state from :meth:`state_dict`.
 
         Raises
         ------
@@ -350,7 +347,9 @@ class IWPEngine(RecordEngine):
                     f"does not fit a learner of schema 1 and dimension {p}"
                 )
             if state["settings"] != self.settings.digest:
-                raise MurkError("the state is of a learner with other settings: make one with the same")
+                raise MurkError(
+                    "the state is of a learner with other settings: load it into one with the same settings"
+                )
             rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
             triangles = unpack(state["triangles"], self.triangles.size).reshape(2, -1)
@@ -358,7 +357,7 @@ class IWPEngine(RecordEngine):
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if counts[2] >= self.settings.batch:
-            raise MurkError("the state's counts are not those of a learner with these settings")
+            raise MurkError("the state's counts do not fit a learner with these settings")
         self.rows[: len(rows)] = rows
         self.triangles[:] = triangles
         self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums

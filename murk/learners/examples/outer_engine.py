@@ -1,4 +1,4 @@
-"""The engine of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
+"""Engine of released outer products, randomized by mechanisms of any kind."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from murk.learners.examples.outer import learn_outer, to_units
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
 from murk.stream.messages.releases import ExampleRelease
 
-# Records whose numbers stay in the processor's cache.
+# Records at once, so that their numbers stay in the processor's cache.
 _BLOCK = 512
 _ALL = np.zeros(0, dtype=np.int64)
-"""In place of each release's level, where all are at the current one."""
+# Instead of each row's level, if all have the current one.
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 
 
 class OuterEngine(IWPEngine):
-    """An `IWPEngine` of outer products; its gradients and Hessians are linear in what is released."""
+    """An `IWPEngine` of outer products."""
 
     _kernels = outer
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; refused where its noise is beyond the loss's valid region."""
+        """Randomize the next records by ``mechanism``; refuse noise outside the loss's valid region."""
         super().use(mechanism)
-        self._in_place = self._able()
+        self._in_place = self._fits_kernel()
 
-    def _able(self) -> bool:
-        known = self._seeded or self._direct
-        return known and type(self.current) is OuterGaussian and due(outer.learn_record, self.dimension)
+    def _fits_kernel(self) -> bool:
+        own_noise = self._seeded or self._direct
+        return own_noise and type(self.current) is OuterGaussian and due(outer.learn_record, self.dimension)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         super()._learn_block(X, y)
-        self._in_place = self._able()
+        self._in_place = self._fits_kernel()
 
     @wiped
     def _learn_records(
@@ -68,7 +68,7 @@ class OuterEngine(IWPEngine):
     def _randomized(
         self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], used: Sequence[Any]
     ) -> NDArray[np.float64]:
-        """Decoded releases of records, of one mechanism or of each row's own."""
+        """Return decoded releases of records, by one mechanism or one for each row."""
         p, m = self.settings.features, len(rows)
         whole, vectors = empty((m, p)), empty((m, p + 1))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
@@ -112,5 +112,5 @@ class OuterEngine(IWPEngine):
 
 
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
-    """The engine that fits the settings; ``more`` is passed on to it."""
+    """Return the engine that fits the settings."""
     return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

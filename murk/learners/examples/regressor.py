@@ -1,10 +1,10 @@
-"""Least squares from examples released once, as a River estimator."""
+"""River regressor for IWP-SGD."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,40 +24,37 @@ from murk.stream.task.protocol import Scale
 
 
 class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
-    """Least squares by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
+    """Least squares by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
     From ``x~ = x + N(0, D)`` and ``y~ = y + noise`` the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
-    ``x~ (theta'x~ - y~) - D theta``. What is learned is the average of
-    ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one Newton step, which here gives the
-    exact minimiser of the mean unbiased loss.
+    ``x~ (theta'x~ - y~) - D theta``. The estimate is the average of ``theta <- Project(theta - step (gradient + lambda
+    theta))``, polished by one Newton step to the exact minimiser of the mean unbiased loss.
 
     Parameters
     ----------
     budget
-        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; of outer products ``PureDP``,
-        too.
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products also
+        ``PureDP``.
     target_bound
-        Public bound of ``|y|``; a target beyond it is projected to it. Required where noise is real and records are
-        read; else 1 by default.
+        Public bound of ``|y|``, to which targets are clipped; required unless noise is simulated or examples are
+        released, then 1 by default.
+    levels
+        Further guarantees by name, for releases made elsewhere.
     release
-        ``"outer"``, the default: one release, by any mechanism, of the outer product of ``(x, y)/sqrt(1 + |x|^2)``
-        with itself, which tells the fit weighted by ``1/(1 + |x|^2)``. ``"directions"``, the default under Gaussian
-        noise of mu > 3 or with more than 64 features: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the
-        fit weighted by ``1/|x|^2``.
-        ``"joint"``: one of ``(x, a y)``, with a public factor a that balances the two.
-        ``"separate"``: one of x and one of y, as published.
+        ``"outer"``, the default: the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, for the fit weighted by
+        ``1/(1 + |x|^2)``. ``"directions"``: ``x/|x|`` and ``y/|x|``, for the fit weighted by ``1/|x|^2``; the default
+        with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
+        ``"separate"``: x and y by a mechanism each, as published.
     split
         The features' share of the budget in a separate release.
-    levels
-        Further guarantees by name, for releases made elsewhere at other levels.
     calibration
-        ``"analytic"``, or ``"classic"`` for the paper's formula, where it holds.
+        ``"analytic"``, or ``"classic"`` for the paper's formula, where valid.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     bound
-        Public bound of the features' norm; longer vectors are scaled down to it. By default every feature is clamped
-        to [-1, 1].
+        Public bound of the features' norm, to which they are projected; by default each feature is projected to [-1,
+        1].
     regularization
         lambda of the penalty ``lambda/2 ||theta||^2``.
     batch
@@ -67,36 +64,35 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
-        The coefficients, in units of ``target_bound``, are projected on this ball; 1.5 by default.
+        Radius of the ball to which coefficients, in units of ``target_bound``, are projected; 1.5 by default.
     polish
-        Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
-        coefficients. Otherwise coefficients are the average, without intervals.
+        Whether a Newton polish with O(p^2) memory gives coefficients and intervals; by default up to 64 coefficients.
+        Otherwise coefficients are the average, without intervals.
     intercept
-        Whether there is a constant to learn; without it its coefficient is 0. The release is the same.
+        Whether the constant has a coefficient; otherwise it is 0. The release is the same.
     intervals
-        ``"random-scaling"`` asks for intervals from the path of the average, where nothing is polished. They hold the
-        truth far less often than they say before the iterates have settled.
+        ``"random-scaling"`` for intervals from the path of the unpolished average, which cover too rarely before the
+        iterates settle.
     mechanism
-        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least
-        noise. All other releases are Gaussian.
+        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the least noisy.
+        All other releases are Gaussian.
     corrected
-        Whether the noise's effect is taken back. ``False`` takes releases for the records themselves, as plain SGD
-        would: the paper's baseline "SGD - noisy data", which is biased and for comparisons only. It has no polish and
-        no ``unbiased_loss``.
+        ``False`` treats releases as the records, like plain SGD: the paper's biased baseline, without polish and
+        ``unbiased_loss``.
     inputs
-        ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
-        :meth:`decoded` gave, whose targets are in units of ``target_bound``.
+        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
+        with targets in units of ``target_bound``.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    A record without a target (missing, or no number) is released as the mechanism of a zero vector. In outer products
-    and directions that tells nothing; in a joint or separate release it pulls the constant alone, towards 0.
+    A record without a numeric target is released as the mechanism of zeros. This has no effect on outer products and
+    directions; a joint or separate release pulls the constant towards 0.
 
     References
     ----------
@@ -173,7 +169,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
-        """The paper's own release and settings: features and target apart, constant steps, the last iterate."""
+        """Return a learner with the paper's settings: separate releases, constant steps, the last iterate."""
         settings: dict[str, Any] = {
             "target_bound": 1.0,
             "release": "separate",
@@ -190,38 +186,34 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         return "slope"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once and learn from the result; or learn from a released one.
-
-        ``budget`` overrides the learner's for this person.
-        """
+        """Randomize the record once, with ``budget`` or the learner's, and learn; or learn from a released one."""
         if self.inputs == "released":
             self._learn_released(x, target(y), budget)
         else:
             self._learn(x, target(y) / self._bound, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.
+        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
 
-        ``budget`` is everybody's, or a sequence with each row's own.
+        ``budget`` is for all rows, or a sequence with one for each.
         """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
         self._learn_rows(X, targets(y) / self._bound, budget)
 
     def _shown(self, target: float) -> float:
-        # A joint release holds the target times its factor.
+        # A joint release scales the target.
         return target / float(self._require().settings.scale)
 
-    def _in_units(self, found: Estimate) -> Estimate:
-        unit = self._bound
-        return dataclasses.replace(found, values=found.values * unit, spread=found.spread * unit)
+    def _in_units(self, coded: Estimate) -> Estimate:
+        return replace(coded, values=coded.values * self._bound, spread=coded.spread * self._bound)
 
     def estimate(self) -> Estimate:
-        """Coefficients with what their intervals need, in units of the target."""
+        """Return the coefficients with standard errors, in units of the target."""
         return self._in_units(super().estimate())
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
+        """Estimate from this learner and ``others`` of the same settings, a chain each."""
         return self._in_units(super().merged(others))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
