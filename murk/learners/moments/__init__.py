@@ -1,4 +1,4 @@
 """Public-data GLM: private second moments, released once, and public unlabelled covariates.
 
-Only the estimators need River: they are not imported here, so that a device starts fast.
+The estimators, which need River, are not imported here, so that devices start fast.
 """

@@ -1,4 +1,4 @@
-"""What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+"""Common base of the public-data GLM estimators."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CHOICES = {
 
 
 class PublicMoments(StreamEstimator):
-    """What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+    """Base class of the public-data GLM estimators."""
 
     public: Any
     levels: Mapping[str, Guarantee] | None
@@ -70,10 +70,7 @@ class PublicMoments(StreamEstimator):
     noise: NoiseSource | None
 
     def _prepare(self, former: str | None = None) -> None:
-        """Set what is not a constructor argument; check what can be checked without a record.
-
-        ``former`` is a release that used to be the default.
-        """
+        """Check the arguments and start; ``former`` is the default release of an earlier version."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
@@ -94,23 +91,21 @@ class PublicMoments(StreamEstimator):
         self._directions: Directions | None = None
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
         if isinstance(self.public, Iterator):
-            # It is used up; a clone gets what was read of it.
+            # The iterator is exhausted; clones get its rows.
             self.public = self._sample
         super()._prepare()
 
     @abstractmethod
     def _curve(self) -> Curve:
-        """The mean function."""
+        """Return the mean function."""
 
     @abstractmethod
     def _response(self) -> Response:
-        """What a coded target means."""
+        """Return the meaning of coded targets."""
 
     def _expected(self) -> tuple[float | None, float | None]:
-        # A normal design's bound is read off the public covariates.
+        # The public covariates give a normal design's bound.
         return None if self.design == "gaussian" else self.radius or 1.0, None
-
-    # Start: the features are fixed once
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
         noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
@@ -139,8 +134,8 @@ class PublicMoments(StreamEstimator):
             moment = sample.moment[:-1, :-1]
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
-            raise UserError(f"radius={reach!r} is no bound of the features' norm; give a positive number")
-        # In units in which a feature's share of the bound is 1, like the constant.
+            raise UserError(f"radius={reach!r}, the bound of the features' norm, must be positive and finite")
+        # Scaled so that a feature's share of the bound is 1, like the constant.
         self._gain = math.sqrt(k) / reach
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
@@ -182,7 +177,7 @@ class PublicMoments(StreamEstimator):
             self._survey_rows(X, y)
 
     def _learn_moments(self, engine: MomentEngine, rows: Floats, y: Floats, own: Any) -> None:
-        # Coded a block at a time: a copy of everything would leave the processor's cache again and again.
+        # Coded in blocks that fit the processor's cache.
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
@@ -230,7 +225,7 @@ class PublicMoments(StreamEstimator):
                 raise RejectedError(
                     "dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ..."
                 )
-            # Not through one array of floats: released integers may be larger than these hold.
+            # Column by column: released integers may exceed what floats hold.
             X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
         self._learn_payloads(X, level)
 
@@ -253,10 +248,9 @@ class PublicMoments(StreamEstimator):
         engine.learn_payloads(table, name)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state of a learner with the same settings.
+        """Load a state of a learner with the same settings.
 
-        That of a learner that was given no ``release`` goes on with the one that was the default when it was made:
-        joint moments.
+        Without ``release``, a state of moments keeps the earlier default release, joint moments.
 
         Raises
         ------
@@ -269,39 +263,39 @@ class PublicMoments(StreamEstimator):
 
     # What was learned
 
-    def _in_own_units(self, found: Estimate) -> Estimate:
-        scale = np.full(len(found.names), self._gain)
+    def _in_own_units(self, coded: Estimate) -> Estimate:
+        scale = np.full(len(coded.names), self._gain)
         if self.intercept:
             scale[-1] = 1.0
-        if isinstance(found, LineEstimate):
-            return found.scaled(scale)
-        return replace(found, values=found.values * scale, spread=found.spread * scale)
+        if isinstance(coded, LineEstimate):
+            return coded.scaled(scale)
+        return replace(coded, values=coded.values * scale, spread=coded.spread * scale)
 
     def estimate(self) -> Estimate:
-        """Coefficients with what their intervals need; where there is no root, the note says so."""
+        """Return the coefficients with standard errors; the note says if there is no root."""
         if self._directions is not None:
             return self._directions.in_units(self._require().estimate())
         return self._in_own_units(self._require().estimate())
 
     def coefficients(self) -> dict[str, float]:
-        """Coefficients by feature name, the constant's as ``"intercept"``.
+        """Return coefficients by feature name, the constant's as ``"intercept"``.
 
         Raises
         ------
         NoRootError
-            If no factor turns the least-squares direction into the curve's coefficients. The error keeps the
-            direction, :meth:`estimate` gives it scaled as if scores were short, and predictions use the line.
+            If no factor turns the least-squares direction into the curve's coefficients. The error holds the direction,
+            :meth:`estimate` scales it as if scores were short, and predictions use the line.
         """
         engine = self._require()
         if self._directions is None and (missing := engine.fitted().missing) is not None:
             raise NoRootError(str(missing), self.direction())
-        found = self.estimate()
-        return dict(zip(found.names, map(float, found.values), strict=True))
+        estimate = self.estimate()
+        return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
     def direction(self) -> dict[str, float]:
-        """Slopes of least squares by feature name: what the coefficients are a multiple of.
+        """Return least-squares slopes by feature name, which coefficients are a multiple of.
 
-        Where directions are released these are solved for at once, and are the coefficients.
+        For released directions these are the coefficients.
         """
         if self._directions is not None:
             return {name: value for name, value in self.coefficients().items() if name != "intercept"}
@@ -309,10 +303,10 @@ class PublicMoments(StreamEstimator):
         return dict(zip(self._layout.names, map(float, slopes), strict=False))
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same features: their sums are added."""
+        """Estimate from this learner and ``others`` of the same features, whose sums are added."""
         for other in others:
             if not isinstance(other, PublicMoments):
-                raise UserError(f"moments merge with moments, not with what {type(other).__name__} has learned")
+                raise UserError(f"moments merge with moments only, not with those of {type(other).__name__}")
             if (other._directions is None) is not (self._directions is None):
                 raise UserError("directions merge with directions, and moments with moments: see release=")
         if self._directions is not None:
@@ -322,7 +316,7 @@ class PublicMoments(StreamEstimator):
     # Prediction
 
     def _responses(self, rows: Floats) -> Floats:
-        """Mean responses of rows of features; by the line of least squares where there is no root."""
+        """Return mean responses of rows, by the least-squares line if there is no root."""
         engine = self._require()
         if self._directions is not None:
             return self._directions.responses(engine, rows)

@@ -1,4 +1,4 @@
-"""Public bounds of a person's features: their box's, or what normal features of a public covariance reach."""
+"""Norm bound of normal features with public covariance."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 
 PEOPLE = 1_000_000
 FAILURE = 0.05
-"""For a normal design where nothing else is said: so many people, and the probability that any is beyond the bound."""
+# Defaults: number of people, and the probability that any of them is beyond the bound.
 
 
 def normal_reach(
     second_moment: NDArray[np.float64], people: int = PEOPLE, failure: float = FAILURE, *, published: bool = False
 ) -> float:
-    r"""A norm that none of n normal vectors of this covariance exceeds, except with a small probability.
+    """Return a norm that n normal vectors of this covariance exceed only with a small probability.
 
     ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t`` with ``t = log(n / zeta)`` bounds the squared norm (Hsu, Kakade and
-    Zhang 2012); the paper's ``5 ||S|| p t`` (Algorithm 1) is larger and never needed.
+    Zhang 2012); the paper's ``5 ||S|| p t`` (Algorithm 1) is larger.
 
     Parameters
     ----------
     second_moment
-        Of the features without the constant, from public covariates, (k, k).
+        Of the public features without the constant, (k, k).
     people, failure
         n and zeta.
     published
-        Whether to give the paper's bound.
+        Whether to return the paper's bound.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Binary GLMs from released moments and public covariates, as a River estimator."""
+"""River classifier for public-data GLM."""
 
 from __future__ import annotations
 
@@ -23,78 +23,74 @@ from murk.stream.task.protocol import Scale
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
-    are public, the direction of their whitened features with the label's sign, whose mean is solved for over the public
-    ones; or the noisy second moments of their record, ``x x'`` and ``x y``. The means of these give the least-squares
-    slopes u; public unlabelled covariates give the factor c and the intercept a with ``mean f(a + c x'u) = mean y`` and
-    ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+    Each person releases once, without seeing a model, either the direction of their whitened features times the coded
+    target, whose mean is solved for over public covariates, or the noisy second moments ``x x'`` and ``x y``. These
+    give least-squares slopes u; public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y``
+    and ``c mean f'(a + c x'u) = 1``, and the coefficients ``c u``.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     public
-        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up)
-        or a CSV file's path. Read once; at most 20,000 rows are kept, of the others their second moments. Without
-        any, scores are taken as normal, of the mean and variance that the releases tell.
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
+        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, scores are taken as
+        normal, with the mean and variance of the releases.
     loss
         ``"logistic"``, ``"poisson"`` (``P(y = 1) = exp(x'w)``) or ``"boosting"`` (``z/2 + sqrt(1 + z^2/4)``).
     classes
-        The two labels, the second of which is the positive one.
+        The two labels, the positive one last.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
         for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     radius
-        Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
-        in [-1, 1].
+        Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
-        What becomes of a record beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (a record of zeros).
+        For records beyond the bound: ``"scale"`` them down to it, or release them as a record of zeros (``"zero"``).
     design
-        ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
-        within, except with probability ``failure``.
+        ``"bounded"``, or ``"gaussian"``: the bound that ``people`` normal vectors of the public covariance exceed with
+        probability ``failure``.
     people, failure
         For ``design="gaussian"``.
     release
-        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature.
-        ``"observed"``: ``x x'`` and ``x y`` by one mechanism, zeros where the target is missing, and a number that says
-        whether it is. ``"joint"``: without that number, a missing target being the middle of its range. ``"separate"``:
-        joint ones by a mechanism each. By default directions where covariates are public
-        and no argument is given that only moments have: ``calibration``, ``radius``, ``beyond``, ``design``,
-        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``; else ``"observed"``, and
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
+        and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
+        the middle of its range. ``"separate"``: joint moments by a mechanism each. By default directions with public
+        covariates and no argument only for moments (``calibration``, ``radius``, ``beyond``, ``design``,
+        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``); else ``"observed"``, or
         ``"joint"`` without an intercept.
     target_weight
-        What the target, coded to -1 and +1, is multiplied by before the joint release; by default ``sqrt 2`` times
-        the bound of ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
         ``"private"``.
     solver
-        ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
-        over public covariates, and is consistent whatever the features' distribution.
+        ``"stein"``, the paper's; or ``"score"``, which solves ``mean x f(x'w) = E x y`` over public covariates and is
+        consistent for any distribution of the features.
     repair
-        Whether eigenvalues of the noisy ``x x'`` that lie below the noise's own are raised to these. ``False``, as
-        published, inverts the matrix as it is, be it indefinite.
+        Whether to raise eigenvalues of ``x x'`` below their noise to it. ``False``, as published, leaves the matrix as
+        is.
     intercept
-        Whether there is one. Without, labels count as 0 and 1, as published, and on most data there is no root.
+        Whether there is an intercept. Otherwise labels count as 0 and 1, as published, and most data have no root.
     inputs
-        ``"records"``, or ``"released"``: ``learn_one`` then takes released integers by the names in ``moments``.
+        ``"records"``, or ``"released"``: ``learn_one`` takes released integers by the names in ``moments``.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    From directions consistent for any features, if the public ones are like the people's; from moments for normal ones:
-    for others there is a bias that more people do not remove (docs/public-glm.md).
-    Each call of ``learn_one`` is one release of one person.
+    Directions are consistent for any features if the public ones are like the people's; moments are consistent for
+    normal features and otherwise biased (docs/public-glm.md).
 
     References
     ----------
@@ -163,17 +159,18 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
-        # With a constant, labels of -1 and +1 are the least to say; without, they are 0 and 1, as published.
+        # Without a constant, labels are 0 and 1 as published.
         self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
         self._fitted_curve = curve_of(loss, LOSSES, "loss")
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, **more: Any) -> Self:
-        """The paper's own release and constants, no intercept, covariance pooled by people and inverted as it is.
+        """Return a learner with the paper's settings: separate releases, no intercept, pooled and unrepaired
+        covariance.
 
-        Give ``radius=`` (the paper's r) or ``design="gaussian"``. ``budget`` is an ``ApproxDP`` whose half
-        the classic calibration holds for: by its exact curve, of an epsilon up to 17 at delta = 1e-6.
+        Give ``radius=`` (the paper's r) or ``design="gaussian"``. The classic calibration must be valid for half of an
+        ``ApproxDP`` budget: epsilon up to 17 at delta = 1e-6.
         """
         settings: dict[str, Any] = {
             "release": "separate",
@@ -197,22 +194,22 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
         """Randomize the record's moments once and learn from the result.
 
-        ``budget`` overrides the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
-        ``moments`` to released integers, ``y`` is not looked at, and ``budget`` is a level's name.
+        ``budget`` replaces the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
+        ``moments`` to released integers, ``y`` is ignored, and ``budget`` is a level's name.
         """
         if self.inputs == "released":
             self._learn_released(x, budget)
         else:
             try:
                 code = self._codes.get(y, math.nan)
-            except TypeError:  # what cannot be a key is no class
+            except TypeError:  # unhashable
                 code = math.nan
             self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.
+        """Learn from the rows of a data frame or an ``(n, k)`` array.
 
-        ``budget`` is everybody's, or a sequence with each row's own; a level's name with ``inputs="released"``.
+        ``budget`` is for all rows, or a sequence with one for each; with ``inputs="released"``, a level's name.
         """
         self._learn_rows(X, np.zeros(0) if self.inputs == "released" else codes_of(y, self._codes), budget)
 
@@ -226,4 +223,4 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
 
 PublicDataGLM = PublicGLMClassifier
-"""Its name until 0.3."""
+# Name until 0.3.

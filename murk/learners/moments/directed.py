@@ -1,4 +1,4 @@
-"""How the estimators release directions: what they do in place of summing second moments."""
+"""Released directions in the estimators, in place of second moments."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ OF_MOMENTS: Final[Mapping[str, Any]] = {
     "intercept": True,
     "inputs": "records",
 }
-"""Arguments that say how second moments are bounded, released or used, with their defaults: directions have none."""
+# Arguments for moments alone, with their defaults.
 
 TOLD: Final = (*moments.TOLD, "exp")
-"""Curves whose coefficients released directions identify: those of tasks, and one that tasks do not have."""
+# Curves whose coefficients directions identify; tasks have no exp link.
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
-    """What is released where nobody said: directions, if covariates are public and nothing asks for moments.
+    """Return the default release: directions with public covariates and no argument for moments alone.
 
-    Else moments of the records that have a target; how many these are is not told without the constant.
+    Otherwise ``observed``, or ``joint`` without the constant, as presence needs the constant's place.
     """
     unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
     if arguments["public"] is not None and curve in TOLD and unasked:
@@ -55,7 +55,7 @@ def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
 
 
 def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
-    """Refuse what directions do not tell, or do not read.
+    """Refuse curves and arguments that directions do not support.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
 
 
 class Directions:
-    """Directions of records, released, learned and solved for.
+    """Directions of records: release, learning and solution.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ class Directions:
     sample
         Public covariates of the features.
     response
-        What a coded target of -1 and +1 means.
+        Meaning of coded targets of -1 and +1.
     curve
-        The mean function.
+        Mean function.
     binary
         Whether targets are labels.
     mechanism
-        The kind of mechanism, or None.
+        Kind of mechanism, or None.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Directions:
         self.curve, self.response, self.kind = curve, response, mechanism
 
     def mechanisms_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        """The mechanisms of a guarantee."""
+        """Return the mechanisms of a guarantee."""
         return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
 
     def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
-        """A learner at these levels."""
+        """Return a learner at these levels."""
         return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
 
     def learn(
@@ -119,30 +119,29 @@ class Directions:
         Raises
         ------
         UserError
-            If there are not as many budgets as rows.
+            If ``budget`` is a sequence of another length than the rows.
         """
-        each = isinstance(budget, Sequence)
         budgets: Sequence[Guarantee | None] = budget if isinstance(budget, Sequence) else [budget]
-        if each and len(budgets) != len(rows):
+        if isinstance(budget, Sequence) and len(budgets) != len(rows):
             raise UserError(f"X has {len(rows)} rows, budget has {len(budgets)}")
-        levels = ["default" if one is None else engine.level(one) for one in budgets]
+        levels = ["default" if each is None else engine.level(each) for each in budgets]
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
         engine.learn_records(rows, targets, levels)
 
-    def in_units(self, found: ScoreEstimate) -> ScoreEstimate:
-        """An estimate of a real target's line in its own units."""
+    def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
+        """Return an estimate of a real target's line in its own units."""
         if self.curve.name != "identity":
-            return found
-        half, values = self.response.half, self.response.half * found.values
+            return coded
+        half, values = self.response.half, self.response.half * coded.values
         values[-1] += self.response.middle
-        return replace(found, values=values, spread=half * found.spread, unit=half)
+        return replace(coded, values=values, spread=half * coded.spread, unit=half)
 
     def merged(self, engines: Sequence[LocalScores]) -> ScoreEstimate:
-        """The estimate of several learners together."""
+        """Return the joint estimate of several learners."""
         return self.in_units(merged(engines))
 
     def responses(self, engine: LocalScores, rows: Floats) -> Floats:
-        """Mean responses of rows without the constant: probabilities, or targets in their own units."""
+        """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
         linear = with_constant(rows) @ engine.shown()
         if self.curve.name == "identity":
             return np.asarray(self.response.middle + self.response.half * linear)

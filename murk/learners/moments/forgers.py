@@ -1,4 +1,4 @@
-"""How far one forged release of moments moves an estimate."""
+"""Influence of one forged release of moments on an estimate."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 def influence_of(
     sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
 ) -> Influence | None:
-    """What one forged release of moments could have done; None before there is any.
+    """Bound the influence of one forged release; None without releases.
 
     Parameters
     ----------
     sums, layout
-        What was released.
+        Sums of the releases, and their layout.
     mechanisms
         Level name to mechanism.
     by_rows
-        Whether second moments are those of public rows alone, which nobody can forge.
+        Whether second moments come from public rows alone, which nobody can forge.
     """
     if not sums.count:
         return None
@@ -45,25 +45,20 @@ def influence_of(
         level = Level.of(mechanism, layout)
         lengths = _lengths(mechanism)
         shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
-        # Parts of one release are as long as all of it is; those released by themselves are as long each.
+        # Parts of one release share its length; separate releases have a length each.
         together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
         moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
-    # Off-diagonal entries stand twice in a matrix.
+    # Off-diagonal entries occur twice in a matrix.
     turned *= math.sqrt(2.0) / layout.root
     private = Private.of(sums, layout)
-    share = layout.share(sums.total / np.repeat(sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2], _sizes(layout)))
+    weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
+    share = layout.share(sums.total / np.repeat(weights, [layout.cross, layout.size]))
     least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
     bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
     return Influence(moved, bend)
 
 
-def _sizes(layout: Statistics) -> list[int]:
-    return [layout.cross, layout.size]
-
-
 def _lengths(mechanism: Randomizer) -> tuple[float, float]:
-    """The longest that is admitted of the numbers of ``x x'`` and of ``x y``."""
-    if not isinstance(mechanism, CompositeMechanism):
-        return (longest(mechanism),) * 2
-    first, second = (longest(part) for part in mechanism.parts)
-    return first, second
+    """Return the longest admitted numbers of ``x x'`` and of ``x y``."""
+    parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
+    return longest(parts[0]), longest(parts[1])

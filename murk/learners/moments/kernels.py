@@ -1,8 +1,8 @@
 """Compiled loops: a record's moments, their randomization, and the sums of releases. No BLAS.
 
 The moments of ``(x, y)`` with p features are the upper triangle of ``x x'`` row by row, off-diagonal entries times
-``root``, then ``weight x y``. Where the last feature is the constant 1, the entry 1*1 is public and left out; or, with
-a ``presence`` c above 0, it is c where the record has a target, and -c, all others being 0, where it has none.
+``root``, then ``weight x y``. If the last feature is the constant 1, its entry 1*1 is left out; or, with a ``presence``
+c above 0, it is c for records with a target and -c, all others being 0, for records without.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Array = NDArray[Any]
 
 @jit
 def moments(x: Array, y: float, root: float, weight: float, presence: float, out: Array) -> None:
-    """Write the moments of a record into ``out``, whose length says whether the entry 1*1 is left out.
+    """Write the moments of a record into ``out``, whose length decides whether the entry 1*1 is left out.
 
-    The work is the same whether there is a target or not.
+    The work does not depend on whether there is a target.
     """
     p, at = x.shape[0], 0
     there, target = 1.0, y
@@ -48,9 +48,9 @@ def moments_of(
     X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, presence: float,
     out: Array,
 ) -> int:  # fmt: skip
-    """Moments of the rows of ``X`` in turn; return how many were beyond the bound.
+    """Write the moments of the rows of ``X``; return the number of rows beyond the bound.
 
-    A NaN target counts as 0, or, with a ``presence``, as none.
+    A NaN target counts as 0 or, with a ``presence``, as missing.
     """
     out = borrowed(out)
     beyond = 0
@@ -74,9 +74,9 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Read a record off its moments: its features into ``x`` (up to their common sign), and its target.
+    """Read a record off its moments: features into ``x`` (up to their common sign); return the target.
 
-    From anything that is no record's moments it reads some record all the same.
+    Any other vector gives some record too.
     """
     p = x.shape[0]
     cross = v.shape[0] - p
@@ -112,7 +112,7 @@ def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> f
 
 @jit
 def _row(i: int, p: int) -> int:
-    """Where row i of the upper triangle begins."""
+    """Return the start of row i of the upper triangle."""
     return i * p - (i * (i - 1)) // 2
 
 
@@ -121,14 +121,14 @@ def randomize_block(
     vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, presence: float,
     spacing: float, noise: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Randomize moments: those of the nearest record within the bounds, in whole lattice steps, plus noise."""
+    """Randomize the moments of the nearest record within the bounds: whole lattice steps plus noise."""
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
     for i in range(vectors.shape[0]):
         target = recover(vectors[i], root, weight, constant, x)
         target = min(max(target, -1.0), 1.0) if target == target else 0.0
-        # What is no record's moments has no target.
+        # Vectors without a positive presence have no target.
         if presence > 0.0 and not vectors[i, v.shape[0] - size - 1] >= 0.0:
             target = math.nan
         confine(x, reach, constant, False)
@@ -139,15 +139,14 @@ def randomize_block(
     v[:] = 0.0
 
 
-# Places in ``sums``: of the weights, of their squares times the noise's variance, and of their squares; first for
-# the entries of x x', then for those of x y.
+# Indices into ``sums``: weights, squared weights times noise variances, and squared weights, for x x' then x y.
 WEIGHTS, NOISE, SQUARES = 0, 2, 4
 SUMS = 6
 
 
 @jit
 def add_release(sums: Array, weights: Array, variances: Array) -> None:
-    """Add a release's two weights, and the variances of its noise, to the sums."""
+    """Add a release's two weights, and its noise variances, to the sums."""
     for part in range(2):
         q = weights[part]
         sums[WEIGHTS + part] += q
@@ -160,9 +159,9 @@ def fold(
     total: Array, sums: Array, cross: int, payloads: Array, levels: Array, balls: Array, units: Array, weights: Array,
     variances: Array,
 ) -> None:  # fmt: skip
-    """Add decoded releases to the running sums, in turn, each part weighted by its level's public noise.
+    """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
-    ``balls`` tells whose releases are directions (l2 ball, PrivUnit): the unit is their norm.
+    ``balls`` marks levels whose releases are directions (l2 ball, PrivUnit): the unit is their norm.
     """
     for i in range(payloads.shape[0]):
         level = levels[i]

@@ -1,4 +1,4 @@
-"""Linear and non-linear regression from released moments and public covariates, as a River estimator."""
+"""River regressor for public-data GLM."""
 
 from __future__ import annotations
 
@@ -25,82 +25,78 @@ from murk.stream.task.protocol import Scale
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
-    are public, the direction of their whitened features times the coded target, whose mean is solved for over the
-    public ones; or the noisy second moments of their record, ``x x'`` and ``x y``. The means of these give the
-    least-squares slopes u; public covariates without targets give the factor c and the intercept a with
-    ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
-    With ``link="identity"`` it is least squares and needs no public covariates, though they make it better; with
-    ``link="exp"`` it is Poisson regression of bounded counts.
+    Each person releases once, without seeing a model, either the direction of their whitened features times the coded
+    target, whose mean is solved for over public covariates, or the noisy second moments ``x x'`` and ``x y``. These
+    give least-squares slopes u; public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y``
+    and ``c mean f'(a + c x'u) = 1``, and the coefficients ``c u``.
+    ``link="identity"`` is least squares and needs no public covariates; ``link="exp"`` is Poisson regression of bounded
+    counts.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     public
-        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up)
-        or a CSV file's path. Read once; at most 20,000 rows are kept, of the others their second moments. Without
-        any, scores are taken as normal, of the mean and variance that the releases tell.
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
+        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, scores are taken as
+        normal, with the mean and variance of the releases.
     link
         ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
-        ``log(1 + e^-z)`` has all coefficients with the other sign) or ``"exp"``.
+        ``log(1 + e^-z)`` reverses all signs) or ``"exp"``.
     target_bounds
-        Public bounds (low, high) of the target, which is coded to [-1, 1] by them; what lies outside is clamped, and a
-        missing target counts as their middle. Required where noise is real and records are read; else (-1, 1) by
-        default.
+        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; required unless
+        noise is simulated or moments are released, then (-1, 1) by default.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
         for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     radius
-        Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
-        in [-1, 1].
+        Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
-        Records beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (released as a record of zeros would be).
+        For records beyond the bound: ``"scale"`` them down to it, or release them as a record of zeros (``"zero"``).
     design
-        ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
-        within, except with probability ``failure``.
+        ``"bounded"``, or ``"gaussian"``: the bound that ``people`` normal vectors of the public covariance exceed with
+        probability ``failure``.
     people, failure
         For ``design="gaussian"``.
     release
-        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature.
-        ``"observed"``: ``x x'`` and ``x y`` by one mechanism, zeros where the target is missing, and a number that says
-        whether it is. ``"joint"``: without that number, a missing target being the middle of its range. ``"separate"``:
-        joint ones by a mechanism each. By default directions where covariates are public, the link is not cubic
-        and no argument is given that only moments have: ``calibration``, ``radius``, ``beyond``, ``design``,
-        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``; else ``"observed"``, and
-        ``"joint"`` without an intercept.
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
+        and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
+        the middle of its range. ``"separate"``: joint moments by a mechanism each. By default directions with public
+        covariates, a link other than cubic and no argument only for moments (``calibration``, ``radius``, ``beyond``,
+        ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``); else
+        ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
-        ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
         ``"private"``.
     solver
-        ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
-        over public covariates, and is consistent whatever the features' distribution.
+        ``"stein"``, the paper's; or ``"score"``, which solves ``mean x f(x'w) = E x y`` over public covariates and is
+        consistent for any distribution of the features.
     repair
-        Whether eigenvalues of the noisy ``x x'`` that lie below the noise's own are raised to these. ``False``, as
-        published, inverts the matrix as it is, be it indefinite.
+        Whether to raise eigenvalues of ``x x'`` below their noise to it. ``False``, as published, leaves the matrix as
+        is.
     intercept
-        Whether there is one. Without, the target is divided by its largest bound instead of being centred.
+        Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
     inputs
-        ``"records"``, or ``"released"``: ``learn_one`` then takes released integers by the names in ``moments``.
+        ``"records"``, or ``"released"``: ``learn_one`` takes released integers by the names in ``moments``.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    Except with ``link="identity"`` or ``solver="score"`` it is consistent for normal features; for others there is a
-    bias that more people do not remove. Each call of ``learn_one`` is one release of one person.
+    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features, the others for normal ones;
+    for others there is a bias that more people do not remove.
 
     References
     ----------
@@ -190,15 +186,15 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         error: float,
         **more: Any,
     ) -> Self:
-        """The paper's own release and constants, no intercept, covariance pooled by people and inverted as it is.
+        """Return a learner with the paper's settings: separate releases, no intercept, pooled and unrepaired
+        covariance.
 
         Parameters
         ----------
         budget
-            An ``ApproxDP`` whose half the classic calibration holds for: by its exact curve, of an epsilon up to 17 at
-            delta = 1e-6.
+            The classic calibration must be valid for half of an ``ApproxDP``: epsilon up to 17 at delta = 1e-6.
         link, radius
-            As in the class; the paper's f and r. No radius with ``design="gaussian"``, which needs ``target_bounds``.
+            The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
         lipschitz, error
             The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
             within ``L r + |f(0)| + C``.
@@ -232,7 +228,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         return self._range
 
     def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Targets in [-1, 1]; NaN where missing or not finite."""
+        """Return targets coded to [-1, 1]; NaN if missing or not finite."""
         held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
         return np.asarray((held - self._range.middle) / self._range.half)
 
@@ -240,7 +236,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         return "slope" if self.link == "identity" else "own"
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn from the result; as :meth:`PublicGLMClassifier.learn_one`."""
+        """Randomize the record's moments once and learn; see :meth:`PublicGLMClassifier.learn_one`."""
         if self.inputs == "released":
             self._learn_released(x, budget)
         else:
@@ -250,7 +246,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
             self._learn(x, code if math.isfinite(value) else math.nan, budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""
+        """Learn from the rows of a data frame or an ``(n, k)`` array."""
         self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(targets(y)), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -263,4 +259,4 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
 
 PublicDataRegression = PublicGLMRegressor
-"""Its name until 0.3."""
+# Name until 0.3.
