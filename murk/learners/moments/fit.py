@@ -1,15 +1,11 @@
-"""Whether public covariates are like the people whose second moments are released, as far as these tell.
+"""From second moments to coefficients and their standard errors.
 
-From moments to coefficients, and how far they may be off.
+Least squares gives ``beta = M^-1 b``, whose slopes :func:`murk.learners.moments.root.solve` turns into a curve's
+coefficients ``(c u, a)``. Standard errors are by the delta method, from three sources:
 
-Least squares ``beta = M^-1 b``, its slopes turned into a curve's coefficients ``(c u, a)`` by
-:func:`murk.learners.moments.root.solve`. Intervals are by the delta method: both equations are linearised
-about the solution, and what enters them has a known or bounded variance:
-
-- the releases' noise in ``b`` and in ``M`` (known exactly);
-- whom the releases are of: the residual variance is at most ``1 - b'beta`` in coded units (the releases do not tell
-  ``E y^2``, which is at most 1; with noise as large as local privacy takes, it hardly matters);
-- whom the public covariates are of, in ``M`` and in the root (measured on them).
+- the releases' noise in ``b`` and ``M`` (known exactly);
+- the sampling of people: the residual variance is at most ``1 - b'beta`` in coded units, as ``E y^2`` is at most 1;
+- the sampling of public covariates, in ``M`` and in the root (measured on them).
 """
 
 from __future__ import annotations
@@ -33,50 +29,14 @@ from murk.learners.moments.root import NoRootError, score_covariance, solve, sol
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private, design_of
 
-UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
-OTHERS = "public covariates are not used: they are of everybody, and targets are missing"
-
-
-def usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Whether public covariates are like the people with a target (None: not known), and why they may not be used.
-
-    Where targets are missing, what is fitted is of those that are there: rows may be somewhat unlike these without
-    being found out, and intervals would not know.
-    """
-    like = alike(private, public)
-    if like is False:
-        return like, UNLIKE_ROWS
-    return like, OTHERS if private.missing > 0.0 else None
-
-
-def alike(private: Private, public: Covariates) -> bool | None:
-    """Whether two second-moment matrices differ by no more than chance makes them; None for too many numbers.
-
-    The released one has known noise, in every number and in the share of targets that all are divided by, and both are
-    of so many people and rows. One false alarm in 10,000, if both are drawn from the same people.
-    """
-    p = len(private.matrix)
-    if matrix_size(p) > MOST_NUMBERS:
-        return None
-    own = flattened(private.matrix)
-    noise = np.diag(flattened(np.sqrt(private.matrix_noise)) ** 2)
-    scaled = own.copy()
-    # The constant's own entry is 1 whatever the share.
-    scaled[-1] = 0.0
-    noise += private.share_noise * np.outer(scaled, scaled)
-    rows = public.people if public.total is None else public.total
-    drawn = (1.0 / private.people[0] + 1.0 / rows) * public.scatter
-    return misfit(own - flattened(public.second_moment), noise + drawn) <= UNLIKE
-
-
 Floats = NDArray[np.float64]
 
 DELTA = "delta method"
 LEAST_SQUARES = "least squares"
-"""Of an estimate that no root was found for: the direction of least squares, scaled as if scores were short."""
+# Method of an estimate without a root: the least-squares direction, scaled as if scores were short.
 
 NODES = 61
-"""Points of the normal distribution that stands for public covariates where there are none."""
+# Points of the normal distribution that replaces missing public covariates.
 
 _PRESENT = "needs next to no target missing"
 _LIKE = "needs public covariates that are like the people"
@@ -86,6 +46,9 @@ _FEW = "the noise hides how many targets are missing"
 _FIXED = "the noisy second moments had to be fixed, which pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
 
+_UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
+_OTHERS = "public covariates are not used: they are of everybody, and targets are missing"
+
 _COVERS = (
     "for what the method converges to: on features that are far from normal that is not quite the model's own "
     "coefficients"
@@ -94,7 +57,7 @@ _ANY = "for the log odds of a model that is right, whatever the distribution of 
 
 
 def _needs(layout: Statistics, public: Covariates | None) -> str:
-    """What intervals need of the people, in words."""
+    """Return what intervals need of the people, in words."""
     if not layout.observed:
         return f"; {_PRESENT} (docs/public-glm.md)"
     return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
@@ -102,7 +65,7 @@ def _needs(layout: Statistics, public: Covariates | None) -> str:
 
 @dataclass(frozen=True)
 class Response:
-    """What a coded target of -1 and +1 means to the curve: ``response = middle + half * coded``."""
+    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
 
     low: float
     high: float
@@ -120,14 +83,14 @@ class Response:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was fitted.
+    """A fitted model.
 
     Parameters
     ----------
     direction
-        Slopes of least squares, and its intercept: the response's mean is ``linear @ x``.
+        Least-squares slopes and intercept: the response's mean is ``linear @ x``.
     missing
-        The error that says why there is no root; None where there is one.
+        The error that explains why there is no root, or None.
     values
         Coefficients, the intercept last if there is one.
     """
@@ -139,7 +102,7 @@ class Fit:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """Coefficients with their intervals; these take longer than the fit, and are computed when asked for."""
+        """Coefficients with their intervals, computed on first access."""
         return self._judge()
 
 
@@ -149,30 +112,32 @@ def _nodes() -> tuple[Floats, Floats]:
     return nodes, weights / weights.sum()
 
 
-def normal_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
-    """Points that stand for normal features of these second moments: what a score ``x'u`` is then like.
+def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
+    """Return points and weights that represent scores ``x'u`` of normal features with these second moments.
 
-    Of normal features only the score's mean and variance matter, and the moments tell both: ``x = mean + C u t /
-    sqrt(u'Cu)`` at the nodes t of Gauss and Hermite has the right scores.
+    Such scores depend on their mean and variance alone: ``x = mean + C u t / sqrt(u'Cu)`` at Gauss-Hermite nodes t has
+    both. Without a constant the mean is 0.
     """
     nodes, weights = _nodes()
-    mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
+    if constant:
+        mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
+    else:
+        mean, centred = np.zeros(len(matrix)), matrix
     along = centred @ slopes
     length = math.sqrt(max(float(slopes @ along), 0.0))
     points = mean + (np.outer(nodes, along / length) if length > 0 else np.zeros((NODES, len(mean))))
-    return np.column_stack([points, np.ones(NODES)]), weights
+    return np.column_stack([points, np.ones(NODES)])[:, : len(matrix)], weights
 
 
 def fit(
     sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
     covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
 ) -> Fit:  # fmt: skip
-    """Fit a curve to running sums. Any curve may be fitted to the same sums.
+    """Fit a curve to running sums.
 
-    ``solver="score"`` solves the model's own equations over public covariates (see
-    :mod:`murk.learners.moments.root`) in place of the paper's two. ``repair=False`` leaves second moments
-    that noise outweighs as they are. Where releases tell who has a target, public covariates that are unlike the
-    people are not used (:mod:`murk.learners.moments.fit`).
+    ``solver="score"`` solves the model's own equations over public covariates (see :mod:`murk.learners.moments.root`)
+    in place of the paper's two. ``repair=False`` leaves second moments that noise outweighs as they are. If releases
+    say who has a target, public covariates unlike the people are not used.
     """
     p = layout.size
     if sums.count == 0:
@@ -181,8 +146,8 @@ def fit(
         none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
         return Fit(middle, None, nothing, lambda: none)
     private = Private.of(sums, layout, curve.name in LOSSES)
-    like, why = (None, None) if public is None or not layout.observed else usable(private, public)
-    # The model's own equations have no other solution than over rows: there is no interval where these may be wrong.
+    like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
+    # The model's own equations can be solved over rows only: if these may be wrong, there is no interval.
     scored = solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
     design = design_of(private, public, covariance, repair)
@@ -198,11 +163,8 @@ def fit(
     normal = public is None
     if public is not None:
         points, shares, people = public.points, public.shares, public.people
-    elif layout.constant:
-        points, shares = normal_points(design.matrix, slopes)
-        people = np.inf
     else:
-        points, shares = _centred_points(design.matrix, slopes)
+        points, shares = normal_points(design.matrix, slopes, layout.constant)
         people = np.inf
     features = points[:, : len(slopes)]
     missing = None
@@ -212,7 +174,7 @@ def fit(
         try:
             a, c = solve(curve, features @ slopes, shares, mean)
         except NoRootError as error:
-            missing = NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
+            missing = _without_root(error, layout, slopes)
             a, c = _short(curve, mean)
     values = np.append(c * slopes, [a] * layout.constant)
 
@@ -223,9 +185,7 @@ def fit(
         elif missing is not None:
             note = f"none: {missing}"
         elif scored:
-            note = (
-                "none: solver 'score' needs public covariates that are like the people, and this is the other solver's"
-            )
+            note = "none: solver 'score' needs public covariates that are like the people, and this is solver 'stein'"
         elif design.doubtful:
             note = f"none: {_FIXED if repair else _LEFT}"
         else:
@@ -242,7 +202,7 @@ def fit(
         note = note if why is None else f"{note}; {why}"
         method = DELTA if missing is None else LEAST_SQUARES
         if of_line:
-            # Its effects are of the same kind, whether there is an interval or not.
+            # The same kind of effects with and without an interval.
             return LineEstimate(
                 layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing,
                 fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
@@ -257,10 +217,10 @@ def fit(
 def _of_line(
     at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
 ) -> LineEstimate:  # fmt: skip
-    """Log odds with intervals that hold for every distribution of the features, and the line's average effects."""
+    """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
-    # Tasks code each feature to [-1, 1]; of learners only the norm is bounded.
+    # Tasks code each feature to [-1, 1]; learners bound the norm only.
     largest = at.layout.reach if at.layout.units else 1.0
     beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
     return LineEstimate(
@@ -273,7 +233,7 @@ def _scored(
     sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
     direction: Floats, chains: int, like: bool | None,
 ) -> Fit:  # fmt: skip
-    """The fit by the model's own equations."""
+    """Fit by the model's own equations."""
     half, middle = response.half, response.middle if layout.constant else 0.0
     cross = half * private.cross + middle * (public.shares @ public.points)
     mean = middle + half * float(private.cross[-1]) if layout.constant else None
@@ -283,28 +243,24 @@ def _scored(
     try:
         values = solve_score(curve, public, cross, near)
     except NoRootError as error:
-        slopes = direction[: layout.size - layout.constant]
-        missing = NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
+        missing = _without_root(error, layout, direction[: layout.size - layout.constant])
         values = near
 
     def judge() -> Estimate:
-        none = np.full(layout.size, np.inf)
+        spread = np.full(layout.size, np.inf)
         if not private.told:
-            spread, note = none, f"none: {_FEW}"
+            note = f"none: {_FEW}"
         elif missing is not None:
-            spread, note = none, f"none: {missing}"
+            note = f"none: {missing}"
         elif private.missing > 0.0:
-            spread, note = none, "none: targets are missing, and public covariates are of everybody"
+            note = "none: targets are missing, and public covariates are of everybody"
         else:
-            # x y varies by at most x x' without the mean's square, as |y| <= 1 in coded units.
+            # The covariance of x y is at most x x' minus the square of its mean, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
             by_share = private.share_noise * np.outer(private.cross, private.cross)
             own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
-            found = score_covariance(curve, public, values, middle, own)
-            spread, note = (
-                np.sqrt(np.maximum(np.diag(found), 0.0)),
-                _SCORED.format(_LIKE if layout.observed else _PRESENT),
-            )
+            spread = np.sqrt(np.maximum(np.diag(score_covariance(curve, public, values, middle, own)), 0.0))
+            note = _SCORED.format(_LIKE if layout.observed else _PRESENT)
         method = DELTA if missing is None else LEAST_SQUARES
         return Estimate(
             layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
@@ -313,17 +269,12 @@ def _scored(
     return Fit(direction, missing, values, judge)
 
 
-def _centred_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
-    """As :func:`normal_points` for features of mean 0 without a constant."""
-    p = len(matrix)
-    whole = np.zeros((p + 1, p + 1))
-    whole[:p, :p], whole[p, p] = matrix, 1.0
-    points, shares = normal_points(whole, slopes)
-    return points[:, :p], shares
+def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoRootError:
+    return NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """The intercept and factor for scores so short that the curve is a line."""
+    """Return the intercept and factor for scores so short that the curve is a line."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0
@@ -334,7 +285,7 @@ def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _At:
-    """Where the delta method linearises."""
+    """Point at which the delta method linearises."""
 
     layout: Statistics
     private: Private
@@ -351,47 +302,46 @@ class _At:
 
 
 def _covariance(at: _At) -> Floats:
-    """Covariance of ``(c u, a)``."""
+    """Return the covariance of ``(c u, a)``."""
     to_beta, to_mean, to_root, seen = _derivatives(at)
     private, beta, share = at.private, at.beta, at.share
     inverse = np.linalg.inv(at.matrix)
     through = to_beta @ inverse
-    # How the estimate moves with b = E x y, whose last entry is the mean of y.
+    # Derivative of the estimate by b = E x y, whose last entry is the mean of y.
     by_cross = through.copy()
     if at.layout.constant:
         by_cross[:, -1] += to_mean
-    found = private.cross_noise * by_cross @ by_cross.T
+    covariance = private.cross_noise * by_cross @ by_cross.T
     noise = private.matrix_noise * np.outer(beta, beta)
     np.fill_diagonal(noise, private.matrix_noise @ beta**2)
-    found += share**2 * through @ noise @ through.T
+    covariance += share**2 * through @ noise @ through.T
     if private.share_noise > 0.0:
-        # Both moments are divided by the share of targets, but for the constant's own entry, which is 1.
+        # Both moments are divided by the share of targets, except the constant's own entry.
         scaled = private.matrix @ beta
         scaled[-1] -= beta[-1]
         by_share = share * through @ scaled - by_cross @ private.cross
-        found += private.share_noise * np.outer(by_share, by_share)
+        covariance += private.share_noise * np.outer(by_share, by_share)
 
-    # Whom the releases are of: residuals, and what x x' varies by beyond them.
+    # Sampling of the people: residuals, and the variation of x x'.
     shares, fitted = at.shares, at.points @ beta
     residual = max(1.0 - float(beta @ at.matrix @ beta), 0.0)
-    found += residual / private.people[1] * by_cross @ at.matrix @ by_cross.T
+    covariance += residual / private.people[1] * by_cross @ at.matrix @ by_cross.T
     own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
-    found += _spread(own, shares) / private.people[1]
-    # Whom the public covariates are of: in the matrix and in the root.
+    covariance += _spread(own, shares) / private.people[1]
+    # Sampling of the public covariates, in the matrix and in the root.
     if np.isfinite(at.people):
         theirs = -(1.0 - share) * fitted[:, None] * (at.points @ through.T) + seen @ to_root.T
-        found += _spread(theirs, shares) / at.people
-    return found
+        covariance += _spread(theirs, shares) / at.people
+    return covariance
 
 
 def _spread(rows: Floats, shares: Floats) -> Floats:
     centred = rows - shares @ rows
-    found: Floats = (centred * shares[:, None]).T @ centred
-    return found
+    return np.asarray((centred * shares[:, None]).T @ centred)
 
 
 def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
-    """How ``(c u, a)`` moves with beta, with E y and with the two means over public covariates, and these by point."""
+    """Return derivatives of ``(c u, a)`` by beta, E y and two means over public covariates, and these by point."""
     layout, half, shares = at.layout, at.response.half, at.shares
     p, k = layout.size, layout.size - layout.constant
     features = at.points[:, :k]
@@ -419,7 +369,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
     if not layout.constant:
         by_slopes[0], seen[:, 0] = 0.0, 0.0
     back = -np.linalg.inv(jacobian)
-    # Rows of the map from (a, c): coefficients move with c along u, the intercept with a.
+    # Coefficients move with c along u, the intercept with a.
     lift = np.zeros((p, 2))
     lift[:k, 1] = slopes
     if layout.constant:
@@ -429,3 +379,34 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
     if layout.constant:
         to_mean = -half * to_root[:, 0]
     return to_beta, to_mean, to_root, seen
+
+
+def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
+    """Return whether public covariates are like the people with a target (None: unknown), and why they are not used.
+
+    With missing targets, undetected differences between rows and people would make intervals wrong.
+    """
+    like = _alike(private, public)
+    if like is False:
+        return like, _UNLIKE_ROWS
+    return like, _OTHERS if private.missing > 0.0 else None
+
+
+def _alike(private: Private, public: Covariates) -> bool | None:
+    """Return whether two second-moment matrices differ by chance only; None for too many numbers.
+
+    Allows for the release's known noise, in each number and in the share of targets, and for sampling: one false alarm
+    in 10,000.
+    """
+    p = len(private.matrix)
+    if matrix_size(p) > MOST_NUMBERS:
+        return None
+    own = flattened(private.matrix)
+    noise = np.diag(flattened(np.sqrt(private.matrix_noise)) ** 2)
+    scaled = own.copy()
+    # The constant's own entry is 1 for any share.
+    scaled[-1] = 0.0
+    noise += private.share_noise * np.outer(scaled, scaled)
+    rows = public.people if public.total is None else public.total
+    drawn = (1.0 / private.people[0] + 1.0 / rows) * public.scatter
+    return misfit(own - flattened(public.second_moment), noise + drawn) <= UNLIKE

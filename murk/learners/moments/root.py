@@ -1,22 +1,18 @@
-r"""From a least-squares direction to the coefficients of a curve: an intercept a and a factor c.
+r"""Solvers for the coefficients of a curve.
 
-With ``s_j = x_j'u`` over public features, u the slopes of least squares, solve
+:func:`solve` scales a least-squares direction u by a factor c and adds an intercept a. With ``s_j = x_j'u`` over public
+features,
 
 .. math:: \frac1m \sum_j f(a + c s_j) = \bar y, \qquad \frac cm \sum_j f'(a + c s_j) = 1.
 
-The second is the papers' equation for c; the first is what an intercept needs, and without it there is seldom a
-root: Stein's identity is for centred features. Both are solved by bracketing; Newton's method runs away where
-there is no root.
+The second is the papers' equation for c; the first is needed for an intercept, as Stein's identity is for centred
+features. Both are solved by bracketing, as Newton's method diverges where there is no root.
 
-Beyond the paper: the model's own equations, of which the private data are only one side.
-
-Maximum likelihood of a GLM solves ``E x f(x'w) = E x y``. Its right side is what people release, and its left side is
-known of public covariates for every w. So
+:func:`solve_score` solves the maximum likelihood equations, with the right side from releases,
 
 .. math:: \frac1m \sum_j x_j f(x_j'w) = \widehat{E\,x y}
 
-needs neither Stein's identity nor ``x x'``: it is consistent whatever the features' distribution, where the factor of
-the paper's method is so for normal ones only. What it takes is public covariates that are like the private ones.
+which is consistent for any distribution of the features if public covariates are like the private ones.
 """
 
 from __future__ import annotations
@@ -36,10 +32,11 @@ Floats = NDArray[np.float64]
 _GROWTH = 1.2
 _FALLEN = 0.9
 _FARTHEST = 1e4
-# Steps of Newton's method for an intercept, before it is bracketed; and how near is enough.
+# Newton steps for an intercept before it is bracketed, and their tolerance.
 _STEPS, _NEAR = 8, 1e-13
-# Standard deviation of a probability's argument beyond which coefficients are absurd.
-_LONGEST = 20.0
+# Standard deviation of scores beyond which coefficients of probabilities are absurd, in `solve` and `solve_score`.
+_LONGEST, _LONGEST_SCORE = 20.0, 50.0
+_DESCENT_STEPS = 200
 
 
 class NoRootError(UserError):
@@ -48,7 +45,7 @@ class NoRootError(UserError):
     Attributes
     ----------
     direction
-        Slopes of least squares by feature, which the releases do tell.
+        Least-squares slopes by feature.
     """
 
     def __init__(self, message: str, direction: Mapping[str, float] | None = None) -> None:
@@ -57,7 +54,7 @@ class NoRootError(UserError):
 
 
 def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
-    """The intercept and the factor ``(a, c)``; with ``mean`` None there is no intercept, and a is 0.
+    """Return the intercept and the factor ``(a, c)``; with ``mean`` None, a is 0.
 
     Parameters
     ----------
@@ -71,7 +68,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
     Raises
     ------
     NoRootError
-        Saying why there is none.
+        If there is no solution.
 
     Examples
     --------
@@ -90,16 +87,15 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         )
     centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
     low, high = float(scores.min()), float(scores.max())
-    # Factors that are tried one after the other have intercepts that are near each other.
+    # Successive factors have similar intercepts.
     last = [centre]
 
     def intercept(c: float) -> float:
         if mean is None or high == low:
             return centre - (0.0 if mean is None else c * low)
-        # f grows, so its inverse at the mean lies between a + c low and a + c high.
+        # f is increasing, so its inverse at the mean lies between a + c low and a + c high.
         reach = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
         ends = centre - c * high - reach, centre - c * low + reach
-
         last[0] = _intercept(curve, c * scores, shares, mean, ends, last[0])
         return last[0]
 
@@ -111,15 +107,15 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
     flat = float(curve.slope(np.array(centre)))
     if spread == 0.0:
         if not flat > 0.0:
-            raise NoRootError(_nothing(curve, 0.0))
+            raise NoRootError(_no_factor(curve, 0.0))
         return intercept(1.0 / flat), 1.0 / flat
     c = 0.5 / flat if flat > 0.0 else 1.0 / spread
     while excess(c) > 0.0:
         c /= 8.0
     top, peak, before = c, -1.0, c
     value = excess(c)
-    # The root that belongs to the model lies where the left side first grows (the paper's Assumption 2). Features of a
-    # few values have others far beyond, where the curve has become a step at a value that many people have.
+    # The model's root lies where the left side first grows (the paper's Assumption 2). Features of few values have
+    # other roots far beyond, where the curve is a step.
     limit = _LONGEST / spread if math.isfinite(curve.high - curve.low) else _FARTHEST * max(1.0 / spread, c)
     while value < 0.0 and value + 1.0 >= _FALLEN * (peak + 1.0) and c < limit:
         if value > peak:
@@ -128,16 +124,16 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         value = excess(c)
     if value < 0.0:
         # The peak may lie between two of the factors tried.
-        found = minimize_scalar(lambda t: -excess(t), bounds=(top / _GROWTH, top * _GROWTH), method="bounded")
-        if float(found.fun) > 0.0:
-            raise NoRootError(_nothing(curve, 1.0 - float(found.fun), mean is None))
-        before, c = top / _GROWTH**2, float(found.x)
+        best = minimize_scalar(lambda t: -excess(t), bounds=(top / _GROWTH, top * _GROWTH), method="bounded")
+        if float(best.fun) > 0.0:
+            raise NoRootError(_no_factor(curve, 1.0 - float(best.fun), mean is None))
+        before, c = top / _GROWTH**2, float(best.x)
     c = float(brentq(excess, before, c, xtol=1e-13, rtol=1e-12))
     return intercept(c), c
 
 
 def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: tuple[float, float], a: float) -> float:
-    """Where the mean over some scores is reached: by Newton's method from a, if that gets there at once."""
+    """Return the intercept with this mean: by Newton steps from a, else by bracketing."""
     from scipy.optimize import brentq
 
     def gap(a: float) -> float:
@@ -160,7 +156,7 @@ def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: 
     return float(brentq(gap, low, high, xtol=_NEAR))
 
 
-def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
+def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
     cause = (
         "without an intercept this is usual on features that are not centred at 0: give intercept=True"
         if bare
@@ -173,28 +169,24 @@ def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
     )
 
 
-_DESCENT_STEPS = 200
-_LONGEST_SCORE = 50.0
-
-
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
-    """The coefficients w with ``mean x f(x'w) = cross``, by Newton steps that only ever go downhill.
+    """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps.
 
     Parameters
     ----------
     curve
-        The mean function; it grows, so there is at most one solution.
+        The mean function; it is increasing, so there is at most one solution.
     public
         Public covariates.
     cross
         ``E x y``, (p,), y the response.
     start
-        Where to begin.
+        Initial coefficients.
 
     Raises
     ------
     NoRootError
-        If there is none: noise has put ``cross`` where no coefficients lead.
+        If no coefficients have these moments.
 
     Examples
     --------
@@ -222,32 +214,32 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
         share = 1.0
         while share > 1e-8:
             new = w - share * step
-            found = miss(new)
-            if np.all(np.isfinite(found)) and float(np.linalg.norm(found)) < (1.0 - 1e-4 * share) * size:
+            new_gap = miss(new)
+            if np.all(np.isfinite(new_gap)) and float(np.linalg.norm(new_gap)) < (1.0 - 1e-4 * share) * size:
                 break
             share /= 2.0
         else:
             if size <= 1e4 * tiny:
                 return w
             break
-        w, gap = new, found
+        w, gap = new, new_gap
         bounded = np.isfinite(curve.high - curve.low)
         if bounded and float(shares @ (X @ w) ** 2) > _LONGEST_SCORE**2:
             break
     raise NoRootError(
-        f"no coefficients of {curve.name} have the moments that the releases tell: the noise still outweighs them, or "
-        "the response is a function of the features. The direction of least squares is kept"
+        f"no coefficients of {curve.name} have the released moments: the noise still outweighs them, or the "
+        "response is a function of the features. The direction of least squares is kept"
     )
 
 
 def hessian_of(curve: Curve, public: Covariates, w: Floats) -> Floats:
-    """``mean f'(x'w) x x'``, (p, p)."""
+    """Return ``mean f'(x'w) x x'``, (p, p)."""
     X = public.points
     return np.asarray((X * (public.shares * curve.slope(X @ w))[:, None]).T @ X)
 
 
 def score_covariance(curve: Curve, public: Covariates, w: Floats, middle: float, own: Floats) -> Floats:
-    """Covariance of the solution, where ``own`` is that of the private side, (p, p)."""
+    """Return the covariance of the solution; ``own`` is that of ``cross``, (p, p)."""
     X = public.points
     sides = X * (curve.mean(X @ w) - middle)[:, None]
     centred = sides - public.shares @ sides
