@@ -13,14 +13,9 @@ from typing import NamedTuple, Self
 
 from murk.errors import MurkError, UserError
 
-MAX_MESSAGE = 1_000_000
-"""Longest message in bytes: a Kafka broker's default limit, less its envelope."""
-
-MAX_STATE = 8 * 2**20
-"""Longest state of a chain in bytes."""
-
-FIRST_CHAIN = 0
-"""Chain whose number models have where all chains share them."""
+MAX_MESSAGE = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
+MAX_STATE = 8 * 2**20  # longest state of a chain in bytes
+FIRST_CHAIN = 0  # chain whose number models have where all chains share them
 
 
 def segment_seconds(retention: int) -> int:
@@ -90,12 +85,8 @@ class Membership(ABC):
     def chains(self) -> frozenset[int]:
         """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
 
-        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
-
-        Raises
-        ------
-        UnreachableError
-            When the other processes cannot be heard of.
+        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
+        `UnreachableError` when the other processes cannot be heard of.
         """
 
     @abstractmethod
@@ -355,10 +346,7 @@ class Log(ABC):
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
     """Check that no message of a batch is too long.
 
-    Raises
-    ------
-    UserError
-        When one has more than ``MAX_MESSAGE`` bytes.
+    Raises `UserError` when one has more than ``MAX_MESSAGE`` bytes.
     """
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
@@ -371,10 +359,7 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
 def check_partition(log: Log, partition: int) -> None:
     """Check that a log has a partition.
 
-    Raises
-    ------
-    UserError
-        When it has not.
+    Raises `UserError` when it has not.
     """
     if not 0 <= partition < log.partitions:
         raise UserError(
@@ -385,10 +370,7 @@ def check_partition(log: Log, partition: int) -> None:
 def check_range(log: Log, partition: int, offset: int) -> None:
     """Check that an offset can be read.
 
-    Raises
-    ------
-    MurkError
-        When ``offset`` is before the beginning of the partition or after its end.
+    Raises `MurkError` when ``offset`` is before the beginning of the partition or after its end.
     """
     begin, end = log.begin(partition), log.end(partition)
     if offset < begin:

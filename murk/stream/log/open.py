@@ -91,5 +91,4 @@ def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
     return KafkaLog(url, create=create, name=name)
 
 
-OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}
-"""Openers by URL scheme."""
+OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}  # openers by URL scheme

@@ -49,10 +49,7 @@ class Block(list[Any]):
     def rows(self, size: int) -> Rows:
         """Return the payloads as rows (m, size).
 
-        Raises
-        ------
-        MurkError
-            If a payload has another length.
+        Raises `MurkError` if a payload has another length.
         """
         if self._rows.shape[1] != size:
             raise _wrong_length(size)
@@ -61,10 +58,7 @@ class Block(list[Any]):
     def split(self, *names: str) -> dict[Any, Rows]:
         """Return the rows by value of a field, or by tuple of values of several fields, in order of appearance.
 
-        Raises
-        ------
-        MurkError
-            If payloads of one group differ in length.
+        Raises `MurkError` if payloads of one group differ in length.
         """
         known, found = self._split
         if known != names:
@@ -88,10 +82,7 @@ def block_of(releases: Sequence[Any]) -> Block:
 def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
     """Return payloads as rows (m, size), faster than `numpy.array`.
 
-    Raises
-    ------
-    MurkError
-        If a payload has another length or an entry is not a 64-bit integer.
+    Raises `MurkError` if a payload has another length or an entry is not a 64-bit integer.
     """
     pack = _row(size).pack
     try:

@@ -105,12 +105,9 @@ def encode(release: Release) -> bytes:
 def decode(data: bytes, rules: WireRules) -> Release:
     """Decode and validate a release.
 
-    Raises
-    ------
-    RejectedError
-        With the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON object, or a
-        repeated key), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``, ``chain``, ``level``,
-        ``dimension``, ``magnitude``. No bytes raise any other exception.
+    Raises `RejectedError` with the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON
+    object, or a repeated key), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``, ``chain``,
+    ``level``, ``dimension``, ``magnitude``. No bytes raise any other exception.
     """
     release: Release = _parser(KINDS[rules.kind])(data, rules.max_bytes)
     if release.task != rules.task_hash:
@@ -140,10 +137,8 @@ def encode_iterate(message: IterateMessage) -> bytes:
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
     """Decode a published iterate of a task. Whether a device may compute at it is for the problem to check.
 
-    Raises
-    ------
-    RejectedError
-        With reason ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or ``dimension``.
+    Raises `RejectedError` with reason ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or
+    ``dimension``.
     """
     # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
     message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)

@@ -12,9 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from murk.stream.messages.releases import Count, Schema, TaskHash
 
-KEY = b"estimate"
-"""Key of the newest estimate, on a topic or in a log file."""
-
+KEY = b"estimate"  # key of the newest estimate, on a topic or in a log file
 _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
 

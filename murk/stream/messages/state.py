@@ -15,8 +15,7 @@ from murk.stream.messages.codec import excerpt
 from murk.stream.messages.trail import Trail
 
 SCHEMA = 2
-_WITHOUT_TRAIL = 1
-"""Schema of states without a trail, which are still read."""
+_WITHOUT_TRAIL = 1  # schema of states without a trail, which are still read
 _KEYS = 5
 
 _Count = Annotated[int, Field(ge=0)]
@@ -91,10 +90,7 @@ class StateMessage(BaseModel):
     def encode(self) -> bytes:
         """Return the message as JSON bytes; floats round-trip exactly.
 
-        Raises
-        ------
-        MurkError
-            When the learner's state is not valid JSON data, such as infinity or NaN.
+        Raises `MurkError` when the learner's state is not valid JSON data, such as infinity or NaN.
         """
         try:
             # Pydantic's own JSON would silently write NaN and infinity as null.
@@ -107,10 +103,7 @@ class StateMessage(BaseModel):
 def decode_state(message: bytes, where: str) -> StateMessage:
     """Decode a state message; ``where`` names its origin in errors.
 
-    Raises
-    ------
-    MurkError
-        When it is damaged, or was written by another version.
+    Raises `MurkError` when it is damaged, or was written by another version.
     """
     try:
         data = json.loads(message)

@@ -18,19 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from murk.errors import MurkError
 from murk.stream.log.base import MAX_STATE
 
-LEVEL = 0.95
-"""Level of the intervals in a trail."""
-
+LEVEL = 0.95  # level of the intervals in a trail
 MOST_POINTS = 200
-FEWEST_POINTS = 16
-"""A task with so many coefficients that fewer points would fit has no trail."""
-
-TRAIL_BYTES = 2**18
-"""Approximate upper bound of a trail's size."""
-
-_OVERHEAD = 4096
-"""Upper bound of a state's bytes besides its learner and its trail."""
-
+FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no trail
+TRAIL_BYTES = 2**18  # approximate upper bound of a trail's size
+_OVERHEAD = 4096  # upper bound of a state's bytes besides its learner and its trail
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
 """Count of the first point. One release of an organisation covers many records; a few people's say nothing."""
 
@@ -96,10 +88,7 @@ class Trail(BaseModel):
     def table(self, coefficients: int, where: str) -> NDArray[np.float32]:
         """Decode ``numbers`` as an array (points, 2 coefficients + 1); ``where`` names the chain in errors.
 
-        Raises
-        ------
-        MurkError
-            When the trail is damaged.
+        Raises `MurkError` when the trail is damaged.
         """
         try:
             numbers = np.frombuffer(base64.b64decode(self.numbers, validate=True), dtype="<f4")

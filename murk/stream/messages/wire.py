@@ -17,9 +17,7 @@ from murk.stream.messages.block import Block
 from murk.stream.messages.codec import WireRules, decode, encode
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
-LARGEST = 2**62 - 1
-"""Largest coordinate of a release."""
-
+LARGEST = 2**62 - 1  # largest coordinate of a release
 _BOUNDS = ("gt", "ge", "lt", "le")
 _BRACES = (ord("{"), ord("}"))
 

@@ -1,4 +1,4 @@
-"""What every part of a task has in common: known keys, exact types, finite numbers."""
+"""Base class and field types for all parts of a task: known keys, exact types, finite numbers."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -8,24 +8,20 @@ from murk.stream.task.errors import shown, task_error, unknown_key
 
 
 class Block(BaseModel):
-    """A mapping in a task file. Unknown keys are refused with the nearest known one named."""
+    """A mapping in a task file; unknown keys are refused, naming the nearest known one."""
 
-    # Within the task that it is of, unless it is used by itself.
+    # A block is built with its task, unless it is used by itself.
     model_config = ConfigDict(
-        defer_build=True,
-        extra="forbid",
-        frozen=True,
-        populate_by_name=False,
-        allow_inf_nan=False,
+        defer_build=True, extra="forbid", frozen=True, populate_by_name=False, allow_inf_nan=False,
         protected_namespaces=(),
-    )
+    )  # fmt: skip
 
-    # Keys of the resolved document that no file sets, and that no message proposes.
+    # Keys of the resolved document that no file sets and no message proposes.
     hidden: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Return the keys that a file may set in this mapping, as it writes them."""
+        """Return the keys that a file may set in this mapping."""
         names = (field.alias or name for name, field in cls.model_fields.items())
         return [name for name in names if name not in cls.hidden]
 
@@ -36,13 +32,13 @@ class Block(BaseModel):
             known = cls.keys()
             for key in data:
                 if key not in known and key not in cls.hidden:
-                    # A comma ends a name between braces: what follows it is read as a key with nothing in it.
+                    # A comma ends an unquoted name between braces; the rest is read as a key without a value.
                     raise unknown_key(key, known, cut="name" in data and data[key] is None)
         return data
 
 
 def _readable(text: str) -> str:
-    # Names and categories are printed, drawn and used as metrics labels.
+    # Names and categories are printed, plotted and used as metrics labels.
     if not text.isprintable() or text != text.strip():
         raise task_error(f"{shown(text)} has unprintable characters or spaces around it; remove them")
     return text
@@ -54,7 +50,7 @@ def _text(value: object) -> object:
     return value
 
 
-# -0.0 + 0.0 is 0.0: the two zeros mean the same and must hash the same.
+# -0.0 + 0.0 is 0.0: both zeros must hash the same.
 Number = Annotated[float, Field(strict=True), AfterValidator(lambda value: value + 0.0)]
 Integer = Annotated[int, Field(strict=True)]
 Text = Annotated[

@@ -1,10 +1,10 @@
-"""A task's resolved document: the one way to write it, and where two differ."""
+"""Canonical JSON of a task's resolved document, and differences between documents."""
 
 import json
 
 
 def canonical_json(content: object) -> bytes:
-    """Return the one way to write some data as JSON: sorted keys, no spaces, floats by repr, UTF-8.
+    """Return data as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8.
 
     Examples
     --------
@@ -16,7 +16,7 @@ def canonical_json(content: object) -> bytes:
 
 
 def differences(first: bytes, second: bytes) -> list[str]:
-    """Return the keys in which two tasks' documents differ, as the task file writes them.
+    """Return the keys in which two tasks' documents differ, as a task file writes them.
 
     Examples
     --------
@@ -27,13 +27,13 @@ def differences(first: bytes, second: bytes) -> list[str]:
 
 
 def _differences(left: object, right: object, path: str) -> list[str]:
-    found: list[str] = []
+    keys: list[str] = []
     if isinstance(left, dict) and isinstance(right, dict):
         for key in sorted({*left, *right}):
-            found += _differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
+            keys += _differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        for index, (one, other) in enumerate(zip(left, right, strict=True)):
-            found += _differences(one, other, f"{path}[{index}]")
+        for index, pair in enumerate(zip(left, right, strict=True)):
+            keys += _differences(*pair, f"{path}[{index}]")
     elif left != right:
-        found.append(path)
-    return found
+        keys.append(path)
+    return keys

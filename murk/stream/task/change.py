@@ -1,4 +1,4 @@
-"""What a log's task may become: itself, or itself with other settings of the log."""
+"""Which changes a log's task may undergo: none but the log's settings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from murk.stream.task.task import Task
 
 
 def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
-    """Decide what announcing a document on a log means, for every implementation alike.
+    """Return the offered task if its document is to be stored on the log, or None if nothing changes.
 
-    Returns
-    -------
-    Task | None
-        The offered task, where its document is to be put on the log; None where nothing changes.
-
-    Raises
-    ------
-    UserError
-        When another task is stored in the log, or its number of partitions would change.
+    Raises `UserError` if the log carries another task, or its number of partitions would change.
     """
     if standing == offered:
         return None
@@ -30,17 +22,17 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     if task == carried:
         return None
     if carried.hash != task.hash:
-        # Keys and never values: a document may hold people's covariates.
+        # Never values: a document may hold people's covariates.
         keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
         raise UserError(
             f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
-            f"differs in: {', '.join(keys)}. A log carries one task for life: use another log, "
-            "or the task as it was"
+            f"differs in: {', '.join(keys)}. The task of a log cannot be changed: use another log, or the task as it "
+            "was"
         )
     if carried.log.partitions != task.log.partitions:
         raise UserError(
             f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition is a chain with a state of its own, so their number "
-            f"stays. Set log.partitions back to {carried.log.partitions}, or use another log"
+            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
+            f"Set log.partitions back to {carried.log.partitions}, or use another log"
         )
     return task

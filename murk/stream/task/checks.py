@@ -1,4 +1,4 @@
-"""Checks that need more than one part of a task."""
+"""Checks that involve several parts of a task."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,20 +13,16 @@ OBJECTIVES: Final = {
     "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
 }  # fmt: skip
 """Objectives of `gradients` by kind of target, the default first."""
-FORMER_OBJECTIVE: Final = "logistic"
-"""That of a binary target in versions up to 0.3; logs that were begun so go on."""
+FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
 HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
 
 
 def check_names(
     features: Sequence[Feature], target: Target, names_of: Callable[[int], tuple[str, ...]], constant: str
 ) -> None:
-    """Check that columns, and the names they are coded under, are distinct.
+    """Check that columns and coded names are distinct.
 
-    Raises
-    ------
-    PydanticCustomError
-        Naming the feature or target.
+    Raises `PydanticCustomError`, naming the feature or target.
     """
     taken: dict[str, str] = {constant: "the constant's name"}
     columns: dict[str, int] = {}
@@ -53,18 +49,14 @@ def check_names(
         )
     if target.name in columns:
         raise task_error(
-            f"{shown(target.name)} is a feature too; no target is learned from itself: remove one",
-            *("target", "name"),
+            f"{shown(target.name)} is a feature too; no target is learned from itself: remove one", *("target", "name")
         )
 
 
 def check_objective(objective: str | None, target: Target, learner: LearnerBlock) -> None:
     """Check that the objective fits the target, and the learner's settings the objective.
 
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key.
+    Raises `PydanticCustomError`, naming the key.
     """
     able = OBJECTIVES[target.kind]
     if objective is not None and objective not in able:
@@ -79,15 +71,10 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
 
 
 def check_times(expiry: int, granularity: int, retention: int) -> None:
-    """Check that a release does not expire at once, and not later than the log forgets that it has it.
+    """Check that a release does not expire at once, and that the log keeps it until its expiry.
 
-    Its expiry is truncated to the granularity too. Devices send again until it, and anyone who sends again what
-    the log has removed is counted twice.
-
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key.
+    Devices send again until the expiry, which is truncated to the granularity; a repeated release that the log has
+    already removed would count twice. Raises `PydanticCustomError`, naming the key.
     """
     if expiry < granularity:
         raise task_error(

@@ -1,4 +1,4 @@
-"""What becomes public with a task: the features of its public sample, as they are."""
+"""What becomes public with a task: the features of its public sample."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _MOST_NAMED: Final = 8
 
 @dataclass(frozen=True)
 class Disclosure:
-    """The features of so many people, without the target, that everybody can read in a task's document.
+    """The features of some people, without the target, that everybody can read in a task's document.
 
     Parameters
     ----------
     features
         Names of the columns.
     target
-        Name of the column that is not among them.
+        Name of the column that is not public.
     people
         Number of people.
     file
-        The file of public records that they are from; None where they were set aside among the task's own people.
+        File of public records; None if people were set aside from the task's source.
     caution
-        What is told about it only to whoever is asked to agree: it may depend on people's records.
+        Shown only to whoever is asked to agree, since it may depend on people's records.
     """
 
     features: tuple[str, ...]
@@ -36,13 +36,13 @@ class Disclosure:
 
     @classmethod
     def of(cls, task: Task) -> Disclosure | None:
-        """Return what a resolved task makes public; None where that is nothing."""
+        """Return what a resolved task makes public, or None."""
         if task.public is None or task.covariates is None:
             return None
         return cls(task.coding.columns, task.target.name, int(task.covariates.counts.sum()), task.public.file)
 
     def what(self) -> str:
-        """Return what it is and of how many people, to begin a sentence.
+        """Return the beginning of a sentence: the features and the number of people.
 
         Examples
         --------
@@ -55,7 +55,7 @@ class Disclosure:
         return f"The {noun} {names} (without the target {self.target}) of {self.people:,} people"
 
     def describe(self) -> str:
-        """Return what is public, in words."""
+        """Describe what is public."""
         if self.file is None:
             whose = "These people were set aside at random, and release nothing else."
         else:
@@ -63,19 +63,14 @@ class Disclosure:
         return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
 
     def announce(self, url: str, source: str | None = None) -> str:
-        """Return what is about to become public, on which log and of whom, in words.
+        """Describe what is about to become public, and on which log.
 
-        Parameters
-        ----------
-        url
-            The log that it is about to be written to.
-        source
-            What people are set aside from.
+        ``source`` is what people are set aside from.
         """
         if self.file is None:
             whose = f"They are drawn at random from {source}, and these people release nothing else."
         else:
-            whose = f"They are all that stand in {self.file}: nobody may be among them who is to release."
+            whose = f"They are all people in {self.file}: nobody among them may release to this task."
         return (
             f"{self.what()} become public: they are written to {url} as they are, without noise and under no "
             f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
@@ -83,7 +78,7 @@ class Disclosure:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, with its words."""
-        found = {**asdict(self), "features": list(self.features), "words": self.describe()}
-        del found["caution"]
-        return found
+        """Return the disclosure as plain data, with its description."""
+        data = {**asdict(self), "features": list(self.features), "words": self.describe()}
+        del data["caution"]
+        return data

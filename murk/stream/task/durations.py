@@ -1,4 +1,4 @@
-"""Durations as people write them: 7d, 12h, 30m, 45s."""
+"""Durations in task files: 7d, 12h, 30m, 45s."""
 
 import re
 from typing import Annotated, Final
@@ -15,10 +15,7 @@ _PATTERN = re.compile(r"([0-9]{1,9})\s?([dhms])")
 def parse_duration(text: str) -> int:
     """Return the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``.
 
-    Raises
-    ------
-    ValueError
-        If the text is not a whole number and one unit, or the duration is 0 or above ten years.
+    Raises `ValueError` if the text is not a whole number and a unit, or the duration is 0 or above ten years.
 
     Examples
     --------
@@ -35,7 +32,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """Return the shortest way to write a duration: the largest unit that divides it.
+    """Return a duration in the largest unit that divides it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is wrong with a task, said in the words of its file: the place, the value and the remedy."""
+"""Errors of task files: the place, the value and the remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from murk.errors import UserError
 Path = tuple[str | int, ...]
 MOST_SHOWN: Final = 10
 LONGEST_WORD: Final = 300
-# What to write for a key that people leave out.
+# Hints for missing keys.
 REMEDIES: Final = {
     "low": "; bounds are public and stated, never taken from the data, as in low: 0",
     "high": "; bounds are public and stated, never taken from the data, as in high: 100",
@@ -25,34 +25,34 @@ REMEDIES: Final = {
     "name": "; give a name",
 }
 
-# Values of tagged unions that pydantic puts into an error's place although they are not keys.
+# Tags of unions, which pydantic includes in an error's location although they are not keys.
 TAGS: Final = frozenset(
     {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"}
 )
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a public value as it is quoted in a message: its repr, cut where it is long."""
+    """Return the repr of a public value for a message, truncated to ``limit``."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def task_error(message: str, *at: str | int) -> PydanticCustomError:
-    """Make the error of a validator, about the key ``at`` below the value that it validates."""
+    """Return a validator's error about the key ``at`` below the validated value."""
     return PydanticCustomError("task", "{message}", {"message": message, "at": at})
 
 
 def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> PydanticCustomError:
-    """Make the error about a key that is not known, naming the nearest one that is.
+    """Return the error about an unknown key, naming the nearest known one.
 
-    ``cut`` says that it may be the rest of a name with a comma in it.
+    ``cut`` says that the key may be the rest of a name with a comma.
     """
     quotes = ' If it belongs to a name, quote the name, as in name: "a, b"' if cut else ""
     return task_error(f"unknown key; {nearest(key, known)}{quotes}", key)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Ask whether the known word nearest to the given one was meant, or list them all.
+    """Ask whether the nearest known word was meant, or list all known words.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def place(path: Sequence[str | int]) -> str:
-    """Return a path through the file as people write it.
+    """Return a path in a task file as text.
 
     Examples
     --------
@@ -80,16 +80,16 @@ def place(path: Sequence[str | int]) -> str:
 
 
 def _word(key: str) -> str:
-    # A key that nobody would write is quoted as a value is: what stands in it may be orders to a terminal.
+    # Quoted, since an unprintable key may contain terminal control sequences.
     return key if key.isprintable() and 0 < len(key) <= LONGEST_WORD else shown(key)
 
 
 def user_error(error: ValidationError, source: str, lines: Mapping[Path, int]) -> UserError:
-    """Turn what pydantic found into one message: a line for each mistake, each with its place and remedy."""
-    found = error.errors(include_url=False)
-    mistakes = [_mistake(details, source, lines) for details in found[:MOST_SHOWN]]
-    if len(found) > MOST_SHOWN:
-        mistakes.append(f"and {len(found) - MOST_SHOWN} more")
+    """Turn a validation error into one message with a line for each mistake."""
+    errors = error.errors(include_url=False)
+    mistakes = [_mistake(details, source, lines) for details in errors[:MOST_SHOWN]]
+    if len(errors) > MOST_SHOWN:
+        mistakes.append(f"and {len(errors) - MOST_SHOWN} more")
     return UserError("\n".join(mistakes))
 
 
@@ -103,7 +103,7 @@ def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> s
 
 
 def _line(path: Path, lines: Mapping[Path, int]) -> int | None:
-    # A missing key has no line of its own; what it is missing from has one.
+    # A missing key has the line of its parent.
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -149,7 +149,7 @@ def _message(details: ErrorDetails, context: Mapping[str, Any]) -> str:
         case "less_than_equal":
             return f"{value} is too large; it must be at most {context['le']:g}"
         case "too_short":
-            return f"has {context['actual_length']} items; at least {context['min_length']} are needed"
+            return f"has {context['actual_length']} items; at least {context['min_length']} are required"
         case "too_long":
             return f"has {context['actual_length']} items; at most {context['max_length']} are allowed"
         case "string_too_short":

@@ -1,4 +1,10 @@
-"""What earlier versions filled in where a task file says nothing: logs that were begun so go on."""
+"""Defaults of earlier versions, which logs begun with them keep.
+
+Up to version 0.3, a file without ``protocol`` had gradients; binary targets had the logistic loss; moments without
+``public`` set 1,000 records aside; organisations mixed their records; no mechanism was ``best``; steps did not depend
+on a gradient's age; chains of scores had their own models, at the fitted coefficients; and examples and moments were
+released jointly, later examples as directions.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +18,24 @@ from murk.stream.task.registry import BLOCKS, FORMER_PROTOCOL, FORMER_SET_ASIDE,
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
-    """What of a task is to be as in the one that a log carries, where its file left it to the rules.
+    """Return the values of a task to change to those in the log's task, where the task's file left them to the rules.
 
     Parameters
     ----------
     task
-        A `Task`, as its file is read now.
+        The `Task` as its file is read now.
     carried
-        The one that a log carries.
+        The task of the log.
     by_rule
-        What the file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
+        Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
         "effects".
     """
     changes: dict[str, Any] = {}
     for name in BLOCKS:
-        own, former = getattr(task, name), getattr(carried, name)
-        kept = {} if own is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
+        block, former = getattr(task, name), getattr(carried, name)
+        kept = {} if block is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
         if kept:
-            changes[name] = own.model_dump(mode="json") | kept
+            changes[name] = block.model_dump(mode="json") | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
         changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None}
     same = "protocol" in changes or task.protocol == carried.protocol

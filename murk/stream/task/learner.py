@@ -1,4 +1,4 @@
-"""How a task is learned: the learner, its staleness limit, the log and the public covariates."""
+"""The blocks of a task about learning: learner, staleness limit, log and public covariates."""
 
 from functools import cached_property
 from typing import Annotated, Final, Literal
@@ -43,13 +43,12 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "models"): "own",
     ("scores", "effects"): "curve",
 }
-"""Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
-ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}
-"""The same of keys of the task itself."""
+"""Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
+ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}  # keys of the task that a document omits at these defaults
 
 
 class LearnerBlock(Block):
-    """The learner's settings; the defaults are the best that is known."""
+    """Settings of the learner."""
 
     weights: Literal["norm", "mallows", "clip"] = Field(
         default="norm",
@@ -59,8 +58,7 @@ class LearnerBlock(Block):
     clip: Positive | None = Field(default=None, description="the longest gradient, where `weights` is `clip`")
     huber_c: Positive = Field(default=0.5, description="Huber's constant, in units of the scale (`huber` only)")
     scale: Scale = Field(
-        default="estimate",
-        description="`estimate`, or the known residual scale in coded units (`huber` only)",
+        default="estimate", description="`estimate`, or the known residual scale in coded units (`huber` only)"
     )
     scale_floor: Positive = Field(
         default=0.01, description="the estimated scale stays above it, in coded units (`huber` only)"
@@ -101,8 +99,7 @@ class LearnerBlock(Block):
             )
         if self.weights != "clip" and self.clip is not None:
             raise task_error(
-                f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip",
-                "clip",
+                f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip", "clip"
             )
         if self.delays is not None and self.step != "noise-aware":
             raise task_error("has no effect on steps that are given; remove it, or say step: noise-aware", "delays")
@@ -111,41 +108,41 @@ class LearnerBlock(Block):
         return self
 
     def beyond_defaults(self, keys: tuple[str, ...]) -> str | None:
-        """Return the first of some keys whose value is not its default, if any."""
+        """Return the first key whose value is not its default, or None."""
         fields = type(self).model_fields
         return next((key for key in keys if getattr(self, key) != fields[key].default), None)
 
 
 class MaxStaleness(Block):
-    """How many releases old a gradient may be: the larger of a number and a share of the chain's count."""
+    """Largest age of a gradient in releases: the larger of a number and a share of the chain's count."""
 
     releases: Annotated[Integer, Field(ge=1, le=1_000_000)] = Field(
         default=100, description="never too old if at most so many releases old"
     )
-    # A chain publishes at every 1% of its count and a block is another 1%: less would refuse honest people.
+    # A chain publishes at every 1% of its count, and a block is another 1%: less would refuse honest people.
     share: Annotated[Number, Field(ge=0.02, le=0.5)] = Field(
         default=0.02, description="nor if at most this share of the chain's count"
     )
 
     @cached_property
     def share_ppm(self) -> int:
-        """The share in millionths, so that the limit is integer arithmetic."""
+        """The share in millionths, for integer arithmetic."""
         return round(self.share * 1_000_000)
 
     @property
     def floor(self) -> int:
-        """The floor of the publication grid (see `murk.stream.worker.publication`)."""
+        """Floor of the publication grid (see `murk.stream.worker.publication`)."""
         return self.releases // 64
 
     def limit(self, count: int) -> int:
-        """Return how many releases old a gradient may be once a chain has learned ``count``."""
+        """Return the largest age of a gradient once a chain has learned ``count`` releases."""
         return max(self.releases, count * self.share_ppm // 1_000_000)
 
 
 class LogBlock(Block):
-    """The log's settings. What a release means does not depend on them: they do not enter the task's hash.
+    """Settings of the log. They do not change what a release means and are not part of the task's hash.
 
-    Which releases an estimate is of may: with `forget`, the newest ones of each chain that has models of its own.
+    With `forget` and chains that have their own models, the number of partitions decides which releases are forgotten.
     """
 
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
@@ -157,11 +154,10 @@ class LogBlock(Block):
 
 
 class PublicBlock(Block):
-    """Where public covariates (features without the target) come from. Exactly one of the two."""
+    """Source of public covariates (features without the target): exactly one of the two."""
 
     file: Text | None = Field(
-        default=None,
-        description="a file of public records, relative to the task file; the target is not read",
+        default=None, description="a file of public records, relative to the task file; the target is not read"
     )
     set_aside: Annotated[Integer, Field(ge=2, le=1_000_000)] | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""What a task promises: the default guarantee, the levels and a person's cap."""
+"""The privacy block of a task: the default guarantee, the levels and a person's cap."""
 
 import re
 from collections.abc import Callable
@@ -19,12 +19,7 @@ DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
 _MECHANISMS: Final = (BEST, *KINDS)
 _NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
-PARAMETERS: Final = {
-    "pure": ("epsilon",),
-    "approx": ("epsilon", "delta"),
-    "gdp": ("mu",),
-    "zcdp": ("rho",),
-}
+PARAMETERS: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "gdp": ("mu",), "zcdp": ("rho",)}
 if TYPE_CHECKING:
     _Mechanism = str
 else:
@@ -72,21 +67,22 @@ def _mechanism(value: Any) -> Any:
 
 
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
-    """The privacy block of a task file with the mechanism that `null` means for it, where that is not what it was.
+    """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`.
 
-    Documents carry it, so that a log that was begun before there was a `best` mechanism goes on with its own. What is
-    wrong is left as it is: its own mistake is reported. ``released`` is what the protocol's block names as its release.
+    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block is left
+    as it is. ``released`` is the release that the protocol's block names.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
         return privacy
     levels = privacy.get("levels")
     guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
-    dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
+    # Pure noise is costly under a cap in gdp or zcdp.
+    costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
     if (
         protocol not in PROTOCOLS
         or BEST not in PROTOCOLS[protocol].offer_of(released).mechanisms
-        or dear
+        or costly
         or not kinds & {"pure", "approx"}
     ):
         return privacy
@@ -100,12 +96,14 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(f"it costs {cost}, which says nothing in {currency}; write the cap as the guarantee is")
+        raise UserError(
+            f"it costs {cost}, which cannot be converted to {currency}; write the cap in the guarantee's terms"
+        )
     return cost
 
 
 class PrivacyBlock(Block):
-    """What each release promises, and what a person may spend on this task in all."""
+    """The guarantee of each release, and a person's cap for the task."""
 
     guarantee: AGuarantee = Field(
         description="what a release at the default level promises: `{pure: {epsilon: }}`, "
@@ -145,11 +143,11 @@ class PrivacyBlock(Block):
 
     @property
     def levels(self) -> dict[str, Guarantee]:
-        """All levels: the default one, under the name ``default``, and the others."""
+        """All levels by name, the default one as ``default``."""
         return {DEFAULT_LEVEL: self.guarantee, **self.further_levels}
 
     def times(self, factor: float) -> dict[str, Any]:
-        """Plain data of the block with all budgets times so much (mu, epsilon; rho times its square), and no cap."""
+        """Return plain data of the block with all budgets multiplied by ``factor`` (rho: by its square), and no cap."""
         privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None}
         for guarantee in (privacy["guarantee"], *privacy["levels"].values()):
             (figures,) = guarantee.values()
@@ -158,28 +156,17 @@ class PrivacyBlock(Block):
         return privacy
 
     def kind_for(self, guarantee: Guarantee) -> str:
-        """The kind of mechanism for a level's guarantee, in terms of `calibrate`.
+        """Return the kind of mechanism for a level's guarantee, as in `calibrate`.
 
-        Where a document names none, it is what was taken when none could be named but these: see `filled_in`.
+        A document without one has the former default (see `filled_in`).
         """
         return former_kind(guarantee) if self.mechanism is None else self.mechanism
 
     def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
-        """Check that every level has a mechanism that gives it, and that a person's cap allows it.
+        """Check that every level has a mechanism, and that a person's cap allows it.
 
-        Parameters
-        ----------
-        protocol
-            The task's.
-        dimension
-            Numbers in a release, about.
-        released
-            Kind of its releases, where the protocol has several.
-
-        Raises
-        ------
-        PydanticCustomError
-            Naming the level, what is wrong with it and the remedy.
+        ``dimension`` is the approximate number of numbers in a release; ``released`` its kind, if the protocol has
+        several. Raises `PydanticCustomError`, naming the level, its problem and the remedy.
         """
         for level, guarantee in self.levels.items():
             at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)

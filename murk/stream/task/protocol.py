@@ -1,4 +1,4 @@
-"""What is to be said of a protocol in one place: its block in a task, its releases, what can randomize them."""
+"""Base class for protocols: what task files, reports and the monitor know of each."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
@@ -8,21 +8,21 @@ from typing import Any, ClassVar, Literal
 from murk.stream.task.block import Block
 
 Scale = Literal["log odds", "probability", "slope", "own"]
-"""What a coefficient is of: log odds, half the probability of a label, the target itself, or the loss's own unit."""
+"""Scale of a coefficient: log odds, half the probability of a label, the target, or the loss's own unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What can randomize releases of one kind, and which guarantees they can have.
+    """Mechanisms and guarantees for one kind of release.
 
     Parameters
     ----------
     mechanisms
-        Kinds that ``privacy.mechanism`` may ask for; none where the protocol has its own.
+        Kinds that ``privacy.mechanism`` may name; none if the protocol has its own mechanism.
     guarantees
         Kinds of guarantee that can be given.
     why_no_other
-        Why it cannot give others; empty where it gives all.
+        Why others cannot be given; empty if all can.
     """
 
     mechanisms: tuple[str, ...]
@@ -34,7 +34,7 @@ ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 
 
 def coded_features(task: Mapping[str, Any]) -> int:
-    """Coded features of a task file, without the constant; what is no feature counts as one."""
+    """Return the number of coded features of a task file, without the constant; an invalid feature counts as one."""
     features = task.get("features")
     return sum(map(_coded, features)) if isinstance(features, list | tuple) else 0
 
@@ -45,33 +45,29 @@ def _coded(feature: object) -> int:
 
 
 class TaskProtocol(ABC):
-    """One protocol of tasks. What it says here is all that task files, reports and the monitor know of it.
+    """Base class for protocols.
 
     Attributes
     ----------
     name
-        What ``protocol:`` says.
+        Value of ``protocol`` in a task file.
     block
-        The model of its block in a task; None where it has none.
+        Model of its settings in a task, or None.
     releases
-        Kind of its releases, where its block says nothing else.
+        Default kind of release.
     offer
-        What can randomize them.
+        Default mechanisms and guarantees.
     targets
-        Kinds of target that it learns.
+        Kinds of target.
     learner_keys
         Keys of the task's ``learner`` block that it reads.
-    reads_staleness
-        Whether ``max_staleness`` bounds the age of its releases.
-    why_no_staleness
-        Why it does not.
-    forgets
-        Whether its learner can forget old releases.
-    why_no_forgetting
-        Why it cannot.
+    reads_staleness, why_no_staleness
+        Whether ``max_staleness`` bounds the age of its releases, and why not.
+    forgets, why_no_forgetting
+        Whether its learner can forget old releases, and why not.
     rank
-        Order of preference among protocols that do about equally well: the lowest asks for the fewest public rows, or
-        for the least trust.
+        Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least
+        trust.
     reads_models
         Whether devices read a model before they release.
     of_organisations
@@ -96,65 +92,46 @@ class TaskProtocol(ABC):
     estimates_loss: ClassVar[bool] = False
 
     def release_kind(self, block: Any) -> str:
-        """Kind of the releases of a task with this block."""
+        """Return the kind of release of a task with this block."""
         return self.releases
 
     def offer_of(self, released: str | None) -> Offer:
-        """What can randomize releases of a kind (None: the usual one)."""
+        """Return the offer for a kind of release; None means the default kind."""
         return self.offer
 
     def offered(self, block: Any) -> str:
-        """What `offer_of` is to be asked of a task with this block: kind of its releases, or a name within it."""
+        """Return the argument of `offer_of` for a task with this block."""
         return self.release_kind(block)
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a task file's block with what follows from the task's kind of target and the rest of the file."""
+        """Return a task file's block with defaults that depend on the kind of target and the rest of the file."""
         return dict(block)
 
     def check(self, block: Any, target: str) -> None:  # noqa: B027 - most blocks need no more than their model
         """Check a block against the task's kind of target.
 
-        Raises
-        ------
-        PydanticCustomError
-            Naming the key.
+        Raises `PydanticCustomError`, naming the key.
         """
 
     def check_without_public(self, block: Any, target: str) -> None:  # noqa: B027
         """Check that a task without public covariates needs none.
 
-        Raises
-        ------
-        PydanticCustomError
-            Naming the key, with the choices.
+        Raises `PydanticCustomError`, naming the key, with the choices.
         """
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the settings of a log's task to keep where a task file leaves them to the rules of earlier versions.
 
-        Parameters
-        ----------
-        block
-            Settings of the task that the log carries.
-        by_rule
-            Keys that the task file leaves out.
+        ``block`` has the settings of the log's task; ``by_rule`` are the keys that the task file leaves out.
         """
         return {}
 
     def why_impractical(self, features: int, public: bool) -> str:
-        """Return why a task of so many coded features should not use this protocol; empty where it may.
-
-        Parameters
-        ----------
-        features
-            Number of coded features, the constant included.
-        public
-            Whether the task has public covariates.
-        """
+        """Return why a task with so many coded features, the constant included, should not use this protocol, or ""."""
         return ""
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
-        """Return other settings that planners should compare with a task's own."""
+        """Return other settings that planners should compare with the task's own."""
         return ()
 
     def has_link(self, block: Any) -> bool:
@@ -163,8 +140,8 @@ class TaskProtocol(ABC):
 
     @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:
-        """What the coefficients of a task with this block are of."""
+        """Return the scale of the coefficients."""
 
     @abstractmethod
     def model(self, block: Any, target: str) -> str:
-        """What is fitted to the releases, in a word or two."""
+        """Return the name of the fitted model."""

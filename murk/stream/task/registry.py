@@ -1,7 +1,7 @@
 """Registry of protocols. A new protocol is a folder and a line here.
 
-A folder's module ``protocol`` defines ``PROTOCOL``, the `TaskProtocol`. Its other parts are imported when they are used:
-``problem``, ``forecast`` and ``audit``.
+A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modules ``problem``, ``forecast`` and
+``audit`` are imported when they are used.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ FOLDERS: Final[Mapping[str, str]] = {
     "moments": "murk.learners.moments",
     "sketch": "murk.learners.sketches",
 }
-"""Package of each protocol, by the name that a task file uses."""
+"""Package of each protocol, by its name in task files."""
 
 
 def part(protocol: str, module: str) -> Any:
@@ -37,12 +37,10 @@ def part(protocol: str, module: str) -> Any:
 PROTOCOLS: Final[dict[str, TaskProtocol]] = {name: part(name, "protocol").PROTOCOL for name in FOLDERS}
 """Protocols by name."""
 BLOCKS: Final = {name: protocol.block for name, protocol in PROTOCOLS.items() if protocol.block is not None}
-"""Settings models by protocol; a task has a field for each."""
+"""Models of settings by protocol; a task has a field for each."""
 
-FORMER_PROTOCOL: Final = "gradients"
-"""Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
-FORMER_SET_ASIDE: Final = 1000
-"""Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
+FORMER_PROTOCOL: Final = "gradients"  # default protocol up to version 0.3
+FORMER_SET_ASIDE: Final = 1000  # default number of records that moments set aside up to version 0.3
 
 
 def _known(value: object) -> object:
@@ -61,11 +59,10 @@ _OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
 
 
 def protocol_by_rule(data: Mapping[str, Any]) -> str:
-    """Choose the protocol of a task file that names none.
+    """Return the protocol of a task file that names none.
 
-    It is `scores`, except where the file has what only `gradients` read (an objective, a learner's settings, a limit of
-    staleness), several classes without public covariates, or so many coded features that a matrix of their second
-    moments is too much to ask of a person.
+    It is `scores`, unless the file has settings that only `gradients` read, several classes without public covariates,
+    or so many coded features that their second moments are too large a release.
     """
     target = data.get("target")
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
@@ -76,7 +73,7 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
 
 
 def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """A task file's content with the steps that new tasks of gradients have, and what was filled in."""
+    """Return a task file's content with the default ``delays`` of new tasks of gradients, and the keys filled in."""
     learner = data.get("learner")
     learner = {} if learner is None else learner
     if data.get("protocol") != "gradients" or not isinstance(learner, dict) or "delays" in learner:
@@ -87,9 +84,9 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """A task file's content with what new tasks of scores have, and what was filled in.
+    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in.
 
-    Models that chains share, and average effects that need no curvature.
+    These are models that chains share, and average effects without curvature.
     """
     log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
@@ -103,10 +100,7 @@ def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]
 
 
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what follows from a task's protocol and target, before the task is checked.
-
-    What cannot be made out (a target that is no mapping) is left as it is: its own mistake is reported.
-    """
+    """Fill in what follows from a task's protocol and target, leaving invalid parts to the validation."""
     target = data.get("target")
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
     if not isinstance(kind, str):
@@ -116,23 +110,19 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
         protocol = protocol_by_rule(data)
         data = {**data, "protocol": protocol}
     if protocol == "gradients":
-        return (
-            data
-            if data.get("objective") is not None
-            else {**data, "objective": OBJECTIVES.get(kind, OBJECTIVES["binary"])[0]}
-        )
+        if data.get("objective") is not None:
+            return data
+        return {**data, "objective": OBJECTIVES.get(kind, OBJECTIVES["binary"])[0]}
     if not isinstance(protocol, str) or protocol not in BLOCKS:
         return data
-    block = data.get(protocol)
-    if block is None:
-        block = {}
+    block = {} if data.get(protocol) is None else data[protocol]
     if isinstance(block, dict):
         block = PROTOCOLS[protocol].fill_in(block, kind, data)
     return {**data, protocol: block}
 
 
 def release_named(data: dict[str, Any]) -> str | None:
-    """Release that a task file's block names when it is filled in; None where it names none."""
+    """Return the release that a task file's block names once it is filled in, or None."""
     protocol = data.get("protocol")
     block = resolved(data).get(protocol) if isinstance(protocol, str) else None
     release = block.get("release") if isinstance(block, dict) else None
@@ -147,12 +137,9 @@ def check_protocol(
     learner: LearnerBlock,
     staleness: MaxStaleness,
 ) -> None:
-    """Check that a task's protocol, its blocks, its objective and its target fit each other.
+    """Check that a task's protocol, blocks, objective and target fit each other.
 
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key.
+    Raises `PydanticCustomError`, naming the key.
     """
     protocol = PROTOCOLS[name]
     for other, block in blocks.items():
@@ -168,23 +155,20 @@ def check_protocol(
     if target.kind not in protocol.targets:
         raise task_error(f"{name} learns a binary or a real target, not {target.kind!r}; use gradients", "protocol")
     protocol.check(blocks[name], target.kind)
-    # A bound of the coefficients may stand in tasks that take none; the other keys say how gradients or steps are made.
-    unread = [key for key in LearnerBlock.model_fields if key not in protocol.learner_keys]
-    key = learner.beyond_defaults(tuple(unread))
+    key = learner.beyond_defaults(tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys))
     if key:
         raise task_error(f"has no effect with protocol: {name}; remove it", "learner", key)
     if staleness != MaxStaleness():
-        why = protocol.why_no_staleness
-        raise task_error(f"has no effect with protocol: {name}, whose releases are {why}; remove it", "max_staleness")
+        raise task_error(
+            f"has no effect with protocol: {name}, whose releases are {protocol.why_no_staleness}; remove it",
+            "max_staleness",
+        )
 
 
 def check_forgetting(name: str, forget: int | None) -> None:
-    """Refuse to forget where a learner keeps but one sum, or one path, of all releases.
+    """Refuse ``forget`` for a protocol whose learner cannot forget.
 
-    Raises
-    ------
-    PydanticCustomError
-        Saying which protocol can, and what else would do.
+    Raises `PydanticCustomError`, naming the protocol that can, and another way.
     """
     protocol = PROTOCOLS[name]
     if forget is not None and not protocol.forgets:
@@ -196,14 +180,10 @@ def check_forgetting(name: str, forget: int | None) -> None:
 
 
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
-    """Refuse a guarantee that no mechanism of a protocol can give, with those that it can.
+    """Refuse a guarantee that no mechanism of a protocol can give.
 
-    ``released`` is the kind of its releases, where the protocol has several.
-
-    Raises
-    ------
-    UserError
-        Naming the guarantee and what can be given.
+    ``released`` is the kind of release, if the protocol has several. Raises `UserError`, naming the guarantee and those
+    that can be given.
     """
     offer = PROTOCOLS[protocol].offer_of(released)
     if guarantee.kind not in offer.guarantees:

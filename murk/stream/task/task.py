@@ -55,7 +55,6 @@ def _task_name(name: str) -> str:
 
 
 def _block_fields() -> dict[str, Any]:
-    """Return a field for each protocol's settings."""
     return {
         name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
         for name, block in BLOCKS.items()
@@ -69,10 +68,9 @@ else:
 
 
 class Task(_ProtocolBlocks):
-    """A public specification: features with public bounds, target, objective, promise and settings.
+    """A public specification: features with public bounds, target, objective, guarantee and settings.
 
-    Two tasks are equal if their resolved documents are. Make one with `Task.load`, `Task.parse` or
-    `Task.from_document`.
+    Create one with `Task.load`, `Task.parse` or `Task.from_document`. Tasks are equal if their resolved documents are.
 
     Examples
     --------
@@ -128,8 +126,7 @@ class Task(_ProtocolBlocks):
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of it")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=2**24)] = Field(
-        default=65_536,
-        description="within how many previous releases of a partition a repeated id is noticed",
+        default=65_536, description="within how many previous releases of a partition a repeated id is noticed"
     )
     public: PublicBlock | None = Field(
         default=None,
@@ -141,8 +138,7 @@ class Task(_ProtocolBlocks):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
-    # What its file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
-    # "effects".
+    # Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models", "effects".
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
@@ -152,8 +148,7 @@ class Task(_ProtocolBlocks):
         Raises
         ------
         UserError
-            If the file cannot be read, or something in it is wrong: every mistake with its line, key, value
-            and remedy.
+            If the file cannot be read or has mistakes: each with its line, key, value and remedy.
         """
         path = Path(path)
         try:
@@ -173,7 +168,7 @@ class Task(_ProtocolBlocks):
         Raises
         ------
         UserError
-            As `load`.
+            If it has mistakes: each with its line, key, value and remedy.
         """
         content, lines = read_yaml(text, source)
         for key, remedy in RESOLVED.items():
@@ -193,12 +188,12 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
-        """Read a resolved document, as `document` gives it.
+        """Read a resolved document, as written by `document`.
 
         Raises
         ------
         UserError
-            If it is not one, or was written by another version.
+            If it is damaged, or was written by another version.
         """
         try:
             content = json.loads(document)
@@ -245,7 +240,7 @@ class Task(_ProtocolBlocks):
 
     def _check_privacy(self) -> None:
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
-        # Close to a release's dimension; which guarantees are possible hardly depends on it.
+        # An approximate dimension: which guarantees are possible hardly depends on it.
         try:
             offered = PROTOCOLS[self.protocol].offered(self.block)
             self.privacy.check_feasible(self.protocol, self.coding.size * classes, offered)
@@ -255,51 +250,51 @@ class Task(_ProtocolBlocks):
 
     @cached_property
     def coding(self) -> Coding:
-        """How records become coded features and targets."""
+        """Coding of records as features and targets."""
         return Coding(self.features, self.target)
 
     @property
     def release_kind(self) -> str:
-        """Kind of its releases, such as ``"gradient"``."""
+        """Kind of release, such as ``"gradient"``."""
         return PROTOCOLS[self.protocol].release_kind(self.block)
 
     @property
     def of_organisations(self) -> bool:
-        """Whether organisations release to it, not people."""
+        """Whether organisations release, not people."""
         return PROTOCOLS[self.protocol].of_organisations
 
     @property
     def coefficient_scale(self) -> Scale:
-        """What its coefficients are of, such as ``"log odds"``."""
+        """Scale of the coefficients, such as ``"log odds"``."""
         return PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
 
     @property
     def fitted_model(self) -> str:
-        """What is fitted to its releases, in a word or two."""
-        # The balanced loss is another way to the same model.
-        own = None if self.objective == "balanced" else self.objective
-        return own or PROTOCOLS[self.protocol].model(self.block, self.target.kind)
+        """Name of the fitted model."""
+        # The balanced loss fits the same model.
+        objective = None if self.objective == "balanced" else self.objective
+        return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)
 
     @property
     def block(self) -> Any:
-        """Settings of its protocol; None where the protocol has none."""
+        """Settings of the task's protocol, or None."""
         return getattr(self, self.protocol) if self.protocol in BLOCKS else None
 
     @property
     def path(self) -> Path | None:
-        """The file that the task was loaded from, if it was."""
+        """File from which the task was loaded, or None."""
         return self._path
 
     @property
     def public_path(self) -> Path | None:
-        """The file of public covariates, found relative to the task file; None where there is none."""
+        """File of public covariates, relative to the task file, or None."""
         if self.public is None or self.public.file is None:
             return None
         return self._path.parent / self.public.file if self._path else Path(self.public.file)
 
     @cached_property
     def hash(self) -> str:
-        """The hex SHA-256 of the resolved task without ``log``: what every release carries.
+        """Hex SHA-256 of the resolved task without ``log``; every release carries it.
 
         Retention may change while a task runs; meaning may not.
         """
@@ -315,7 +310,7 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         content["features"] = list(map(without_defaults, self.features, content["features"]))
         content["target"] = without_defaults(self.target, content["target"])
-        # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
+        # Blocks of other protocols are left out, and so are new keys at their defaults, which keeps older hashes.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:
                 del content[block][key]
@@ -334,14 +329,14 @@ class Task(_ProtocolBlocks):
         points
             Distinct points in coded units including the constant, shape (u, p).
         counts
-            How many people are at each, shape (u,).
+            Number of people at each point, shape (u,).
         file
-            Where they are from, in place of what the task declares.
+            Source of the covariates, in place of the declared one.
 
         Raises
         ------
         UserError
-            If they are not of the task's coding, or the task declares no public covariates.
+            If they do not fit the task's coding, or the task declares no public covariates.
         """
         try:
             declared = {} if file is None else {"public": {"file": file}}
@@ -350,32 +345,28 @@ class Task(_ProtocolBlocks):
             raise UserError(f"public covariates: {error.message()}") from None
 
     def without_public(self) -> Self:
-        """Return the task as its file declares it, without the resolved covariates."""
+        """Return the task without resolved public covariates, as its file declares it."""
         return self._with(covariates=None)
 
     def with_defaults_of(self, carried: Self) -> Self:
-        """Return the task with what an earlier version filled in for it when a log was begun.
+        """Return the task with the former defaults of the version that began a log, where its file names no value.
 
-        Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
-        moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
-        ``best``, steps did not depend on a gradient's age, chains of scores had models of their own, models of
-        scores were always at the fitted coefficients, and examples and
-        moments were released jointly, examples later as directions. A log that carries that goes on as it is.
+        ``carried`` is the task of the log. See `murk.stream.task.former`.
         """
         changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
-        """Return the task for simulated releases, or for real ones."""
+        """Return the task for simulated or real releases."""
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str, **settings: object) -> Self:
-        """Return the task by another protocol, its own defaults but ``settings``; resolved public covariates stay.
+        """Return the task with another protocol and its defaults, except for ``settings``; public covariates stay.
 
         Raises
         ------
         UserError
-            If the protocol cannot learn this target, or give this guarantee.
+            If the protocol cannot learn this target or give this guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
@@ -389,7 +380,7 @@ class Task(_ProtocolBlocks):
         return self._resolve({**content, "privacy": filled_in(privacy, protocol, released)}, self.name, {})
 
     def with_budget(self, factor: float) -> Self:
-        """Return the task with all levels' budgets times so much (rho: its square), and no cap."""
+        """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""
         return self._with(privacy=self.privacy.times(factor))
 
     def _with(self, **changes: Any) -> Self:

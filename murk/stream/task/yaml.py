@@ -1,13 +1,9 @@
-"""Reads a task file by rules that do not surprise.
+"""Read task files with strict and predictable YAML rules.
 
-YAML 1.1 reads ``no`` as false, ``1e-6`` as text, ``010`` as 8 and ``12:30`` as 750, and PyYAML keeps the
-last of two equal keys. Here the words are those of YAML 1.2 (only ``true`` and ``false`` are booleans, every
-number is decimal), names and categories are text exactly as written, and a repeated key is refused. Aliases,
-tags and deep nesting have no use in a task and are refused too, so that no file expands beyond its own size.
-
-YAML ends a line, and so a comment, at U+0085, U+2028 and U+2029, where editors show no end of it. Other characters are
-shown as nothing at all, or change the order of the text around them. People agree to a task after they have read it, so
-a character that is not printable is refused; line feeds, tabs, and carriage returns before line feeds are not.
+Words are those of YAML 1.2: only ``true`` and ``false`` are booleans, and every number is decimal. Names and categories
+are text as written. Repeated keys, aliases, tags and deep nesting are refused, so that no file expands beyond its own
+size; so are unprintable characters except line feeds (with or without carriage returns) and tabs, since people must be
+able to read what they agree to.
 """
 
 import re
@@ -21,10 +17,9 @@ from murk.stream.task.errors import Path, place, shown
 
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
-MOST_NODES: Final = 50_000
-"""Most keys, values and lists: a task with a thousand features has some eight thousand."""
+MOST_NODES: Final = 50_000  # most keys, values and lists; a task with 1,000 features has about 8,000
 
-# Below these keys scalars are what records hold or what people call things: text, as written.
+# Below these keys scalars are text as written.
 TEXT_KEYS: Final = frozenset({"name", "categories", "classes", "positive", "negative", "file"})
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -35,7 +30,7 @@ _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
 
 
 class _Composer(yaml.SafeLoader):
-    """Composes nodes without resolving what scalars mean."""
+    """Compose nodes without resolving scalars."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
     depth = 0
@@ -48,7 +43,6 @@ class _Composer(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; write it out", problem_mark=mark)
         if event.tag:
             raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not read; remove it", problem_mark=mark)
-        # Each takes a thousand times as long as its two bytes in the file.
         self.nodes += 1
         if self.nodes > MOST_NODES:
             raise yaml.MarkedYAMLError(problem=f"more than {MOST_NODES:,} keys and values", problem_mark=mark)
@@ -61,16 +55,13 @@ class _Composer(yaml.SafeLoader):
 
 
 def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
-    """Return the content of a task file and the line of every key and item in it.
+    r"""Return the content of a task file, and the line of each key and item.
 
-    Raises
-    ------
-    UserError
-        If the text is not YAML of the kind described above, naming the line.
+    Raises `UserError`, naming the line that breaks the rules above.
 
     Examples
     --------
-    >>> read_yaml("name: no\\nlow: 1e-6", "a task")
+    >>> read_yaml("name: no\nlow: 1e-6", "a task")
     ({'name': 'no', 'low': 1e-06}, {('name',): 1, ('low',): 2})
     """
     node = _compose(text, source)
@@ -86,16 +77,13 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
 
 
 def read_texts(text: str, source: str) -> Any:
-    """Return the content of any other small YAML file, under the same limits, with every scalar as it is written.
+    r"""Return the content of any small YAML file, with the same limits and every scalar as text.
 
-    Raises
-    ------
-    UserError
-        If the text is not YAML of the kind described above, naming the line.
+    Raises `UserError`, naming the line that breaks the rules above.
 
     Examples
     --------
-    >>> read_texts("no: 1e-6\\non: [2]", "a file")
+    >>> read_texts("no: 1e-6\non: [2]", "a file")
     {'no': '1e-6', 'on': ['2']}
     """
     node = _compose(text, source)
@@ -104,7 +92,6 @@ def read_texts(text: str, source: str) -> Any:
 
 def _texts(node: yaml.Node) -> Any:
     if isinstance(node, yaml.MappingNode):
-        # A key that is no scalar names nothing.
         return {str(key.value): _texts(value) for key, value in node.value}
     return [_texts(item) for item in node.value] if isinstance(node, yaml.SequenceNode) else node.value
 
@@ -129,7 +116,7 @@ def _compose(text: str, source: str) -> yaml.Node | None:
 
 
 def _quoting(text: str, error: yaml.MarkedYAMLError) -> str:
-    """Propose quotes where what is not readable stands beside a name or a value of records."""
+    """Suggest quotes if the unreadable text is next to a name or a value of records."""
     lines = text.splitlines()
     marks = {mark.line for mark in (error.problem_mark, error.context_mark) if mark and mark.line < len(lines)}
     if not any(_NAMED.search(lines[number]) for number in marks):

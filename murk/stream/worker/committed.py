@@ -1,4 +1,4 @@
-"""Learners of other chains, as they were last committed."""
+"""Learners of other chains, as last committed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,9 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class CommittedLearners(Generic[Learner]):
-    """Gives a chain's learner as it was last committed; its state is decoded again only where it has moved.
+    """Load chains' learners as last committed; a state is decoded again only if it has changed.
 
-    Parameters
-    ----------
-    log, task
-        The log, and its task.
-    make
-        Makes a learner that has learned nothing.
+    ``make`` returns a new learner.
     """
 
     def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
@@ -34,22 +29,16 @@ class CommittedLearners(Generic[Learner]):
         self._known: dict[int, tuple[bytes | None, Learner]] = {}
 
     def __call__(self, chain: int) -> Learner:
-        """A chain's learner; not to be learned with.
+        """Return a chain's learner, which must not learn.
 
-        Raises
-        ------
-        MurkError
-            If the chain's state is damaged, or not this log's, or the log cannot be read.
+        Raises `MurkError` if the chain's state is damaged or not this log's, or the log cannot be read.
         """
         return self.decoded(chain, self._log.checkpoint(chain))
 
     def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
-        """A chain's learner at a checkpoint that was read before; not to be learned with.
+        """Return a chain's learner at a checkpoint; it must not learn.
 
-        Raises
-        ------
-        MurkError
-            If the chain's state is damaged, or not this log's.
+        Raises `MurkError` if the chain's state is damaged or not this log's.
         """
         state, offset = checkpoint
         known = self._known.get(chain)
@@ -58,12 +47,11 @@ class CommittedLearners(Generic[Learner]):
             if state is not None:
                 message = decode_state(state, f"chain {chain} of {self._log.url}")
                 learner.load_state_dict(message.learner)
-                its = message.task, message.identity, message.chain, message.offset, message.counters.learned
-                if its != (self._task.hash, self._log.identity, chain, offset, learner.n_releases) or (
-                    message.counters.read > offset
-                ):
+                stored = message.task, message.identity, message.chain, message.offset, message.counters.learned
+                expected = self._task.hash, self._log.identity, chain, offset, learner.n_releases
+                if stored != expected or message.counters.read > offset:
                     raise MurkError(
-                        f"the state of chain {chain} of {self._log.url} is none that its learner has committed there: "
+                        f"the state of chain {chain} of {self._log.url} was not committed there by its learner: "
                         "restore it from a copy",
                         code="MURK-STATE-001",
                     )

@@ -1,4 +1,4 @@
-"""Counting what becomes of a chain's messages, while they are read."""
+"""Count what becomes of a chain's messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ GRADIENT = GradientRelease.model_fields["kind"].default
 
 
 class Tally:
-    """Adds up `Counters`.
-
-    Parameters
-    ----------
-    start
-        Where it stands at first.
+    """Sum up `Counters`, from ``start``.
 
     Examples
     --------
@@ -40,12 +35,12 @@ class Tally:
         self._age_sum = start.staleness_sum
 
     def learned(self, releases: Sequence[Any], version: int) -> None:
-        """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
+        """Count releases learned in this order by a chain that had learned ``version`` before."""
         if not releases:
             return
         self._learned += len(releases)
         self._levels.update(block_of(releases).levels)
-        # Only gradients grow stale, and so have an age; a chain's releases are all of one kind.
+        # Only gradients have an age; a chain's releases are all of one kind.
         if releases[0].kind != GRADIENT:
             return
         ages = [now - release.version for now, release in enumerate(releases, version)]
@@ -75,18 +70,9 @@ class Tally:
 
 
 class DeadLetterLog:
-    """Logs dead letters by their reason, which is one of a short list; what they hold is a stranger's.
+    """Log the number of dead letters by reason, at most once in ``seconds``.
 
-    Rate-limited, so that a flooded log does not flood the learner's own: at most one line in so many seconds.
-
-    Parameters
-    ----------
-    log
-        Where to.
-    where
-        Which chain it is.
-    seconds
-        Between two lines.
+    A flood of dead letters does not flood the logger.
     """
 
     def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
@@ -97,15 +83,15 @@ class DeadLetterLog:
         self._unreported: Counter[str] = Counter()
 
     def add(self, reasons: Iterable[str]) -> None:
-        """Count some, and log all that was counted if it is time."""
+        """Count reasons, and log the counts if it is time."""
         self._unreported.update(reasons)
         if monotonic() >= self._due:
             self.report()
 
     def report(self) -> None:
-        """Log what was counted since it was last logged."""
+        """Log what was counted since the last report."""
         if self._unreported:
-            found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
-            self._log.info("%s: dead letters: %s", self._description, found)
+            counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
+            self._log.info("%s: dead letters: %s", self._description, counts)
             self._unreported.clear()
             self._due = monotonic() + self._seconds

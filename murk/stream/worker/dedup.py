@@ -1,4 +1,4 @@
-"""The window in which a release's id counts as a duplicate."""
+"""The window within which a repeated id is a duplicate."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Sequence
 
 
 class DuplicateWindow:
-    """Which ids stand among the previous ``size`` offsets of a partition.
+    """Ids at the previous ``size`` offsets of a partition.
 
-    A release at offset ``o`` is a duplicate when a valid message with the same id stands at an offset
-    ``o'`` with ``o - size <= o' < o``, whatever became of that one. This depends on the log alone: a window
-    rebuilt by adding the messages from ``o - size`` on answers as one that has seen the log from the start.
+    A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
+    <= o' < o``, whatever became of that one. This depends on the log alone: a window rebuilt from ``o - size`` on gives
+    the same answers.
 
-    Memory is at most ``2 * size`` ids. Two dictionaries take turns, each for ``size`` offsets: forgetting is
-    dropping the older one, so that no id is ever evicted by itself. Which dictionary an id goes to is a
-    function of its offset.
-
-    Parameters
-    ----------
-    size
-        Number of offsets looked back upon (W in the task), at least 1.
+    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
+    dropped.
 
     Examples
     --------
@@ -32,20 +26,16 @@ class DuplicateWindow:
 
     def __init__(self, size: int) -> None:
         if size < 1:
-            raise ValueError(f"the window for duplicates must reach back at least 1 offset, not {size}")
+            raise ValueError(f"the window for duplicates must have at least 1 offset, not {size}")
         self.size = size
         self._last: tuple[int, str] | None = None
         self._block = 0
-        # Keyed by bytes, not by int: the hash of an int is its residue, for which a stranger can choose ids
-        # that all collide and bring every lookup to a crawl. The hash of bytes has a secret key.
+        # Keyed by bytes, not by int: the hash of an int is predictable, and senders could choose ids that collide.
         self._newer: dict[bytes, int] = {}
         self._older: dict[bytes, int] = {}
 
     def seen(self, offset: int, identifier: str) -> bool:
-        """Add the id (in hexadecimal) at an offset, and say whether it was a duplicate there.
-
-        Offsets must grow from call to call.
-        """
+        """Add a hexadecimal id at an offset, which must grow from call to call; return whether it is a duplicate."""
         self._turn_to(offset)
         key = bytes.fromhex(identifier)
         newer = self._newer
@@ -57,9 +47,9 @@ class DuplicateWindow:
         return before is not None and offset - before <= self.size
 
     def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
-        """Add ids at offsets if none of them is known and all differ; say whether that was so, else add none.
+        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False.
 
-        That one is known need not mean that it is a duplicate.
+        A known id need not be a duplicate.
         """
         if offsets[0] // self.size != offsets[-1] // self.size:
             return False
@@ -73,7 +63,7 @@ class DuplicateWindow:
         return True
 
     def _turn_to(self, offset: int) -> None:
-        """Forget what is not within reach of an offset and those after it."""
+        """Forget ids that are out of reach of an offset."""
         block = offset // self.size
         if block != self._block:
             self._older = self._newer if block == self._block + 1 else {}
@@ -81,7 +71,7 @@ class DuplicateWindow:
             self._block = block
 
     def newest(self, offset: int) -> str | None:
-        """Return the id of the newest message within reach of an offset, or None where there is none."""
+        """Return the id of the newest message within reach of an offset, or None."""
         if self._last is None or offset - self._last[0] > self.size:
             return None
         return self._last[1]

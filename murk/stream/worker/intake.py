@@ -1,7 +1,7 @@
-"""What becomes of a chain's messages: each is learned, or a duplicate, or a dead letter.
+"""Decide what becomes of a chain's messages: learned, duplicate or dead letter.
 
-What is said of one message at a time holds. Most blocks hold nothing but releases to learn, and of these all that has
-to be known is asked at once, which takes a fraction of the time; any doubt, and each message is judged by itself.
+A block of messages that are all plainly learnable is judged at once; otherwise each message is judged by itself, with
+the same outcome.
 """
 
 from __future__ import annotations
@@ -16,26 +16,13 @@ from murk.stream.worker.counters import Tally
 from murk.stream.worker.dedup import DuplicateWindow
 from murk.stream.worker.learner import StreamLearner, admits_of
 
-DEAD_BYTES = 2**16
-"""A dead letter keeps this much of a message's beginning: more than what a person sends has."""
-
-_OF_MODELS = "future", "version"
-"""Reasons to refuse a release of a model that is not known."""
+DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a person's release is shorter
+_UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What may be learned of some messages, and what may not.
-
-    Parameters
-    ----------
-    admitted
-        Releases to learn, in order.
-    appended
-        When the log appended the last of them; 0 where there is none.
-    dead
-        Dead letters.
-    """
+    """Releases to learn, when the log appended the last of them (0 if none), and dead letters."""
 
     admitted: Sequence[Received]
     appended: int
@@ -43,18 +30,9 @@ class Judged:
 
 
 class Intake:
-    """Judges a chain's messages before its learner learns from them.
+    """Judge a chain's messages before its learner learns from them.
 
-    Parameters
-    ----------
-    chain
-        The chain, which is also the partition.
-    rules
-        What a release must satisfy.
-    learner
-        The chain's.
-    renew
-        Tells the learner what it may not know of the models that messages are of; and whether there was anything.
+    ``renew`` informs the learner of new models, and returns whether it looked for any.
     """
 
     def __init__(
@@ -68,11 +46,11 @@ class Intake:
         self._receive_block = block_receiver(rules)
 
     def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
-        """Judge messages, and count those that are not to be learned; all that are must be learned next."""
+        """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
         return self._judge_block(messages, window) or self._judge_each(messages, window, tally)
 
     def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
-        """Judge messages all of which may plainly be learned; of others nothing is noted."""
+        """Judge messages that may all be learned; return None, without side effects, if that is not certain."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
         if releases is None:
@@ -80,7 +58,7 @@ class Intake:
         chains, expiry = {release.chain for release in releases}, min([release.expires for release in releases])
         if chains != {self._chain} or max(times) > expiry or not self._admits(releases):
             return None
-        # Last of all, for then it is certain what becomes of them.
+        # Last, since it changes the window.
         if not window.add_new(offsets, [release.id for release in releases]):
             return None
         return Judged(releases, times[-1])
@@ -93,12 +71,12 @@ class Intake:
         for offset, appended, value in messages:
             try:
                 release = receive(value)
-                # Whatever becomes of it, its id is taken: only so is the window a function of the log.
+                # Recorded whatever the outcome, so that the window is a function of the log.
                 duplicate = seen(offset, release.id)
                 if release.chain != chain:
                     raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
-                # Before duplicates: where retention is no shorter than expiry, what it has removed from the
-                # window cannot change what becomes of a message.
+                # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the
+                # window cannot change the outcome.
                 if appended > release.expires:
                     raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
                 if duplicate:
@@ -117,7 +95,7 @@ class Intake:
         try:
             self._learner.admit(release, ahead)
         except RejectedError as rejected:
-            # It may be of a model that the learner was not told of.
-            if rejected.reason not in _OF_MODELS or not self._renew():
+            # The learner may not know the release's model yet.
+            if rejected.reason not in _UNKNOWN_MODEL or not self._renew():
                 raise
             self._learner.admit(release, ahead)

@@ -1,4 +1,4 @@
-"""What a worker asks of a learner, whatever the protocol."""
+"""What a worker needs of a learner, whatever the protocol."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ if TYPE_CHECKING:
 
 
 class StreamLearner(Protocol):
-    """What a worker asks of a learner.
+    """What a worker needs of a learner.
 
-    A learner is deterministic: its state is a function of the releases it has learned, in their order, and
-    not of how they were split into calls.
+    A learner is deterministic: its state is a function of the releases it has learned, in order, however they were
+    split into calls.
     """
 
     @property
     def n_releases(self) -> int:
-        """Number of releases learned, which is the chain's version."""
+        """Number of releases learned: the chain's version."""
 
     @property
     def kind(self) -> str:
-        """Kind of the releases that it learns from."""
+        """Kind of releases."""
 
     @property
     def mechanisms(self) -> Mapping[str, Costed]:
-        """Mechanism of each of the task's levels."""
+        """Mechanism of each level."""
 
     @property
     def dimension(self) -> int:
-        """Length of a release's payload; a learner that has several kinds of payload names all in ``lengths``."""
+        """Length of a payload; a learner with several lengths has them in an attribute ``lengths``."""
 
     @property
     def coefficients(self) -> int:
         """Number of coefficients of the estimate."""
 
     def estimate(self) -> Estimated:
-        """Return what has been learned, which changes nothing."""
+        """Return what has been learned, without changing it."""
 
     def admit(self, release: Any, ahead: int) -> None:
-        """Raise `RejectedError` when a release cannot be learned as number ``n_releases + ahead``.
+        """Raise `RejectedError` if a release cannot be learned as number ``n_releases + ahead``.
 
-        ``ahead`` counts the releases that were admitted since `learn_releases` was last called. A learner may have a
-        method ``admits(releases)``, too, which tells whether all of these are plainly admitted next, in this order.
+        ``ahead`` counts the releases admitted since `learn_releases` was last called. A learner may also have a method
+        ``admits(releases)`` that returns whether all of these may certainly be learned next, in this order.
         """
 
     def learn_releases(self, releases: Sequence[Any]) -> None:
         """Learn admitted releases in order."""
 
     def published(self) -> tuple[int, list[float]] | None:
-        """Return the newest published version and its iterate; None where devices need none."""
+        """Return the newest published version and its iterate; None if devices need none."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as plain JSON data, from which it can be restored exactly."""
+        """Return the whole state as plain JSON data."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
+        """Restore a state exactly."""
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before the newest iterate is to be published; any number where devices need none."""
+        """Most releases to learn between two published iterates; any number if devices need none."""
 
 
 def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
-    """Return what a release must satisfy that a learner of a task is to learn from."""
+    """Return what a release must satisfy for a task's learner."""
     return WireRules(
         task_hash=task.hash,
         simulated=task.simulated,
@@ -80,12 +80,12 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
 
 
 def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
-    """Return the lengths that a payload may have which a learner learns from."""
+    """Return the payload lengths that a learner accepts."""
     lengths: tuple[int, ...] = getattr(learner, "lengths", (learner.dimension,))
     return lengths
 
 
 def admits_of(learner: StreamLearner) -> Callable[[Sequence[Any]], bool]:
-    """Return what tells of several releases whether a learner plainly admits all; where it cannot tell, it says no."""
+    """Return a function that tells whether a learner certainly admits all of some releases."""
     admits: Callable[[Sequence[Any]], bool] = getattr(learner, "admits", lambda releases: False)
     return admits

@@ -1,4 +1,4 @@
-"""The chains that one process learns, as they come and go."""
+"""The workers of one process, as chains are assigned to it and taken away."""
 
 from __future__ import annotations
 
@@ -14,45 +14,38 @@ from murk.stream.worker.learner import StreamLearner
 from murk.stream.worker.pulse import Pulse
 from murk.stream.worker.worker import Worker
 
-PAUSE = 0.5
-"""Seconds between two attempts to reach a log, or to take over a chain that somebody else still holds."""
-
-LOG_INTERVAL = 60.0
-"""Seconds between two lines about how far learning is."""
-
+PAUSE = 0.5  # seconds between two attempts to reach a log or to take over a chain
+LOG_INTERVAL = 60.0  # seconds between two log lines about progress
 _log = logging.getLogger(__name__)
 
 Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class WorkerPool(Generic[Learner]):
-    """One process's share of a log's learning: a worker for each chain that is assigned to it.
+    """A worker for each chain that is assigned to this process.
 
-    When a chain is assigned to another process its worker is released; what it had not committed, the other one
-    reads again. A log that cannot be reached is waited for. Everything else that is wrong with a log or a
-    state is raised: nothing starts over by itself.
+    If a chain moves to another process, its worker is closed, and the other process reads again what was not committed.
+    The pool waits for an unreachable log; all other errors of logs and states are raised.
 
     Parameters
     ----------
-    log, task
-        The log, which carries the task.
     learner
-        Makes a learner that has learned nothing.
+        Returns a new learner.
     membership
-        Says which chains are assigned to this process.
+        Returns the chains assigned to this process.
     estimates
-        Makes what makes messages about the estimate (see `Worker`), when the first chain is taken over.
+        Called when the first chain is taken over; returns the ``estimates`` of its `Worker`.
     clock
-        Seconds, for the pauses between attempts.
+        Seconds, for pauses between attempts.
 
     Attributes
     ----------
     learners
-        The learner of each chain that is learned here now.
+        Learner of each chain.
     trouble
         Why nothing can be done at the moment, or None.
     pulse
-        What was done here; may be asked from other threads.
+        Progress of this process, readable from other threads.
 
     Examples
     --------
@@ -100,14 +93,10 @@ class WorkerPool(Generic[Learner]):
         self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
     def step(self) -> int:
-        """Let every chain that is assigned to this process make a step; return the number of messages read.
+        """Let every assigned chain make a step; return the number of messages read.
 
-        Raises
-        ------
-        FencedError
-            When somebody else took a chain that nobody shares.
-        MurkError
-            When a log or a state is not what it should be.
+        Raises `FencedError` if another process took a chain of a log that is not shared; `MurkError` if a log or a
+        state is invalid.
         """
         now = self._clock()
         if now < self._not_before:
@@ -122,7 +111,7 @@ class WorkerPool(Generic[Learner]):
                 _log.warning("waiting: %s", error)
             self.trouble = str(error)
             self._not_before = now + PAUSE
-            # What a commit came to is not known: each chain is acquired again, from what was really committed.
+            # The outcome of a commit may be unknown: each chain is acquired again, from what was really committed.
             self._drop(*self._workers)
             self.pulse.beat(self.trouble)
             return 0
@@ -135,17 +124,17 @@ class WorkerPool(Generic[Learner]):
         return read
 
     def measure(self) -> None:
-        """Look how far each chain is behind, which asks the log; what is found is reported by `pulse`."""
+        """Ask the log how far each chain is behind, for `pulse`."""
         try:
             chains = list(self._workers)
             for chain, end in zip(chains, self._log.ends_of(chains), strict=True):
                 self.pulse.measured(chain, end - self._workers[chain].offset)
         except UnreachableError:
-            # The next step meets it, too, and says so.
+            # The next step reports it.
             return
 
     def close(self, *, for_good: bool = True) -> None:
-        """Release all chains, and leave them to others: at once, or only if this process does not come back."""
+        """Release all chains: to others at once, or (``for_good=False``) only if this process does not come back."""
         self._drop(*self._workers)
         self._membership.close(for_good=for_good)
 
@@ -155,26 +144,24 @@ class WorkerPool(Generic[Learner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A process that ends by a fault is restarted by its supervisor, and may fail again: that is not to cause a
-        # rebalance each time.
+        # A process that fails is restarted by its supervisor and may fail again, which should not rebalance each time.
         self.close(for_good=not isinstance(error, Exception))
 
     def _apply_assignment(self, now: float) -> None:
-        """Take over what was assigned to this process, release what was assigned to others."""
-        own = self._membership.chains()
-        self._drop(*(self._workers.keys() - own))
-        for chain in sorted(own - self._workers.keys()):
+        """Take over newly assigned chains and release those assigned to others."""
+        assigned = self._membership.chains()
+        self._drop(*(self._workers.keys() - assigned))
+        for chain in sorted(assigned - self._workers.keys()):
             if now < self._refused.get(chain, 0.0):
                 continue
             learner = self._make()
             estimates = None if chain else self._estimates()
             self._workers[chain] = worker = Worker(self._log, self._task, learner, chain, estimates=estimates)
-
             self.learners[chain] = learner
             self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 
     def _ends(self) -> dict[int, int]:
-        """Where all chains end, asked for at once: while nothing arrives, none of them is read for that."""
+        """Return the ends of all partitions in one request while nothing arrives, so that none needs to be read."""
         chains = sorted(self._workers)
         return dict(zip(chains, self._log.ends_of(chains), strict=True)) if self._idle and chains else {}
 
@@ -185,7 +172,7 @@ class WorkerPool(Generic[Learner]):
             self._drop(chain)
             if not self._membership.shared:
                 raise
-            # Most likely a rebalance gave it to another process, and says so in a moment.
+            # Most likely a rebalance, which will be reported in a moment.
             self._refused[chain] = now + PAUSE
             return 0
         if done.read:
@@ -202,12 +189,11 @@ class WorkerPool(Generic[Learner]):
             self.learners.pop(chain)
 
     def _log_progress(self, now: float) -> None:
-        """Log how far it is, where anything was read since that was last said."""
+        """Log the progress if anything was read since the last time."""
         vitals = self.pulse.vitals()
         if vitals.read > self._last_logged:
-            _log.info(
-                "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters",
-                self._log.url, sorted(vitals.chains), vitals.read, vitals.learned, vitals.duplicates, vitals.dead,
-            )  # fmt: skip
+            words = "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters"
+            counts = vitals.read, vitals.learned, vitals.duplicates, vitals.dead
+            _log.info(words, self._log.url, sorted(vitals.chains), *counts)
             self._last_logged = vitals.read
         self._log_due = now + LOG_INTERVAL

@@ -1,46 +1,40 @@
-"""At which versions a chain publishes its iterate, and how old a gradient may be.
+"""Versions at which a chain publishes its iterate, and how old a gradient may be.
 
-A chain's version is the number of releases it has learned. Which versions are published follows from the
-version alone, so that anyone who replays the log publishes and remembers the same ones. All of it is integer
-arithmetic: it runs inside compiled kernels and has no rounding.
+The published versions follow from the version (the number of releases learned) alone, so that a replay of the log
+publishes the same ones. All is integer arithmetic, since it runs in compiled kernels.
 
 Notes
 -----
-With ``floor = releases // 64`` the spacing at version v is the largest power of two not above
-``max(1, v // 200, min(floor, v // 100))``: never wider than 1% of the count, and between 0.25% and 0.5% of
-it once the floor is passed. The spacing only changes at versions that both the old and the new spacing
-divide, so the gap after a published version v is exactly the spacing at v.
+With ``floor = releases // 64`` the spacing at version v is the largest power of two not above ``max(1, v // 200,
+min(floor, v // 100))``: never wider than 1% of the count, and between 0.25% and 0.5% of it once the floor is passed.
+The spacing only changes at versions that both the old and the new spacing divide, so the gap after a published version
+v is exactly the spacing at v.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from murk._jit import within
 
-if TYPE_CHECKING:
-    pass
-
 
 class StalenessLimit(Protocol):
-    """What the grid needs of a task's ``max_staleness``."""
+    """Part of a task's ``max_staleness`` that determines published versions."""
 
     @property
     def releases(self) -> int:
-        """The number of releases that is never too old."""
+        """Number of releases that is never too old."""
 
     @property
     def share_ppm(self) -> int:
-        """The share of the count that is never too old, in millionths."""
+        """Share of the count that is never too old, in millionths."""
 
     @property
     def floor(self) -> int:
-        """The grid's floor, for `spacing`."""
+        """Floor of the grid, for `spacing`."""
 
 
 @within
 def spacing(version: int, floor: int) -> int:
     """Return the distance from a published version to the next one.
-
-    The largest power of two not above ``max(1, version // 200, min(floor, version // 100))``.
 
     Examples
     --------
@@ -56,7 +50,7 @@ def spacing(version: int, floor: int) -> int:
 
 @within
 def is_published(version: int, floor: int) -> bool:
-    """Tell whether the iterate of a version is published and remembered."""
+    """Return whether the iterate of a version is published."""
     return version % spacing(version, floor) == 0
 
 
@@ -68,31 +62,28 @@ def newest_published(version: int, floor: int) -> int:
 
 @within
 def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
-    """Return how many releases old a gradient may be once a chain has learned ``count``.
-
-    The larger of ``releases`` and the share of the count: ``max(releases, count * share_ppm // 10^6)``.
+    """Return how many releases old a gradient may be: ``max(releases, count * share_ppm // 10^6)``.
 
     Examples
     --------
     >>> staleness_limit(1_000, 100, 20_000), staleness_limit(1_000_000, 100, 20_000)
     (100, 20000)
     """
-    # Split, so that the product stays within 64 bits for every count.
+    # Split, so that the product fits 64 bits.
     share = count // 1_000_000 * share_ppm + count % 1_000_000 * share_ppm // 1_000_000
     return max(releases, share)
 
 
 def ring_size(max_staleness: StalenessLimit) -> int:
-    """Return how many published versions can be within the staleness limit at once, at the most.
+    """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    Whatever the count n, no more than this many published versions lie in ``[n - limit(n), n]``: a learner
-    that remembers this many iterates knows every one that a gradient it admits can have been taken at.
+    A learner that remembers this many iterates knows the one of every gradient that it admits.
 
     Notes
     -----
-    While the limit is the constant ``releases``, the fullest window is the first, ``[0, releases]``, since
-    gaps never shrink. After that the window is ``[(1 - s) n, n]``, where gaps are wider than
-    ``(1 - s) n / 400``, hence at most ``400 s / (1 - s) + 1`` versions.
+    While the limit is the constant ``releases``, the fullest window is the first, ``[0, releases]``, since gaps never
+    shrink. After that the window is ``[(1 - s) n, n]``, where gaps are wider than ``(1 - s) n / 400``, hence at most
+    ``400 s / (1 - s) + 1`` versions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a process that learns has done and how it is, for its log, its health and its metrics."""
+"""Progress and health of a process that learns, for its log, health check and metrics."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ChainVitals:
-    """How a chain is that this process learns.
+    """Progress of a chain in this process.
 
     Parameters
     ----------
     version
-        Number of releases that it has learned in all.
+        Number of releases learned in all.
     offset
         First offset that is not committed.
     committed
-        When this process last committed it, in seconds since 1970; None where it has not yet.
+        When this process last committed it, in seconds since 1970, or None.
     lag
-        Offsets on the log that it has not committed, when that was last looked at; None where it was not.
+        Number of uncommitted offsets when last measured, or None.
     """
 
     version: int
@@ -32,14 +32,14 @@ class ChainVitals:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """How a process that learns is.
+    """Progress of a process that learns.
 
     Parameters
     ----------
     chains
-        Those that fall to it.
+        Its chains.
     learned, duplicates, dead
-        Messages that it has read since it started, by what became of them.
+        Messages read since it started, by outcome.
     trouble
         Why nothing can be done at the moment, or None.
     stepped
@@ -55,25 +55,21 @@ class Vitals:
 
     @property
     def read(self) -> int:
-        """Messages that it has read since it started."""
+        """Number of messages read since it started."""
         return self.learned + self.duplicates + self.dead
 
 
 class Pulse:
-    """Takes down what a process does; what it says may be asked from any thread.
+    """Record a process's progress; readable from any thread.
 
-    Parameters
-    ----------
-    clock
-        Seconds since 1970.
+    ``clock`` gives seconds since 1970.
 
     Examples
     --------
     >>> pulse = Pulse(clock=lambda: 7.0)
     >>> pulse.owns(0, version=10, offset=12)
-    >>> pulse.stepped(0, version=13, offset=16, learned=3, duplicates=1, dead=0)
     >>> pulse.vitals().chains
-    {0: ChainVitals(version=13, offset=16, committed=7.0, lag=None)}
+    {0: ChainVitals(version=10, offset=12, committed=None, lag=None)}
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -85,12 +81,12 @@ class Pulse:
         self._stepped = clock()
 
     def owns(self, chain: int, *, version: int, offset: int) -> None:
-        """A chain was assigned to this process, and stands there."""
+        """Record that a chain was taken over."""
         with self._lock:
             self._chains[chain] = ChainVitals(version, offset)
 
     def dropped(self, chain: int) -> None:
-        """A chain was released."""
+        """Record that a chain was released."""
         with self._lock:
             self._chains.pop(chain, None)
 
@@ -104,17 +100,17 @@ class Pulse:
             self._counts = (counts[0] + learned, counts[1] + duplicates, counts[2] + dead)
 
     def measured(self, chain: int, lag: int) -> None:
-        """A chain's lag was looked at."""
+        """Record a chain's lag."""
         with self._lock:
             self._chains[chain] = replace(self._chains[chain], lag=max(0, lag))
 
     def beat(self, trouble: str | None) -> None:
-        """A step of the process is over, and that stood in its way."""
+        """Record the end of a step of the process, and its trouble."""
         with self._lock:
             self._trouble, self._stepped = trouble, self._clock()
 
     def vitals(self) -> Vitals:
-        """How the process is now."""
+        """Return the current progress."""
         with self._lock:
             learned, duplicates, dead = self._counts
             return Vitals(dict(self._chains), learned, duplicates, dead, self._trouble, self._stepped)

@@ -1,7 +1,6 @@
-"""Going on where a chain stood: is this the log that its state was learned from, and is it all there?
+"""Resume a chain: check that the log is the one its state was learned from, and is complete.
 
-Going on from a state with another log than its own would count releases twice or never. Whatever does not fit
-is refused with its reason; nothing ever starts over by itself.
+Resuming with another log would count releases twice or never, so every mismatch is refused with its reason.
 """
 
 from __future__ import annotations
@@ -20,12 +19,9 @@ _REBUILD_BATCH = 4096
 
 
 def check_carries(log: Log, task: Task) -> None:
-    """Make sure that a log carries a task.
+    """Check that a log carries a task.
 
-    Raises
-    ------
-    UserError
-        When it carries none, or another one.
+    Raises `UserError` if it carries no task or another one.
     """
     document = log.document()
     if document is None:
@@ -40,12 +36,9 @@ def check_carries(log: Log, task: Task) -> None:
 
 
 def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
-    """Read a chain's state and make sure that the log continues it; None where nothing was read yet.
+    """Decode a chain's state and check that the log continues it; return None if nothing was read yet.
 
-    Raises
-    ------
-    MurkError
-        When the state is damaged or not of this log, or unread messages are gone.
+    Raises `MurkError` if the state is damaged or not of this log, or unread messages are gone.
     """
     where = f"chain {chain} of {log.url}"
     state, offset = checkpoint
@@ -81,7 +74,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
 def rebuild_window(
     log: Log, task: Task, chain: int, receive: Callable[[bytes], Received], offset: int
 ) -> DuplicateWindow:
-    """Read back what the window for duplicates holds at an offset."""
+    """Rebuild the window for duplicates at an offset."""
     window = DuplicateWindow(task.duplicates)
     position = max(log.begin(chain), offset - task.duplicates)
     while position < offset:
@@ -101,18 +94,15 @@ def rebuild_window(
 
 
 def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:
-    """Make sure that the newest release before a state's offset is the one that the state says.
+    """Check that the newest release before a state's offset is the one in the state.
 
-    Raises
-    ------
-    MurkError
-        When it is another one.
+    Raises `MurkError` if it is another one.
     """
-    found = window.newest(message.offset)
-    # Where retention has removed all that the window reaches back upon, there is nothing to compare.
-    if found is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):
+    newest = window.newest(message.offset)
+    # If retention has removed all messages of the window, there is nothing to compare.
+    if newest is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):
         return
-    if found != message.last_id:
+    if newest != message.last_id:
         raise _other_log(
             f"chain {message.chain} of {log.url}",
             f"the last release before offset {message.offset} is not the one that its state has learned",

@@ -1,8 +1,8 @@
-"""Models that all chains share: the first chain's worker makes them, the others' are told of them.
+"""Models that all chains share: the first chain's worker makes them and informs the others.
 
-The first chain's commit holds a model in its state and on the log at once, and nobody reads it before. So a model of a
-version is made once: what was not committed, nobody has seen. And any message was made at a model that was on the log
-before the message was: a worker that looks once after it has read messages knows all models that they can be of.
+The first chain's commit writes a model to its state and to the log at once. So each version is made only once, and
+every message was made at a model that was on the log before it: a worker that looks once after it has read messages
+knows the models of all of them.
 """
 
 from __future__ import annotations
@@ -23,82 +23,70 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 LOOK_AT_ALL: Final = 0.2
-"""Seconds between two looks of the first chain's worker at what all have learned, at least."""
+"""Least number of seconds between two looks of the first chain's worker at what all chains have learned."""
 
 _SHARE = 50
-"""At most one part in so many of a worker's time is spent on looking, as long as that is no more than `_LONGEST`."""
+"""The pause between two looks is this multiple of the duration of a look, within `LOOK_AT_ALL` and `_LONGEST`."""
 
-_LONGEST = 5.0
-"""Seconds between two looks at most: that of many chains takes long, since their states are read one by one."""
-
-_AFTER_FAILURE = 30.0
-"""Seconds until the next look, after one that failed."""
-
+_LONGEST = 5.0  # longest pause in seconds between two looks
+_AFTER_FAILURE = 30.0  # seconds between a failed look and the next one
 _log = logging.getLogger(__package__)
 
 
 @runtime_checkable
 class SharingLearner(StreamLearner, Protocol):
-    """A learner whose chain's people answer at models that all chains share."""
+    """A learner whose chain shares models with all chains."""
 
     @property
     def model_size(self) -> int:
-        """Numbers in a model."""
+        """Number of numbers in a model."""
 
     @property
     def next_model_at(self) -> int:
-        """Releases of all chains at which the next model is due."""
+        """Number of releases, of all chains, at which the next model is due."""
 
     def another(self) -> Self:
-        """A learner of the same task that has learned nothing."""
+        """Return a new learner of the same task."""
 
     def begin_epoch(self, others: Sequence[Any]) -> Self | None:
-        """Make the next model, where it is due, of what this one and the other chains' have learned; and give that."""
+        """Make the next model from what all chains have learned, if it is due; return the learner of it all."""
 
     def hear(self, first: Any) -> None:
-        """Take notice of the first chain's models, as it has committed them."""
+        """Learn of the first chain's models, as committed."""
 
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Take notice of the newest model as it was published."""
+        """Learn of the newest model, as published."""
 
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Go on with a published model that the first chain's state does not have."""
+        """Continue with a published model that is not in the first chain's state."""
 
 
 class Alone:
-    """Each chain has models of its own, or none: there is nothing to make for others, or to be told of."""
+    """Sharing of a chain that has its own models, or none."""
 
     publishes = True
     """Whether this chain's worker publishes its learner's model."""
 
     alone = True
-    """Whether what this chain has learned is worth a curve by itself."""
+    """Whether this chain has a trail of its own."""
 
     def begin(self) -> None:
-        """After the chain's own state was loaded, and before anything is learned."""
+        """Called after the chain's state was loaded, before anything is learned."""
 
     def step(self) -> StreamLearner | None:
-        """Before a step learns; may give the learner a new model, and then returns what all chains have learned."""
+        """Called before a step learns; may give the learner a new model and then returns the learner of all chains."""
         return None
 
     def arrived(self) -> None:
-        """Messages were read, which may be of models that are not known yet."""
+        """Called when messages were read, whose models may be unknown."""
 
     def renew(self) -> bool:
-        """Look whether there are models that the learner has not been told of; tell it."""
+        """Inform the learner of new models; return whether any were looked for."""
         return False
 
 
 class Sharing(Alone):
-    """What the workers of chains that share models have in common.
-
-    Parameters
-    ----------
-    log, task
-        The log, and its task.
-    learner
-        The chain's.
-    """
+    """Base class for workers of chains that share models."""
 
     alone = False
 
@@ -108,8 +96,8 @@ class Sharing(Alone):
         self._learner = learner
         self._committed = CommittedLearners(log, task, learner.another)
 
-    def _tell(self, message: bytes | None, tell: Callable[[int, Sequence[float]], None]) -> None:
-        """Tell the learner of the newest model, if what is on the log is one, of no more releases than messages."""
+    def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
+        """Pass the newest model to the learner if it is valid and of no more releases than there are messages."""
         if message is None:
             return
         try:
@@ -117,59 +105,51 @@ class Sharing(Alone):
                 message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
             )
         except RejectedError as error:
-            self._refuse(error)
+            self._warn(error)
             return
-        # For a version that is known the log is not asked: some of it may be away.
+        # A known version needs no request to the log, part of which may be unreachable.
         released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
         try:
             if model.version > released:
                 raise UserError(f"it is of version {model.version}, and {released} messages are on the log")
-            tell(model.version, model.iterate)
+            accept(model.version, model.iterate)
         except UserError as error:
-            self._refuse(error)
+            self._warn(error)
 
-    def _refuse(self, error: Exception) -> None:
-        """Say that somebody else has written where the newest model stands; the first chain's worker puts it right."""
-        _log.warning("%s: the newest model is none that learners publish: %s", self._log.url, error)
+    def _warn(self, error: Exception) -> None:
+        # The first chain's worker publishes its model again.
+        _log.warning("%s: the newest model was not published by a learner: %s", self._log.url, error)
 
 
 class Making(Sharing):
-    """What the first chain's worker does: it makes the next model when all chains together have come to it.
+    """Sharing of the first chain, whose worker makes the next model when all chains together have learned enough.
 
-    Where it cannot see what the others have learned it makes none, and its own chain is learned on. Only what people
-    may have answered at already, a newer model on the log than its state's, it has to see before it learns.
+    If it cannot read the others' states it makes none, and its own chain goes on learning. It must know a model on the
+    log that is newer than its state, since people may have answered it already.
 
-    Parameters
-    ----------
-    log, task
-        The log, and its task.
-    learner
-        The first chain's.
-    look
-        Seconds between two looks at what all have learned, at least; more where looking takes long.
-    clock
-        Seconds.
+    ``look`` is the least number of seconds between two looks at what all have learned.
     """
 
     def __init__(
-        self, log: Log, task: Task, learner: SharingLearner, look: float = LOOK_AT_ALL,
+        self,
+        log: Log,
+        task: Task,
+        learner: SharingLearner,
+        look: float = LOOK_AT_ALL,
         clock: Callable[[], float] = monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(log, task, learner)
         self._look, self._clock, self._due = look, clock, clock()
 
     def begin(self) -> None:
-        """Go on with the newest model on the log, where the state is an older copy, of before it was made.
+        """Continue with the newest model on the log, if the state is an older copy.
 
-        Raises
-        ------
-        MurkError
-            If the log cannot be read.
+        Raises `MurkError` if the log cannot be read.
         """
-        self._tell(self._log.model(FIRST_CHAIN), self._learner.take_up)
+        self._inform(self._log.model(FIRST_CHAIN), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:
-        """Make the next model where it is due, and it is time to look; return what it is made of."""
+        """Make the next model if it is due and it is time to look; return the learner of all chains."""
         start = self._clock()
         if start < self._due:
             return None
@@ -184,32 +164,24 @@ class Making(Sharing):
         return whole
 
     def _make(self) -> StreamLearner | None:
-        # What is on the log is looked at first: it is more than what was learned, and the states are long.
+        # Ends are an upper bound of what was learned, and cheaper than the states.
         if sum(self._log.ends()) < self._learner.next_model_at:
             return None
         others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}
-        # A model of more releases than were ever on the log would be the last: devices refuse it.
+        # Devices refuse a model of more releases than were ever on the log.
         ends = self._log.ends()
         for chain, other in others.items():
             if other.n_releases > ends[chain]:
                 raise MurkError(
                     f"the state of chain {chain} of {self._log.url} says that {other.n_releases} releases were "
-                    f"learned, and {ends[chain]} messages were ever on its partition: restore it from a copy",
+                    f"learned, but only {ends[chain]} messages were ever on its partition: restore it from a copy",
                     code="MURK-STATE-001",
                 )
         return self._learner.begin_epoch(list(others.values()))
 
 
 class Told(Sharing):
-    """What the other chains' workers do: where a message is of a model that they do not know, they look.
-
-    Parameters
-    ----------
-    log, task
-        The log, and its task.
-    learner
-        The chain's.
-    """
+    """Sharing of the other chains, whose workers look for new models when a message is of an unknown one."""
 
     publishes = False
 
@@ -218,32 +190,29 @@ class Told(Sharing):
         self._looked = False
 
     def arrived(self) -> None:
-        """Messages were read, which may be of models that are not known yet."""
+        """Allow another look, since messages were read."""
         self._looked = False
 
     def renew(self) -> bool:
         """Look for new models, once after messages were read.
 
-        Raises
-        ------
-        MurkError
-            If the log cannot be read: what was answered at models that are only not known is not refused.
+        Raises `MurkError` if the log cannot be read: answers to models that are merely unknown are not refused.
         """
         if self._looked:
             return False
         self._looked = True
-        # The message first, and then the state that it was written with, or a later one.
+        # The message before the state, so that the state is not older than the message.
         message, checkpoint = self._log.model(FIRST_CHAIN), self._log.checkpoint(FIRST_CHAIN)
         try:
             self._learner.hear(self._committed.decoded(FIRST_CHAIN, checkpoint))
         except MurkError as error:
             _log.warning("%s: the first chain's models cannot be read: %s", self._log.url, error)
-        self._tell(message, self._learner.hear_newest)
+        self._inform(message, self._learner.hear_newest)
         return True
 
 
 def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: float) -> Alone:
-    """What a chain's worker does about models that all chains share."""
+    """Return what a chain's worker does about shared models."""
     if not isinstance(learner, SharingLearner):
         return Alone()
     return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)

@@ -1,9 +1,7 @@
-"""The worker: takes releases off one partition of a log and feeds them to a learner, each exactly once.
+"""The worker: feed one partition of a log to a learner, each release exactly once.
 
-What a chain learns is a function of its partition of the log alone: neither where batches end, nor when the
-worker was killed and started again, nor the time of day plays any part. Where chains share models (see `sharing`) it
-is one of the models, too, at which its people answered; and whether an answer comes too late for its model, which is
-forgotten some day, is judged when it is read.
+What a chain learns is a function of its partition alone: not of batches, restarts or the time of day. If chains share
+models (see `sharing`), it also depends on the models, and on whether an answer is read before its model is forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
-from murk.stream.messages.wire import Received
 from murk.stream.task.task import Task
 from murk.stream.worker.counters import DeadLetterLog, Tally
 from murk.stream.worker.intake import Intake
@@ -29,17 +26,14 @@ from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 
-_STEP_BYTES = 2**26
-"""No step reads more than so many bytes, whatever the batch."""
-
+_STEP_BYTES = 2**26  # largest number of bytes that a step reads
 _TRIMS_PER_RETENTION = 200
 
 _LOOK, _LONGEST_LOOK = 1.0, 16.0
-"""Seconds between two looks, while nothing arrives, at whether the newest model is still on the log; each doubles
-them, up to the latter."""
+"""Seconds between two checks, while nothing arrives, that the newest model is still on the log, doubling up to the
+latter."""
 
-# Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
-# garbage collector again and again, which takes as long as learning them; these die young.
+# Releases given to the learner at once. Python's garbage collector would walk through larger numbers again and again.
 _LEARN = 256
 
 _log = logging.getLogger(__package__)
@@ -47,17 +41,7 @@ _log = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one step did: ``read = learned + duplicates + dead``, and where the chain stands after it.
-
-    Parameters
-    ----------
-    read, learned, duplicates, dead
-        Numbers of messages of this step.
-    offset
-        First offset that was not read.
-    version
-        Number of releases that the chain has learned in all.
-    """
+    """Numbers of messages of one step, the next offset, and the number of releases learned in all."""
 
     read: int
     learned: int
@@ -81,13 +65,12 @@ class _Pending:
 class Worker:
     """Feed one chain of a log to a learner, exactly once.
 
-    A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
-    and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
-    are published as often as the learner's ``publish_every`` asks for, where they are a function of the log, whatever
-    becomes of the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with
-    a reason.
+    A step reads a batch, validates it, drops duplicates, lets the learner learn the rest, and commits state, offset,
+    dead letters and newest iterate in one atomic write. Iterates that are a function of the log are also published
+    within a batch, as often as the learner's ``publish_every`` asks for. A message that cannot be learned becomes a
+    dead letter with a reason, and the stream goes on.
 
-    Starting a worker takes the chain over from any other: that one is refused at its next commit.
+    Starting a worker takes the chain over from any other worker, which is refused at its next commit.
 
     Parameters
     ----------
@@ -96,25 +79,26 @@ class Worker:
     task
         The task.
     learner
-        A learner of that task that has learned nothing; the worker loads the chain's state into it.
+        A new learner of that task, into which the worker loads the chain's state.
     chain
         The chain, which is also the partition read.
     batch
-        Most messages of one step; fewer where releases are so long that they would fill the memory.
+        Most messages of one step; fewer if releases are long.
     estimates
-        Asked at each step of the first chain for the message about the estimate, from its learner; None: none is due.
+        Called at each step of the first chain with its learner; returns a message about the estimate, or None if none
+        is due.
     look
-        Seconds between two looks of the first chain's worker at what all chains have learned, where it makes their
-        models, at the least.
+        Least number of seconds between two looks of the first chain's worker at what all chains have learned, if chains
+        share models.
     clock
-        Time in seconds since 1970. It decides when old messages are deleted, and nothing else.
+        Time in seconds since 1970, which decides only when old messages are deleted.
 
     Raises
     ------
     UserError
-        When the log carries no task or another one, or the learner is not of the task or not new.
+        If the log carries no task or another one, or the learner is not of the task or not new.
     MurkError
-        When the chain's state is not one of this log, or retention has removed unread messages.
+        If the chain's state is not one of this log, or retention has removed unread messages.
 
     See Also
     --------
@@ -122,7 +106,7 @@ class Worker:
 
     Examples
     --------
-    A stranger's bytes become a dead letter, and the stream goes on:
+    A message that is not a release becomes a dead letter:
 
     >>> import tempfile
     >>> from murk.learners.problem import problem_for
@@ -156,7 +140,7 @@ class Worker:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
-            raise UserError(f"a step must read at least 1 message, not {batch}")
+            raise UserError(f"batch is {batch}: a step must read at least 1 message")
         self.chain = chain
         self._log = log
         self._task = task
@@ -167,7 +151,7 @@ class Worker:
         self._estimates = estimates if chain == 0 else None
         self._description = f"chain {chain} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
-        # Before the chain is taken from anyone who may own it rightly.
+        # Before the chain is taken from its owner.
         check_carries(log, task)
         self._check_learner()
         rules = wire_rules(task, learner)
@@ -188,7 +172,7 @@ class Worker:
 
     @property
     def counters(self) -> Counters:
-        """What became of all messages that the chain has read, in this process and before."""
+        """Numbers of messages that the chain has read since its first."""
         return self._counters
 
     @property
@@ -197,25 +181,22 @@ class Worker:
         return self._log.end(self.chain) - self.offset
 
     def step(self, limit: int | None = None, *, end: int | None = None) -> Progress:
-        """Read, learn and commit at most ``limit`` messages (at most a batch, which is the default).
+        """Read, learn and commit at most ``limit`` messages, by default a batch.
 
-        ``end`` is where the partition ends, for whoever has asked for several partitions at once: at an end that was
-        read up to nothing is read.
-
-        A step that could not commit, because of a full disk for instance, raises and may be called again:
-        it then commits what it has already learned, and learns nothing twice.
+        If ``end``, the partition's end as the caller knows it, is the next offset, nothing is read. A step that could
+        not commit, for example because the disk is full, may be called again: it then commits what it has learned.
 
         Returns
         -------
         Progress
-            What was done; ``read`` is 0 when nothing new was on the log.
+            What was done; ``read`` is 0 if there were no new messages.
 
         Raises
         ------
         FencedError
-            When another worker has taken the chain over.
+            If another worker has taken the chain over.
         MurkError
-            When the log could not be read or written, or retention has removed unread messages.
+            If the log could not be read or written, or retention has removed unread messages.
         """
         if self._stopped is not None:
             raise MurkError(f"this worker on {self._description} {self._stopped}: start a new one")
@@ -227,7 +208,7 @@ class Worker:
                 self._look_pause = _LOOK
             else:
                 self._restore_model()
-            # An interrupt or an error within the update leaves the learner between two states, fit for nothing.
+            # After an interrupt or error within the update, the learner is in no valid state.
             self._stopped = "did not get to the end of a step"
             self._sharing.arrived()
             whole = self._sharing.step()
@@ -243,14 +224,14 @@ class Worker:
             self._ownership.commit(pending.state, offset, pending.dead, pending.model, pending.estimate)
         except FencedError:
             self._stopped = "was fenced by another one"
-            _log.info("%s: another one has taken it over", self._description)
+            _log.info("%s: taken over by another worker", self._description)
             raise
         self._pending = None
         self._log_progress(pending)
         return pending.progress
 
     def close(self) -> None:
-        """Release the chain; what was not committed is read again by the next worker."""
+        """Release the chain; the next worker reads again what was not committed."""
         if self._stopped is None:
             self._unreported.report()
             _log.info("%s: released, %d releases learned", self._description, self._counters.learned)
@@ -269,8 +250,8 @@ class Worker:
         wanted = self._task.release_kind
         if self._learner.kind != wanted:
             raise UserError(
-                f"the learner learns from releases of the kind {self._learner.kind!r}, and those of the task "
-                f"{self._task.name!r} are of the kind {wanted!r}: make the learner from the task"
+                f"the learner learns from releases of kind {self._learner.kind!r}, and those of the task "
+                f"{self._task.name!r} are of kind {wanted!r}: make the learner from the task"
             )
         if self._learner.mechanisms.keys() != self._task.privacy.levels.keys():
             raise UserError(
@@ -280,8 +261,8 @@ class Worker:
             )
         if self._learner.n_releases:
             raise UserError(
-                f"the learner has already learned {self._learner.n_releases} releases: a worker needs a "
-                "new one, into which it loads the chain's own state"
+                f"the learner has already learned {self._learner.n_releases} releases: give the worker a new one, into "
+                "which it loads the chain's state"
             )
 
     def _resume(self) -> None:
@@ -297,10 +278,9 @@ class Worker:
             self._learner.load_state_dict(message.learner)
             self._counters = message.counters
         self._sharing.begin()
-        self._trail = TrailRecorder(
-            Trail() if message is None else message.trail, self._learner.coefficients, first_point(self._learner.kind),
-            self._description,
-        )  # fmt: skip
+        trail = Trail() if message is None else message.trail
+        first = first_point(self._learner.kind)
+        self._trail = TrailRecorder(trail, self._learner.coefficients, first, self._description)
         if self._learner.n_releases != self._counters.learned:
             raise MurkError(
                 f"the state of {self._description} is damaged: its learner has learned "
@@ -312,16 +292,19 @@ class Worker:
         learner, chain, before = self._learner, self.chain, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
-        at = 0
-        while at < len(messages):
-            part = messages[at : at + self._chunk()]
-            at += len(part)
+        begin = 0
+        while begin < len(messages):
+            part = messages[begin : begin + self._chunk()]
+            begin += len(part)
             judged = self._intake.judge(part, self._window, tally)
             dead += judged.dead
             if judged.admitted:
-                self._learn(judged.admitted, tally)
+                version = learner.n_releases
+                learner.learn_releases(judged.admitted)
+                tally.learned(judged.admitted, version)
                 self._publish_uncommitted()
-                self._mark(judged.appended)
+                if self._sharing.alone:
+                    self._trail.mark(learner, truncate_time(judged.appended, self._task.granularity))
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)
@@ -349,30 +332,20 @@ class Worker:
         return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
-        """How many messages to judge and learn at once: not beyond the next count at which something is to be noted."""
+        """Return how many messages to learn at once: not beyond the next point of the trail or published iterate."""
         count = self._learner.n_releases
-        at = self._trail.next(count) if self._sharing.alone else None
-        return min(_LEARN, self._learner.publish_every, _LEARN if at is None else at - count)
-
-    def _mark(self, appended: int) -> None:
-        """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
-        if self._sharing.alone:
-            self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
-
-    def _learn(self, admitted: Sequence[Received], tally: Tally) -> None:
-        version = self._learner.n_releases
-        self._learner.learn_releases(admitted)
-        tally.learned(admitted, version)
+        point = self._trail.next(count) if self._sharing.alone else None
+        return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
-        """Let the newest iterate out between commits, where devices may use it before the next one."""
+        """Publish the newest iterate between commits if one is due."""
         published = self._published()
         if published is not None and published[0] - self._published_version >= self._learner.publish_every:
             self._published_version = published[0]
             self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
-        """Return the newest published iterate where the log does not have it yet."""
+        """Return the newest published iterate if the log does not have it yet."""
         published = self._published()
         if published is None or published[0] == self._model_version:
             return None
@@ -391,25 +364,22 @@ class Worker:
 
     def _log_progress(self, pending: _Pending) -> None:
         done = pending.progress
-        _log.debug(
-            "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters",
-            self._description, done.offset, done.learned, done.duplicates, done.dead,
-        )  # fmt: skip
+        words = "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters"
+        _log.debug(words, self._description, done.offset, done.learned, done.duplicates, done.dead)
         self._unreported.add(letter.reason for letter in pending.dead)
 
     def _restore_model(self) -> None:
-        """See whether another model stands where the newest should, and if so put it there again.
+        """Publish the newest model again if another one has replaced it.
 
-        A worker that slept through losing the chain may have had an older one on its way; or somebody has
-        written there who should not have.
+        A fenced worker may have sent an older one, or somebody else has written to the log.
         """
         now = self._clock()
         if self._sharing.publishes and now >= self._look_due:
             self._look_due = now + self._look_pause
             self._look_pause = min(2.0 * self._look_pause, _LONGEST_LOOK)
-            found = self._log.model(self.chain)
-            if found != self._model:
-                self._model, self._model_version = found, -1
+            stored = self._log.model(self.chain)
+            if stored != self._model:
+                self._model, self._model_version = stored, -1
 
     def _trim(self) -> None:
         now = self._clock()

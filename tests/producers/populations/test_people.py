@@ -499,7 +499,7 @@ def test_what_devices_refuse_is_not_announced(folder: Path) -> None:
 def test_another_task_is_not_begun_on_a_log_that_carries_one(folder: Path) -> None:
     with population(folder):
         pass
-    words = r"differs in: expiry\. A log carries one task for life"
+    words = r"differs in: expiry\. The task of a log cannot be changed"
     with pytest.raises(UserError, match=words), population(folder, "expiry: 3d"):
         pass
 

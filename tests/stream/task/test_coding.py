@@ -257,7 +257,7 @@ def test_a_block_says_what_is_wrong_where_but_not_the_value() -> None:
 def test_columns_must_be_there_and_of_one_length() -> None:
     columns = {"age": [21], "same_sex": ["no"], "origin": ["EWR"]}
     assert np.isnan(CODING.encode(columns, target=False).y).all()
-    with pytest.raises(UserError, match="column 'third_child' is not there; there are: age, same_sex"):
+    with pytest.raises(UserError, match="column 'third_child' is missing; there are: age, same_sex"):
         CODING.encode(columns)
     with pytest.raises(UserError, match=r"columns of different lengths \(1, 2\)"):
         CODING.encode(columns | {"third_child": ["no", "yes"]})

@@ -46,7 +46,7 @@ REFUSED = [
     ("low: 21", "low:", "features[0].low: None is not a number"),
     # categories and names
     ("low: 21, high: 35", "low: 21, high: 35, categories: [a, b]", "either bounds or categories; remove one"),
-    ("[no, yes]", "[no]", "features[1].categories: has 1 items; at least 2 are needed"),
+    ("[no, yes]", "[no]", "features[1].categories: has 1 items; at least 2 are required"),
     ("[no, yes]", "[no, no]", "features[1].categories: 'no' is given twice; remove one"),
     ("[no, yes]", "[no, '']", "features[1].categories[1]: is empty"),
     ("[no, yes]", "[no, {a: b}]", "features[1].categories[1]: {'a': 'b'} is not text"),
@@ -321,7 +321,7 @@ WRONG = [
     (Annotated[float, Field(ge=1)], 0.5, "0.5 is too small; it must be at least 1"),
     (Annotated[float, Field(lt=1)], 1.0, "1.0 is too large; it must be below 1"),
     (Annotated[float, Field(le=1)], 1.5, "1.5 is too large; it must be at most 1"),
-    (Annotated[list[int], Field(min_length=2)], [1], "has 1 items; at least 2 are needed"),
+    (Annotated[list[int], Field(min_length=2)], [1], "has 1 items; at least 2 are required"),
     (Annotated[list[int], Field(max_length=1)], [1, 2], "has 2 items; at most 1 are allowed"),
     (Annotated[str, Field(min_length=1)], "", "is empty; write some text"),
     (Annotated[str, Field(max_length=2)], "abc", "is longer than 2 characters; shorten it"),

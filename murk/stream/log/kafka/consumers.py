@@ -17,8 +17,7 @@ from murk.stream.log.kafka.connection.errors import translate_errors
 _TAIL = 8
 _BATCH = 500
 _UNDECIDED = 2.0
-_UNUSED = 30.0
-"""Seconds after which an unused reader of a partition is closed."""
+_UNUSED = 30.0  # seconds after which an unused reader of a partition is closed
 _SHORTEST, _LONGEST = 0.002, 0.05
 """Seconds between two looks at an open transaction, doubling from the former to the latter."""
 _CLOSE_MS = 1_000
@@ -104,12 +103,8 @@ class Reader:
     def read(self, offset: int, limit: int) -> list[Any]:
         """Read at most ``limit`` records from ``offset`` on; none only if there is none yet.
 
-        Raises
-        ------
-        UnreachableError
-            If the broker does not answer.
-        IndexError
-            If the offset does not exist any more, or not yet.
+        Raises `UnreachableError` if the broker does not answer; `IndexError` if the offset does not exist any more, or
+        not yet.
         """
         if limit <= 0:
             return []

@@ -46,6 +46,9 @@ _LONGEST_PAUSE = 0.5
 class KafkaLog(Log):
     """A log on a cluster; `murk.stream.open_log` opens it by URL.
 
+    Raises `UserError` if the log does not exist and may not be created, or the broker refuses the credentials;
+    `UnreachableError` if no server answers.
+
     Parameters
     ----------
     url
@@ -54,13 +57,6 @@ class KafkaLog(Log):
         Whether this process may create topics. Devices may not: they find them or are refused.
     name
         Name of the log if the URL does not give it: that of its task.
-
-    Raises
-    ------
-    UserError
-        If the log does not exist and may not be created, or the broker refuses the credentials.
-    UnreachableError
-        If no server answers.
     """
 
     readable_by_senders = False

@@ -19,12 +19,8 @@ from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.topics import Names
 
-LOOK = 0.2
-"""Seconds between two polls of the group."""
-
-PAUSE = 0.5
-"""Seconds between two attempts to reach a broker."""
-
+LOOK = 0.2  # seconds between two polls of the group
+PAUSE = 0.5  # seconds between two attempts to reach a broker
 HANDING_OVER = 2.0
 """Seconds that a chain's next owner waits for this process to end its step, before this process is fenced."""
 
@@ -80,10 +76,7 @@ class Slot:
 def check_name(name: str) -> str:
     """Return a learner's name if it is a valid group instance id.
 
-    Raises
-    ------
-    UserError
-        If it is not.
+    Raises `UserError` if it is not.
     """
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise UserError(
@@ -113,12 +106,8 @@ class KafkaMembership(Membership):
     keeps its chains without a rebalance. The group is polled in a thread of its own, so that learning does not wait for
     it.
 
-    ``name`` is the learner's name; by default the machine's name and the number of a `Slot`.
-
-    Raises
-    ------
-    UserError
-        If the name is invalid.
+    ``name`` is the learner's name; by default the machine's name and the number of a `Slot`. Raises `UserError` if the
+    name is invalid.
     """
 
     shared = True

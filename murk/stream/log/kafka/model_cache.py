@@ -44,10 +44,7 @@ class ModelCache:
     def cached(self) -> CachedModels:
         """Return what was last read; wait only the first time.
 
-        Raises
-        ------
-        MurkError
-            If nothing was ever read.
+        Raises `MurkError` if nothing was ever read.
         """
         if self._cached is None:
             self._first.wait(2 * PATIENCE_MS / 1000)

@@ -14,8 +14,7 @@ from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 
-_SHORTEST, _LONGEST = 1.0, 30.0
-"""Seconds between a failed attempt and the next one, doubling up to the latter."""
+_SHORTEST, _LONGEST = 1.0, 30.0  # seconds between a failed attempt and the next one, doubling up to the latter
 
 
 class Sending:
@@ -33,10 +32,7 @@ class Sending:
     def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
         """Send (partition, value) pairs in order, and wait until all replicas have them.
 
-        Raises
-        ------
-        UnreachableError
-            If that was not confirmed in time, or the last failure was a moment ago.
+        Raises `UnreachableError` if that was not confirmed in time, or the last failure was a moment ago.
         """
         with self._trying():
             if key is None and self._at_once:
@@ -53,10 +49,7 @@ class Sending:
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
         """Send a record without waiting; return a future.
 
-        Raises
-        ------
-        UnreachableError
-            If the topic was not found in time, or the last failure was a moment ago.
+        Raises `UnreachableError` if the topic was not found in time, or the last failure was a moment ago.
         """
         with self._trying():
             return self._producer.send(topic, value, key=key, partition=partition)
@@ -92,10 +85,7 @@ class Sending:
     def pausing(self) -> Iterator[None]:
         """Allow a request that belongs to a send, unless the broker was unreachable a moment ago.
 
-        Raises
-        ------
-        UnreachableError
-            If the broker was unreachable a moment ago, or is now.
+        Raises `UnreachableError` if the broker was unreachable a moment ago, or is now.
         """
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")

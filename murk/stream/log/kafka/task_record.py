@@ -12,23 +12,15 @@ from murk.stream.log.kafka.connection.errors import deleted, translate_errors
 from murk.stream.log.kafka.consumers import Table
 from murk.stream.log.kafka.topics import Names
 
-TASK = b"task"
-"""Key of the task's document on the topic of models."""
-
-TASK_PLACE = 0
-"""Partition of that topic on which it stands, and what follows."""
-
-TOPICS = b"topics"
-"""Key of the ids, by name, of the four topics on which the task was registered."""
+TASK = b"task"  # key of the task's document on the topic of models
+TASK_PLACE = 0  # partition of that topic on which it stands, and what follows
+TOPICS = b"topics"  # key of the ids, by name, of the four topics on which the task was registered
 
 
 def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, str]:
     """Return the ids of the topics on which the task was registered.
 
-    Raises
-    ------
-    MurkError
-        If they are missing.
+    Raises `MurkError` if they are missing.
     """
     try:
         ids = json.loads(models.get(TOPICS, b""))
@@ -45,10 +37,7 @@ def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, s
 def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Check that topics are those on which the task was registered: a recreated topic has the same name.
 
-    Raises
-    ------
-    MurkError
-        If one was recreated or is missing.
+    Raises `MurkError` if one was recreated or is missing.
     """
     for topic, known in announced.items():
         if topic not in now:
@@ -66,10 +55,7 @@ def put_document(
 ) -> None:
     """Write the document and the topics' ids, if the stored document is still ``standing``.
 
-    Raises
-    ------
-    FencedError
-        If another process writes, too.
+    Raises `FencedError` if another process writes, too.
     """
     producer = clients.owner(names.announcer)
     try:

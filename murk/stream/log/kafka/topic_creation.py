@@ -91,10 +91,7 @@ class TopicSetup:
     def announced(self) -> bool:
         """Return whether the log carries this task.
 
-        Raises
-        ------
-        UserError
-            If it carries another task.
+        Raises `UserError` if it carries another task.
         """
         carried = self._registered()
         if carried is None:

@@ -30,9 +30,8 @@ _RETENTION = (
 _ENVELOPE = 16_384
 
 
-@dataclass(frozen=True)
 class Names:
-    """Names of a log's topics, group and transactional ids.
+    """Names of a log's topics, consumer group and transactional ids; the topic of estimates is optional.
 
     Examples
     --------
@@ -40,51 +39,16 @@ class Names:
     ('murk-third-child-states', 'murk-third-child-0')
     """
 
-    log: str
-
-    @property
-    def releases(self) -> str:
-        """Topic of releases."""
-        return f"murk-{self.log}-releases"
-
-    @property
-    def models(self) -> str:
-        """Topic of the newest iterates and the task's document."""
-        return f"murk-{self.log}-models"
-
-    @property
-    def states(self) -> str:
-        """Topic of the chains' states."""
-        return f"murk-{self.log}-states"
-
-    @property
-    def dead(self) -> str:
-        """Topic of dead letters."""
-        return f"murk-{self.log}-dead-letters"
-
-    @property
-    def estimates(self) -> str:
-        """Topic of the newest estimate, which is optional."""
-        return f"murk-{self.log}-estimates"
-
-    @property
-    def all(self) -> tuple[str, str, str, str]:
-        """The four required topics."""
-        return self.releases, self.models, self.states, self.dead
-
-    @property
-    def group(self) -> str:
-        """Consumer group of the learners."""
-        return f"murk-{self.log}"
+    def __init__(self, log: str) -> None:
+        self.group = f"murk-{log}"
+        self.releases, self.models, self.states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
+        self.dead, self.estimates = f"murk-{log}-dead-letters", f"murk-{log}-estimates"
+        self.all = self.releases, self.models, self.states, self.dead
+        self.announcer = f"murk-{log}-task"
 
     def owner(self, chain: int) -> str:
-        """Transactional id of a chain's owner."""
-        return f"murk-{self.log}-{chain}"
-
-    @property
-    def announcer(self) -> str:
-        """Transactional id for registering the task."""
-        return f"murk-{self.log}-task"
+        """Return the transactional id of a chain's owner."""
+        return f"{self.group}-{chain}"
 
 
 @dataclass(frozen=True)
@@ -132,10 +96,7 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
     return {
         # Expiry is judged by the broker's clock, which a sender cannot set back.
         names.releases: Spec(
-            partitions,
-            {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime", **packing},
-            kept,
-            brief,
+            partitions, {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime", **packing}, kept, brief
         ),
         names.models: Spec(partitions, compacted, size, advice),
         names.states: Spec(partitions, compacted, {"max.message.bytes": MAX_STATE + _ENVELOPE}, advice),
@@ -287,12 +248,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
 def identity(admin: Any, url: str, names: Names) -> str | None:
     """Return the id that the broker drew when the topic of releases was created, or None.
 
-    Raises
-    ------
-    UnreachableError
-        If the broker does not answer.
-    UserError
-        If this user may not see the topic.
+    Raises `UnreachableError` if the broker does not answer; `UserError` if this user may not see the topic.
     """
     try:
         with translate_errors(url, "looking at topics", gone=""):

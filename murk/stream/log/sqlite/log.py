@@ -35,24 +35,12 @@ from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
-VERSION = 2
-"""Version of the file's format."""
-
-BATCH_BYTES = 64 * 2**10
-"""Largest size of a row with more than one message."""
-
-BATCH_MESSAGES = 256
-"""Largest number of messages of a row."""
-
-READ_BYTES = 16 * 2**20
-"""A read stops after this many bytes of messages, so that a hostile log cannot exhaust memory."""
-
-TRIM_CHUNK = 10_000
-"""Number of messages removed in one transaction, which bounds how long appends wait."""
-
-HEARD = 0.01
-"""Seconds for which a device reuses a model it has read."""
-
+VERSION = 2  # version of the file's format
+BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
+BATCH_MESSAGES = 256  # largest number of messages of a row
+READ_BYTES = 16 * 2**20  # a read stops after this many bytes of messages, so that a hostile log cannot exhaust memory
+TRIM_CHUNK = 10_000  # number of messages removed in one transaction, which bounds how long appends wait
+HEARD = 0.01  # seconds for which a device reuses a model it has read
 _SIZE = 4
 _DEAD_PAGE = 256
 _OFFSET = itemgetter(0)
@@ -132,10 +120,7 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
 def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
     """Unpack rows: offset of the first message, time, number of messages, content.
 
-    Raises
-    ------
-    ValueError
-        When a row is damaged or overlaps the previous one.
+    Raises `ValueError` when a row is damaged or overlaps the previous one.
     """
     # Faster than `Message._make`.
     new = tuple.__new__
@@ -236,12 +221,7 @@ class SqliteLog(Log):
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        create: bool = True,
-        clock: Callable[[], float] = time.time,
-        timeout: float = 30.0,
+        self, path: str | Path, *, create: bool = True, clock: Callable[[], float] = time.time, timeout: float = 30.0
     ) -> None:
         self.url = f"sqlite:///{path}"
         self._clock = clock

@@ -1,1 +1,1 @@
-"""The columns of a record: features and target, how they are coded, and public covariates."""
+"""Raw values, columns and their coding."""

@@ -1,10 +1,9 @@
-"""How a record becomes coded features and a coded target: one layout for codec, device and learner.
+"""Code records as features and a target; the same layout for codec, devices and learners.
 
-A number maps its public bounds to [-1, 1]; two categories become -1 and +1 under the feature's own name; of
-more, each but the first becomes a -1/+1 feature named ``origin=JFK``; a date becomes a number of days, a weekday or a
-month; the constant 1 comes last. Missing and
-undeclared values are 0 in coded units, or what the feature's public `missing` says, whatever the record, so that nobody
-is left out because of a value.
+A number maps its public bounds to [-1, 1]. Two categories become -1 and +1 under the feature's name; of more, each but
+the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday or a month. The
+constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public ``missing``, so
+that nobody is left out because of a value.
 """
 
 import math
@@ -35,7 +34,7 @@ INTERCEPT: Final = "intercept"
 
 
 def is_constant(name: str) -> bool:
-    """Whether a coefficient is the constant's: the only one, or that of one of several classes.
+    """Return whether a coefficient is the constant's, or that of one of several classes.
 
     Examples
     --------
@@ -46,7 +45,7 @@ def is_constant(name: str) -> bool:
 
 
 def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, str, str] | None:
-    """Return two classes and a feature's name if two coefficients, named CLASS:FEATURE, have one name; else None.
+    """Return two classes and a feature for which two coefficients CLASS:FEATURE have the same name, or None.
 
     Examples
     --------
@@ -74,9 +73,9 @@ class EncodedRecord(NamedTuple):
     x
         float64, shape (p,): coded features, the constant last.
     y
-        The coded target; NaN where it is missing or undeclared.
+        Coded target; NaN if missing or undeclared.
     clamped, missing
-        How many of its values were outside their bounds; how many were missing, undeclared or no numbers.
+        Number of values outside their bounds, and number that are missing or invalid.
     """
 
     x: NDArray[np.float64]
@@ -87,20 +86,18 @@ class EncodedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedBlock:
-    """Many coded records.
+    """Coded records.
 
     Parameters
     ----------
     x
         float64, shape (m, p): coded features, the constant last.
     y
-        float64, shape (m,): coded targets; NaN where missing or undeclared.
+        float64, shape (m,): coded targets; NaN if missing or undeclared.
     clamped, missing
-        int64, shape (m,): values outside their bounds; values missing, undeclared or no numbers.
+        int64, shape (m,): number of values outside their bounds, and number that are missing or invalid.
     cells
-        uint8, shape (m, columns): the `Cell` of every raw value, features first, then the target.
-    columns
-        The raw columns' names, in that order.
+        uint8, shape (m, columns): `Cell` of each raw value, in the order of ``columns``: features, then the target.
     """
 
     x: NDArray[np.float64]
@@ -112,35 +109,25 @@ class EncodedBlock:
 
 
 class Coding:
-    """The layout of a task's coded features and target.
-
-    Parameters
-    ----------
-    features
-        The task's features.
-    target
-        The task's target.
+    """Layout of a task's coded features and target.
 
     Attributes
     ----------
     names
-        The coded features' names, ``"intercept"`` last; their number is ``size`` (p).
-    columns
-        The raw features' names.
-    target
-        The target's name.
+        Names of the ``size`` (p) coded features, ``"intercept"`` last.
+    columns, target
+        Names of the raw features and of the target.
     low, high
-        float64, shape (p,): the box of the coded features; 1 and 1 for the constant.
+        float64, shape (p,): box of the coded features; 1 and 1 for the constant.
     smallest_square, largest_square
-        The least and the largest ||x||^2 over the box, missing values (0) included.
+        Bounds of ||x||^2 over the box, missing values (0) included.
     indicators
-        Places of the coded features that say that a value is missing.
+        Positions of the coded features that indicate a missing value.
     unit_factors
-        float64, shape (p,): what a coefficient in coded units is multiplied by to be per unit of the
-        feature: 2 unit / (high - low) for a number or a date, 2 for a category against the first, 1 for the
-        constant; for a real target also half its range, so that it is in the target's units.
+        float64, shape (p,): factors from coefficients in coded units to those per unit of the feature: 2 unit / (high -
+        low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
     unit_labels
-        What these coefficients then mean, in words.
+        Meaning of a coefficient per unit, in words.
     """
 
     def __init__(self, features: Sequence[Feature], target: Target) -> None:
@@ -164,8 +151,8 @@ class Coding:
             names.index(indicator_of(feature)) for feature in self._features if feature.missing == INDICATOR
         )
         self._fills = [self._fill(index) for index in range(len(self._features))]
-        # Of what is no number nothing lies within these bounds.
-        self._one = [
+        # For other columns, no value is within the bounds.
+        self._record_columns = [
             (name, column, column.low, column.high, column.range, column.start, fill)
             if isinstance(column, NumberColumn)
             else (name, column, math.inf, -math.inf, 1.0, 0, fill)
@@ -187,7 +174,7 @@ class Coding:
             array.setflags(write=False)
 
     def names_of(self, index: int) -> tuple[str, ...]:
-        """Return the names that one raw feature is coded under."""
+        """Return the coded names of one raw feature."""
         feature = self._features[index]
         names: tuple[str, ...] = (feature.name,)
         if isinstance(feature, CategoryFeature) and len(feature.categories) > 2:
@@ -197,30 +184,21 @@ class Coding:
         return (*names, indicator_of(feature)) if feature.missing == INDICATOR else names
 
     def _fill(self, index: int) -> tuple[tuple[int, float], ...]:
-        """Places and coded values of a missing value of a feature, where they differ from those of no value at all."""
+        """Return positions and coded values of a missing value of a feature; empty for the middle."""
         feature, column = self._features[index], self._inputs[index]
         if feature.missing is None:
             return ()
         if feature.missing == INDICATOR:
             return ((column.start + len(self.names_of(index)) - 1, 1.0),)
-        found = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
-        column.encode_one(feature.missing, found)
-        return tuple((place, found[place]) for place in range(column.start, len(found)))
+        coded = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
+        column.encode_one(feature.missing, coded)
+        return tuple((place, coded[place]) for place in range(column.start, len(coded)))
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
-        """Code many records, given column by column.
+        """Code records given as columns: lists, arrays or pandas columns of text, numbers, booleans or None.
 
-        Parameters
-        ----------
-        columns
-            Name to raw values: text, numbers, booleans or None; lists, arrays or pandas columns.
-        target
-            Whether the target is there too. Without it every y is NaN.
-
-        Raises
-        ------
-        UserError
-            If a column is not there or the columns differ in length; never because of a value.
+        Without ``target``, every y is NaN. Raises `UserError` if a column is missing or the columns differ in length;
+        never because of a value.
 
         Examples
         --------
@@ -234,7 +212,7 @@ class Coding:
         wanted = self._all_columns if target else self.columns
         absent = [name for name in wanted if name not in columns]
         if absent:
-            raise UserError(f"column {absent[0]!r} is not there; there are: {', '.join(map(str, columns))}")
+            raise UserError(f"column {absent[0]!r} is missing; there are: {', '.join(map(str, columns))}")
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
             raise UserError(
@@ -264,17 +242,14 @@ class Coding:
         )
 
     def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
-        """Code one record. Whatever it holds, it gets a code; keys that are not there count as missing.
-
-        With ``target=False`` the target is not looked at and y is NaN.
-        """
+        """Code one record, whatever it holds; absent keys count as missing. Without ``target``, y is NaN."""
         x = self._complete.copy()
         clamped = missing = 0
         get = record.get
-        for name, column, low, high, width, place, fill in self._one:
+        for name, column, low, high, width, place, fill in self._record_columns:
             value = get(name)
             if type(value) is float and low <= value <= high:
-                # As `NumberColumn` has it, without a call: most values are numbers within their bounds.
+                # As in `NumberColumn`, without a call: most values are numbers within their bounds.
                 x[place] = (value - low) / width * 2.0 - 1.0
                 continue
             cell = column.encode_one(value, x)
@@ -290,12 +265,12 @@ class Coding:
             y, cell = self._output.target(get(self.target))
             clamped += cell == Cell.CLAMPED
             missing += cell >= Cell.MISSING
-        # Coded values are Python's own numbers here, a list of which takes half the time of an array.
+        # The coded values are Python numbers, since filling a list is faster than filling an array.
         numbers_were_used()
         return EncodedRecord(keep(np.array(x)), y, clamped, missing)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
-        """Return coefficients in coded units, by coded name, per unit of their feature."""
+        """Return coefficients in coded units, by coded name, per unit of their features."""
         factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
         return {name: value * factors[name] for name, value in coefficients.items()}
 
@@ -317,23 +292,23 @@ def _values(column: Any, name: str) -> Any:
 
 
 def indicator_of(feature: Feature) -> str:
-    """Return the name of the coded feature that says that a value is missing."""
+    """Return the name of the coded feature that indicates a missing value."""
     return f"{feature.name}=missing"
 
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:
-    """What each coded feature's coefficient is multiplied by to be per unit, and what it then means."""
+    """Return the unit factor and label of each coded feature."""
     if isinstance(feature, CategoryFeature):
         return _against_first(feature.name, feature.categories)
     if isinstance(feature, DateFeature):
-        found: list[tuple[float, str]] = []
+        units: list[tuple[float, str]] = []
         for part in feature.parts:
             if feature.low is None or feature.high is None or part != "number":
-                found += _against_first(feature.name, PARTS[part])
+                units += _against_first(feature.name, PARTS[part])
             else:
                 days = (feature.high - feature.low).days
-                found.append((2.0 * UNIT_DAYS[feature.unit] / days, f"{feature.name}: one {feature.unit} later"))
-        return found
+                units.append((2.0 * UNIT_DAYS[feature.unit] / days, f"{feature.name}: one {feature.unit} later"))
+        return units
     unit, written = (1.0, "one unit") if feature.unit is None else (feature.unit, f"{feature.unit:,.12g}")
     return [(2.0 * unit / (feature.high - feature.low), f"{feature.name}: {written} more")]
 
@@ -345,7 +320,7 @@ def _against_first(name: str, categories: Sequence[str]) -> list[tuple[float, st
 
 def _target_column(target: Target) -> NumberColumn | CategoryColumn:
     if isinstance(target, BinaryTarget):
-        # Without a declared negative every other value counts as it.
+        # Without a declared negative, every other value counts as negative.
         return CategoryColumn((target.negative, target.positive), 0, other=0 if target.negative is None else None)
     if isinstance(target, ClassTarget):
         return CategoryColumn(target.classes, 0)

@@ -1,4 +1,4 @@
-"""Codes one raw column: numbers by their bounds, categories by their place in the list."""
+"""Code a raw column: numbers by their bounds, categories by their position in the list."""
 
 import datetime
 import math
@@ -18,7 +18,7 @@ _FALSE: Final = frozenset({"false", "no", "off"})
 
 
 class Cell(IntEnum):
-    """What became of one raw value."""
+    """Outcome of coding one raw value."""
 
     FINE = 0
     CLAMPED = 1
@@ -28,7 +28,7 @@ class Cell(IntEnum):
     NOT_A_DATE = 5
 
     def describe(self) -> str:
-        """Say it in words that end a sentence about a row and a column."""
+        """Return the end of a sentence about a row and a column."""
         return _WORDS[self]
 
 
@@ -42,19 +42,19 @@ _WORDS: Final = {
 }
 
 _DIRECT: Final = frozenset({str, int, float, type(None)})
-"""Types of which equal values are the same category: with booleans among them, 1 would be True."""
+"""Types whose equal values are the same category; not booleans, since 1 equals True."""
 _BOOLEANS: Final = frozenset({bool, type(None)})
 
 _FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER, _ = map(int, Cell)
 
 
 def raw_values(column: Any) -> Sequence[Any]:
-    """Return the values of a column as Python's own; a list or a tuple as it is."""
+    """Return the values of a column as Python objects; a list or tuple unchanged."""
     return column if isinstance(column, list | tuple) else column_array(column).tolist()
 
 
 def as_number(value: Any) -> tuple[float, int]:
-    """Return a raw value as a finite number, or what is wrong with it."""
+    """Return a raw value as a finite number, and its outcome."""
     number = read_number(value)
     if number is None:
         return math.nan, _NOT_A_NUMBER
@@ -64,15 +64,7 @@ def as_number(value: Any) -> tuple[float, int]:
 
 
 class NumberColumn:
-    """Maps [low, high] to [-1, 1]; values outside are clamped.
-
-    Parameters
-    ----------
-    low, high
-        Public bounds, low < high.
-    start
-        The coded feature's place.
-    """
+    """Map [low, high] to [-1, 1], clamping values outside; ``start`` is the coded feature's position."""
 
     def __init__(self, low: float, high: float, start: int) -> None:
         self.low, self.high, self.start = low, high, start
@@ -80,21 +72,21 @@ class NumberColumn:
         self.half_range = self.range / 2
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
-        """Write the coded values into their column of x and what became of them into cells."""
+        """Write coded values into x and outcomes into cells."""
         with wiping():
             coded = keep(self._coded(column, cells))
             coded[cells >= _MISSING] = 0.0
             x[:, self.start] = coded
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Return coded targets, NaN where there is none."""
+        """Return coded targets, NaN if missing or invalid."""
         return self._coded(column, cells)
 
     def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
         values = keep(self._numbers(column, cells))
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
-        # The order of the operations is that of `_one`: one by one or in blocks, the same bits.
+        # The same order of operations as in `target`, so that records and blocks give the same bits.
         coded: NDArray[np.float64] = values - self.low
         coded /= self.range
         coded *= 2.0
@@ -116,14 +108,14 @@ class NumberColumn:
         return values
 
     def encode_one(self, value: Any, x: list[float]) -> int:
-        """Write one coded value into its place in x and give what became of it."""
+        """Write one coded value into x and return its outcome."""
         coded, cell = self.target(value)
         if cell < _MISSING:
             x[self.start] = coded
         return cell
 
     def target(self, value: Any) -> tuple[float, int]:
-        """Return one coded value, NaN where there is none, and what became of it."""
+        """Return one coded value, NaN if missing or invalid, and its outcome."""
         number, cell = as_number(value)
         if cell:
             return number, cell
@@ -135,20 +127,20 @@ class NumberColumn:
 
 
 class CategoryColumn:
-    """Finds a raw value among declared categories.
+    """Find raw values among declared categories.
 
-    A value matches a category that is written the same, or that is the same number (``1``, ``1.0``, ``"1"``); a date
-    that which is written as in 2024-05-31. A boolean, also as the text true or false, matches true or false however it
-    is written, and yes or no, on or off, else 1 or 0. White space around a text is no part of it.
+    A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
+    its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
+    otherwise 1 or 0. White space around a text is ignored.
 
     Parameters
     ----------
     categories
-        The declared categories; None for one that is not declared.
+        Declared categories; None for an undeclared one.
     start
-        The place of the first coded feature.
+        Position of the first coded feature.
     other
-        The index that undeclared values count as; None where they count as undeclared.
+        Index that undeclared values get, or None.
     """
 
     half_range = 1.0
@@ -162,7 +154,7 @@ class CategoryColumn:
         for category, index in declared:
             self._lookup[category] = index
         for category, index in declared:
-            # After all categories as written, since "1" must not shadow a declared "1.0".
+            # After all categories as written, so that "1" does not shadow a declared "1.0".
             number = exact_number(category) if as_boolean(category) is None else None
             if number is not None:
                 self._lookup.setdefault(number, index)
@@ -174,8 +166,8 @@ class CategoryColumn:
                 self._booleans.setdefault(boolean, self._lookup[int(boolean)])
 
     def _index(self, value: Any) -> tuple[int, int]:
-        """Return the index of a value, and what became of it."""
-        # Numbers, but no booleans, which are equal to 0 and 1; and texts that are written as a category is.
+        """Return the index of a value, and its outcome."""
+        # Texts that equal a category, and numbers, but not booleans, which equal 0 and 1.
         if type(value) in _DIRECT:
             found = self._lookup.get(value)
             if found is not None:
@@ -210,7 +202,7 @@ class CategoryColumn:
         return indices
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
-        """Write the coded values into their columns of x and what became of them into cells."""
+        """Write coded values into x and outcomes into cells."""
         indices = self._indices(column, cells)
         missing = cells >= _MISSING
         if self.size == 2:
@@ -221,12 +213,12 @@ class CategoryColumn:
         x[rows, self.start + indices[rows] - 1] = 1.0
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Return the indices as coded targets, NaN where there is none."""
+        """Return the indices as coded targets, NaN if missing or undeclared."""
         indices = self._indices(column, cells)
         return np.where(indices < 0, np.nan, indices.astype(np.float64))
 
     def encode_one(self, value: Any, x: list[float]) -> int:
-        """Write one coded value into its places in x and give what became of it."""
+        """Write one coded value into x and return its outcome."""
         index, cell = self._index(value)
         if index < 0:
             return cell
@@ -239,13 +231,13 @@ class CategoryColumn:
         return cell
 
     def target(self, value: Any) -> tuple[float, int]:
-        """Return one index as a coded target, NaN where there is none, and what became of it."""
+        """Return one index as a coded target, NaN if missing or undeclared, and its outcome."""
         index, cell = self._index(value)
         return (math.nan if index < 0 else float(index)), cell
 
 
 def _as_floats(column: Any) -> NDArray[np.float64] | None:
-    """A column's numbers, of which all are such as Python reads as `read_number` does; else None."""
+    """Return a column as floats if all its values can be read without `read_number`, else None."""
     if not isinstance(column, list | tuple):
         column = column_array(column)
         if column.dtype.kind != "O":

@@ -1,12 +1,13 @@
-"""Turns a column of any container into Python's own values, or into an array of one of four kinds.
+"""Convert a column of any container to Python objects or an array.
 
-A column is a list or another sequence, a numpy array, a pandas or Polars series, or an Arrow array, in chunks or not;
-or a frame, a table or an array of two dimensions that has one column.
+A column is a list or another sequence, a numpy array, a pandas or Polars series or an Arrow array; or a frame, table or
+two-dimensional array with one column.
 """
 
 import sys
 import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -18,21 +19,10 @@ _NUMBERS: Final = "biuf"
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
-    """Return a column as an array ``(n,)`` of booleans, integers or floats, else of Python's own values.
+    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects.
 
-    In the latter None stands for a missing value. Nothing is copied that need not be.
-
-    Parameters
-    ----------
-    column
-        The column.
-    what
-        What it is called in messages.
-
-    Raises
-    ------
-    UserError
-        If it has more than one column, saying its shape.
+    Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
+    if it has more than one column, giving its shape.
 
     Examples
     --------
@@ -51,14 +41,10 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
 
 
 def python_values(column: Any, what: str = "the column") -> list[Any]:
-    """Return the values of a column as Python's own, None where a frame, a table or an Arrow array has none.
+    """Return the values of a column as Python objects, None where missing.
 
-    A day that Python's dates do not reach, before the year 1 or beyond 9999, becomes numpy's.
-
-    Raises
-    ------
-    UserError
-        If its times are of a zone that this machine does not know.
+    Dates that Python cannot represent (before year 1 or after 9999) become numpy's. Raises `UserError` if its times
+    have an unknown time zone.
     """
     library = library_of(column)
     if library == "pyarrow":
@@ -66,16 +52,15 @@ def python_values(column: Any, what: str = "the column") -> list[Any]:
     if library == "polars":
         return _polars_values(column, what)
     if library == "pandas":
-        # NaN is what pandas puts where nothing is.
         return list(column.astype(object).where(column.notna(), None).tolist())
     if isinstance(column, np.ndarray):
-        # Times of numpy become integers in a list of Python's.
+        # `tolist` would turn numpy's times into integers.
         return list(column) if column.dtype.kind in "mM" else list(column.tolist())
     return list(column)
 
 
 def library_of(value: object) -> str:
-    """Return which of pandas, polars and pyarrow a value's type is of; empty for all else."""
+    """Return "pandas", "polars" or "pyarrow" for a value of that library, else ""."""
     for kind in type(value).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in ("pandas", "polars", "pyarrow"):
@@ -84,12 +69,9 @@ def library_of(value: object) -> str:
 
 
 def check_zone(name: str | None, what: str) -> None:
-    """Refuse times of a zone that this machine does not know.
+    """Check that this machine knows a time zone, which is a property of a column, not of a value.
 
-    Raises
-    ------
-    UserError
-        Naming the zone, which is a property of a column and of no value.
+    Raises `UserError`, naming the zone.
     """
     if name is None or (len(name) == 6 and name[0] in "+-" and name[3] == ":"):
         return
@@ -103,24 +85,22 @@ def check_zone(name: str | None, what: str) -> None:
 
 
 def _one_column(column: Any, what: str) -> Any:
-    """The column of a container that may have several."""
-    one: Any
-    if isinstance(column, np.ma.MaskedArray):
+    """Return the only column of a container."""
+    single: Any
+    if isinstance(column, np.ndarray):
         shape = column.shape
-        one = column if len(shape) == 1 else column[:, 0] if shape[1:] == (1,) else None
-    elif isinstance(column, np.ndarray):
-        shape = column.shape
-        one = column if len(shape) == 1 else np.asarray(column)[:, 0] if shape[1:] == (1,) else None
+        rows = column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
+        single = column if len(shape) == 1 else rows[:, 0] if shape[1:] == (1,) else None
     else:
         shape, library = getattr(column, "shape", ()), library_of(column)
         if not library or len(shape) != 2:
-            # An index, or an array of pandas' own.
+            # An index, or an extension array of pandas.
             return sys.modules["pandas"].Series(column) if library == "pandas" else column
-        whole = {"pandas": lambda: column.iloc[:, 0], "polars": lambda: column.to_series(0)}
-        one = whole.get(library, lambda: column.column(0))() if shape[1] == 1 else None
-    if one is None:
+        first = {"pandas": lambda: column.iloc[:, 0], "polars": lambda: column.to_series(0)}
+        single = first.get(library, lambda: column.column(0))() if shape[1] == 1 else None
+    if single is None:
         raise UserError(f"{what} has the shape {shape}: give one column, (n,) or (n, 1)")
-    return one
+    return single
 
 
 def _whole(array: NDArray[Any]) -> NDArray[Any]:
@@ -130,47 +110,45 @@ def _whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:
-    """An array of a column of a library's that knows it to be of numbers, all there; None of others."""
+    """Return a column as an array if its type says that all values are numbers and none is missing, else None."""
     library = library_of(column)
-    found: Any = None
+    numbers: Any = None
     if library == "pyarrow":
         types = sys.modules["pyarrow"].types
         plain = types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)
         if plain and (column.null_count == 0 or types.is_floating(column.type)):
-            found = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
+            numbers = _arrow_to_numpy(column)
     elif library == "polars":
-        name, whole = str(column.dtype), column.null_count() == 0
+        name, complete = str(column.dtype), column.null_count() == 0
         if name in ("Float32", "Float64") or (
-            whole and (name == "Boolean" or (name.lstrip("U").startswith("Int") and not name.endswith("128")))
+            complete and (name == "Boolean" or (name.lstrip("U").startswith("Int") and not name.endswith("128")))
         ):
-            found = column.to_numpy()
+            numbers = column.to_numpy()
     elif library == "pandas":
         dtype = column.dtype
         if isinstance(dtype, np.dtype):
-            found = column.to_numpy() if dtype.kind in _NUMBERS else None
+            numbers = column.to_numpy() if dtype.kind in _NUMBERS else None
         elif getattr(dtype, "kind", "O") in _NUMBERS and not column.isna().any():
-            found = column.to_numpy(dtype=getattr(dtype, "numpy_dtype", None))
+            numbers = column.to_numpy(dtype=getattr(dtype, "numpy_dtype", None))
     elif isinstance(column, list | tuple):
         kinds = set(map(type, column))
         if kinds == {float} or kinds == {bool}:
-            found = np.array(column)
+            numbers = np.array(column)
         elif kinds == {int}:
-            try:
-                found = np.array(column, dtype=np.int64)
-            except OverflowError:
-                found = None
-    return found if isinstance(found, np.ndarray) and found.dtype.kind in _NUMBERS else None
+            with suppress(OverflowError):
+                numbers = np.array(column, dtype=np.int64)
+    return numbers if isinstance(numbers, np.ndarray) and numbers.dtype.kind in _NUMBERS else None
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    found = np.empty(len(values), dtype=object)
+    objects = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
-        found[place] = value
-    return found
+        objects[place] = value
+    return objects
 
 
 def _within_rows(array: NDArray[Any], what: str) -> NDArray[Any]:
-    """The column of rows that hold one value each, as ``[[1], [2]]``; others as they are. (A tuple may be a label.)"""
+    """Return the values of rows like ``[[1], [2]]``; other arrays unchanged. (A tuple may be a label.)"""
     if array.dtype.kind != "O" or not len(array) or not isinstance(array[0], list | np.ndarray):
         return array
     sizes = {len(row) if isinstance(row, list) or (isinstance(row, np.ndarray) and row.ndim) else 0 for row in array}
@@ -179,9 +157,6 @@ def _within_rows(array: NDArray[Any], what: str) -> NDArray[Any]:
     if len(sizes) == 1 and sizes != {0}:
         raise UserError(f"{what} has the shape {(len(array), *sizes)}: give one column, (n,) or (n, 1)")
     return array
-
-
-# Arrow and Polars
 
 
 def _arrow_values(column: Any, what: str) -> list[Any]:
@@ -193,17 +168,20 @@ def _arrow_values(column: Any, what: str) -> list[Any]:
     if types.is_timestamp(column.type):
         check_zone(column.type.tz, what)
         if column.type.unit == "ns":
-            # Python's times have no nanoseconds; and a cast rounds those before 1970 up, perhaps to the next day.
+            # Python's times have no nanoseconds, and a cast would round times before 1970 up, perhaps to the next day.
             column = _whole_microseconds(column)
     if column.null_count == 0 and (types.is_integer(column.type) or types.is_floating(column.type)):
-        numbers = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
-        return list(numbers.tolist())  # five times as fast
+        return list(_arrow_to_numpy(column).tolist())  # faster than `to_pylist`
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
         if not (types.is_date(column.type) or types.is_timestamp(column.type)):
             raise
         return [_arrow_time(value) for value in column]
+
+
+def _arrow_to_numpy(column: Any) -> Any:
+    return column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
 
 
 def _whole_microseconds(column: Any) -> Any:
@@ -216,12 +194,12 @@ def _whole_microseconds(column: Any) -> Any:
 
 
 def _arrow_time(value: Any) -> Any:
-    """A date or a time; numpy's, by Greenwich, where Python's do not reach it."""
+    """Return a date or time; numpy's, in UTC, if Python cannot represent it."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
         unit = getattr(value.type, "unit", "D" if value.type.bit_width == 32 else "ms")
-        return _far_time(value.value, unit)
+        return np.datetime64(value.value, unit)
 
 
 def _polars_values(column: Any, what: str) -> list[Any]:
@@ -238,12 +216,8 @@ def _polars_values(column: Any, what: str) -> list[Any]:
         ]
 
 
-def _polars_time(column: Any, place: int, number: int | None, unit: str) -> Any:
+def _polars_time(column: Any, place: int, number: Any, unit: Any) -> Any:
     try:
         return column[place]
     except (OverflowError, ValueError):
-        return _far_time(number, unit)
-
-
-def _far_time(number: Any, unit: Any) -> Any:
-    return np.datetime64(number, unit)
+        return np.datetime64(number, unit)

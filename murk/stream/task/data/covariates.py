@@ -1,4 +1,4 @@
-"""Public covariates of a task: distinct points in coded units and how often each occurs."""
+"""Public covariates of a task: distinct coded points and the number of people at each."""
 
 import base64
 import binascii
@@ -16,12 +16,8 @@ MOST_VALUES = 50_000_000
 class Covariates(NamedTuple):
     """Distinct coded points, including the constant, and the number of people at each.
 
-    Parameters
-    ----------
-    points
-        float64, shape (u, p), within [-1, 1], the last column 1.
-    counts
-        int64, shape (u,), each at least 1.
+    ``points`` is float64, shape (u, p), within [-1, 1], with last column 1; ``counts`` is int64, shape (u,), at least
+    1.
     """
 
     points: NDArray[np.float64]
@@ -29,13 +25,10 @@ class Covariates(NamedTuple):
 
 
 def covariates(points: Any, counts: Any) -> Covariates:
-    """Check and freeze public covariates.
+    """Validate public covariates and make them read-only.
 
-    Raises
-    ------
-    PydanticCustomError
-        If the shapes do not fit, a point is not finite or outside [-1, 1], the last column is not the
-        constant 1, or a count is below 1.
+    Raises `PydanticCustomError` if shapes do not match, a point is outside [-1, 1] or without the constant 1, or a
+    count is below 1.
     """
     points = np.array(points, dtype=np.float64)
     counts = np.array(counts, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Codes a column of dates: as a number of days, by weekday, by month."""
+"""Code a column of dates as a number of days, a weekday or a month."""
 
 import datetime
 import re
@@ -17,23 +17,22 @@ MONTHS: Final = (
     "December",
 )  # fmt: skip
 PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
-"""What a date can be coded as, with the categories of what is one."""
+"""Parts of a date that can be coded, with their categories."""
 _TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
 _WRITTEN: Final = re.compile(
     rf"(?P<year>\d{{4}}|[+-]\d{{4,9}}|\d{{5,9}})(?P<day>-\d{{2}}-\d{{2}})(?:[T ]{_TIME} ?(?:Z|[+-]{_TIME})?)?", re.ASCII
 )
-"""A day, and perhaps a time with its distance from Greenwich: what Python versions read differs."""
-_CYCLE: Final = 146_097
-"""Days of 400 years, after which the calendar repeats."""
+"""A day, optionally with a time and its UTC offset; `fromisoformat` differs between Python versions."""
+_CYCLE: Final = 146_097  # number of days in 400 years, after which the calendar repeats
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _NONE: Final = 0
 
 
 def day_number(value: Any) -> tuple[int, Cell]:
-    """Return the day of a raw value, counted from 0001-01-01 as day 1, or what is wrong with it.
+    """Return the day of a raw value, counted from 0001-01-01 as day 1, and its outcome.
 
-    A day is a date, a time, or a text as in ``2024-05-31`` or ``2024-05-31T12:30``; of a time it is the day on the
-    clock that it was written by. Days before the year 1 are 0 and less, and years may have more than four digits.
+    A value is a date, a time, or text like ``2024-05-31`` or ``2024-05-31T12:30``; the day of a time is the local one.
+    Days before year 1 are 0 and less, and years may have more than four digits.
 
     Examples
     --------
@@ -53,7 +52,7 @@ def day_number(value: Any) -> tuple[int, Cell]:
     try:
         return value.toordinal(), Cell.FINE
     except (NotImplementedError, OverflowError, ValueError):
-        # A time of pandas' that Python's do not reach.
+        # A pandas time that Python cannot represent.
         return _day_of_numpy(np.datetime64(getattr(value, "to_datetime64", lambda: "NaT")()))
 
 
@@ -64,7 +63,7 @@ def _day_of_text(text: str) -> tuple[int, Cell]:
     if match is None:
         return _NONE, Cell.NOT_A_DATE
     year = int(match["year"])
-    # Python's dates have the years 1 to 9999: this one has the same days.
+    # Python's dates have years 1 to 9999: use an equivalent year.
     alike = year if 1 <= year <= datetime.MAXYEAR else 2000 + year % 400
     try:
         day = datetime.date.fromisoformat(f"{alike:04d}{match['day']}").toordinal()
@@ -83,16 +82,10 @@ def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
 
 
 class DateColumn:
-    """Codes dates as what a task asks for, one after another.
+    """Code the ``parts`` of dates, one after another.
 
-    Parameters
-    ----------
-    low, high
-        Public bounds of a date that is coded as a number; dates outside are clamped there.
-    parts
-        Some of `PARTS`.
-    start
-        The place of the first coded feature.
+    ``low`` and ``high`` are the public bounds of a date that is coded as a number, to which it is clamped; ``start`` is
+    the position of the first coded feature.
     """
 
     def __init__(self, low: datetime.date | None, high: datetime.date | None, parts: Sequence[str], start: int) -> None:
@@ -107,8 +100,8 @@ class DateColumn:
                 start += len(PARTS[part]) - 1
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
-        """Write the coded values into their columns of x and what became of them into cells."""
-        # Of texts alone: times that are equal may be of different days, each by its own clock.
+        """Write coded values into x and outcomes into cells."""
+        # Only for texts: equal times may be different local days.
         texts: dict[str, tuple[int, Cell]] = {}
         days: list[int | None] = []
         for row, value in enumerate(raw_values(column)):
@@ -127,7 +120,7 @@ class DateColumn:
             cells[~absent & (outcome == Cell.CLAMPED)] = Cell.CLAMPED
 
     def encode_one(self, value: Any, x: list[float]) -> int:
-        """Write one coded value into its places in x and give what became of it."""
+        """Write one coded value into x and return its outcome."""
         day, cell = day_number(value)
         if cell:
             return cell
@@ -136,7 +129,7 @@ class DateColumn:
 
 
 def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return what is appended to a feature's name for each coded one.
+    """Return the suffixes of a feature's coded names.
 
     Examples
     --------

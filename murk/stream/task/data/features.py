@@ -1,4 +1,4 @@
-"""The features and the target of a task: what a record holds, within which public bounds."""
+"""Features and targets of a task: the columns of a record with their public bounds."""
 
 import datetime
 import re
@@ -10,8 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo,
 from murk.stream.task.block import Block, Number, Text
 from murk.stream.task.errors import nearest, shown, task_error
 
-UNIT_DAYS: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12, "year": 365.25}
-"""Days in what coefficients of a date are per."""
+UNIT_DAYS: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12, "year": 365.25}  # days in a unit of a date
 
 
 def _date(value: object) -> object:
@@ -43,7 +42,7 @@ ADDED: Final[tuple[tuple[str, str], ...]] = (
     ("ClassTarget", "rate"),
     ("RealTarget", "typical"),
 )
-"""Keys that a document has only where they are given: older hashes stay as they were."""
+"""Keys that a document omits unless they are given, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
@@ -60,8 +59,7 @@ DateFill = Annotated[
     Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)
 ]
 _ROUNDED: Final = 0.02
-INDICATOR: Final = "indicator"
-"""Codes a missing value as the middle, and says in a further coded feature that it is missing."""
+INDICATOR: Final = "indicator"  # code a missing value as the middle, and indicate it in a further coded feature
 _MISSING: Final = (
     "what a missing, undeclared or malformed value is coded as: {}, or `indicator` for the middle (0 in coded units) "
     "and a further coded feature that is +1 where the value is missing and -1 elsewhere; `null`: the middle. A value "
@@ -169,7 +167,7 @@ class CategoryFeature(Block):
 
 
 class DateFeature(Block):
-    """A date or a time of which the day counts: a number of days between public bounds, a weekday, a month."""
+    """A date or time whose day counts: as a number of days between public bounds, a weekday or a month."""
 
     name: Text = Field(description="the column's name")
     kind: Literal["date"] = Field(description="`date`: in records a date, a time, or text as in 2024-05-31")
@@ -178,9 +176,7 @@ class DateFeature(Block):
     )
     high: Date | None = Field(default=None, description="public last day (of a `number`); later ones are clamped to it")
     parts: Annotated[
-        tuple[Literal["number", "weekday", "month"], ...],
-        Field(min_length=1),
-        BeforeValidator(_words),
+        tuple[Literal["number", "weekday", "month"], ...], Field(min_length=1), BeforeValidator(_words)
     ] = Field(
         default=("number",),
         alias="as",
@@ -223,8 +219,7 @@ class BinaryTarget(Block):
     kind: Literal["binary"] = Field(description="`binary`: one of two classes")
     positive: Text = Field(description="the value that counts as 1")
     negative: Text | None = Field(
-        default=None,
-        description="the value that counts as 0; where it is not given, every value but `positive` does",
+        default=None, description="the value that counts as 0; where it is not given, every value but `positive` does"
     )
     rate: Share | None = Field(
         default=None,
@@ -240,7 +235,7 @@ class BinaryTarget(Block):
 
 
 class ClassTarget(Block):
-    """A target of several classes, coded by its place in the list."""
+    """A target of several classes, coded by position in the list."""
 
     name: Text = Field(description="the column's name")
     kind: Literal["classes"] = Field(description="`classes`: one of several classes")
@@ -283,12 +278,12 @@ class ClassTarget(Block):
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """Each class's stated share, adding up to 1; None where none are stated."""
+        """Stated share of each class, adding up to 1, or None."""
         return None if self.rate is None else tuple(share / sum(self.rate) for share in self.rate)
 
 
 class RealTarget(Block):
-    """A target that is a number, coded to [-1, 1] by its public bounds; values outside are clamped."""
+    """A number to learn, coded to [-1, 1] by its public bounds; values outside are clamped."""
 
     name: Text = Field(description="the column's name")
     kind: Literal["real"] = Field(description="`real`: a number")
@@ -342,7 +337,7 @@ def _check_feature_kind(value: Any) -> Any:
 
 
 def without_defaults(block: "Feature | Target", content: dict[str, Any]) -> dict[str, Any]:
-    """Return a feature's or the target's content as a document has it: without keys of `ADDED` that were not given."""
+    """Return a feature's or target's content for a document: without keys of `ADDED` that were not given."""
     added = {key for kind, key in ADDED if kind == type(block).__name__}
     return {key: value for key, value in content.items() if key not in added or value is not None}
 

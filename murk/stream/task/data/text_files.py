@@ -1,6 +1,6 @@
-"""Text of files, gzipped or not, and what is wrong with a CSV row: what every reader of tables has in common.
+"""Open text files, gzipped or not, and explain invalid CSV rows.
 
-A file is known by its bytes, since names lose their endings and browsers unpack what they fetch.
+Formats are detected by content, since names lose their endings and browsers unpack downloads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO, BinaryIO, Final, cast
 from murk._lines import MOST_ROW, LongRowError
 
 GZIP: Final = b"\x1f\x8b"
-# With a byte that no text has where the rest could begin a header.
+# Patterns that could begin a CSV header also require a byte that no text has.
 _OTHERS: Final = {
     "a ZIP archive (or a spreadsheet)": rb"PK\x03\x04",
     "a 7-Zip archive": rb"7z\xbc\xaf",
@@ -34,7 +34,7 @@ _OTHERS: Final = {
 
 
 def is_gzipped(file: IO[bytes]) -> bool:
-    """Return whether a file begins as gzip's do; it is left at its start."""
+    """Return whether a file is gzipped, and rewind it."""
     file.seek(0)
     found = file.read(len(GZIP)) == GZIP
     file.seek(0)
@@ -42,13 +42,13 @@ def is_gzipped(file: IO[bytes]) -> bool:
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return what begins with these bytes and is no text, in words; None where nothing known does."""
+    """Return the binary format that begins with these bytes, in words, or None."""
     return next((words for words, magic in _OTHERS.items() if re.match(magic, head, re.S)), None)
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading its content, unpacked where it is gzipped."""
+    """Open a file for reading, decompressing gzip."""
     with path.open("rb") as file:
         if is_gzipped(file):
             with gzip.GzipFile(fileobj=file) as content:
@@ -59,13 +59,13 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_text(path: Path, errors: str = "strict") -> Iterator[io.TextIOWrapper]:
-    """Open a file of UTF-8 text, gzipped or not, with line ends as they are; ``errors`` is as in `open`."""
+    """Open a UTF-8 text file, gzipped or not, with unchanged line ends; ``errors`` is as in `open`."""
     with open_bytes(path) as content, io.TextIOWrapper(content, "utf-8-sig", errors, newline="") as text:
         yield text
 
 
 def explain_row(error: csv.Error | LongRowError) -> str:
-    """Return what is wrong with a row, and what to do. Nothing of the file is quoted but single characters."""
+    """Return what is wrong with a row, and what to do, quoting at most single characters of the file."""
     words = str(error)
     if "field larger" in words or isinstance(error, LongRowError):
         words = f"more than {MOST_ROW:,} characters, or a quoted cell that never ends"

@@ -1,7 +1,6 @@
-"""Reads single raw values: what is missing, what is a boolean, and what is a number.
+"""Read single raw values: missing values, booleans and numbers.
 
-Whatever holds a value (a cell of text, JSON, a frame, an Arrow column), it is read here, and so alike everywhere.
-White space around a text is no part of it.
+A value is read the same from any container. White space around text is ignored.
 """
 
 import datetime
@@ -15,23 +14,22 @@ MISSING_VALUE: Final = math.nan
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}(\.0*)?", re.ASCII)
 _BOOLEANS: Final = {"true": True, "false": False}
-_EXACT: Final = 2.0**53
-"""Below it floats hold every integer."""
+_EXACT: Final = 2.0**53  # below it, floats represent every integer
 
 
 def is_absent(value: Any) -> bool:
-    """Return whether a raw value is a marker of a missing value: None, or pandas' NA and NaT."""
-    # Known by their names, so that a device need not import pandas.
+    """Return whether a raw value is None, or pandas' NA or NaT."""
+    # Compared by name, so that devices need not import pandas.
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether a raw value is a float that is no number."""
+    """Return whether a raw value is a float NaN."""
     return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def as_boolean(value: Any) -> bool | None:
-    """Return a boolean, or a text that spells one (true, false, in any case) as a bool; None for all else.
+    """Return a boolean, or a text that spells true or false in any case, as a bool; otherwise None.
 
     Examples
     --------
@@ -44,23 +42,22 @@ def as_boolean(value: Any) -> bool | None:
 
 
 def are_plain_numbers(joined: str) -> bool:
-    """Return whether Python's ``float`` reads numbers in these texts, joined, as `read_number` does.
+    """Return whether ``float`` reads the numbers in these joined texts as `read_number` does.
 
-    It need not: digits of other scripts, underscores between digits, and words for infinity and NaN are then read one
-    by one.
+    False means uncertain: non-ASCII digits, underscores, and words for infinity and NaN are then read one by one.
     """
     return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
 
 
 def read_number(value: Any) -> float | None:
-    """Return a raw value as a float, which may be infinite; NaN where it is missing, None where it is no number.
+    r"""Return a raw value as a float, perhaps infinite; NaN if it is missing, None if it is not a number.
 
-    A number of a text is written in decimal digits as in 12, -1.5 or 1e3. A boolean is 0 or 1, also as a text. Times,
-    durations, bytes and containers are no numbers.
+    Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text. Times, durations, bytes and
+    containers are not numbers.
 
     Examples
     --------
-    >>> [read_number(value) for value in (24, " 24.5", "1e3", True, "2_4", "\\uff12\\uff14", "inf", b"24", [24])]
+    >>> [read_number(value) for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24])]
     [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None]
     >>> [read_number(value) for value in (None, "", "nan")]
     [nan, nan, nan]
@@ -77,7 +74,7 @@ def read_number(value: Any) -> float | None:
         return None
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
         return read_number(value.item())
-    # Not whatever `float` takes: it reads bytes as text, and some containers of one number.
+    # `float` would also read bytes, and some containers of one number.
     if hasattr(value, "__len__") or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         return None
     try:
@@ -98,9 +95,9 @@ def _read_text(text: str) -> float | None:
 
 
 def exact_number(value: Any) -> int | float | None:
-    """Return a finite number to be compared with others; None where there is none.
+    """Return a finite number for comparisons, or None.
 
-    Numbers are the same where floats are, but for integers that floats do not hold: these are compared exactly.
+    Numbers are compared as floats, except for integers that floats cannot represent, which are compared exactly.
 
     Examples
     --------

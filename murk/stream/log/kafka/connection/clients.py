@@ -20,29 +20,19 @@ from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
 
-PATIENCE_MS = 10_000
-"""Milliseconds that one request may take before the log counts as unreachable."""
-
+PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
 SENDING_MS = 6_000
 """Milliseconds that a device waits for a broker to confirm a release; then the release waits in the outbox."""
 
 TRANSACTION_MS = 10_000
 """Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
 
-METADATA_MS = 3_000
-"""Maximum age in milliseconds of the metadata by which a learner assigns partitions."""
-
-FETCH_BYTES = 4 * 2**20
-"""Most bytes that one fetch returns, which bounds a reader's memory."""
-
-CLOSING = 10.0
-"""Seconds that one client may take to close."""
-
+METADATA_MS = 3_000  # maximum age in milliseconds of the metadata by which a learner assigns partitions
+FETCH_BYTES = 4 * 2**20  # most bytes that one fetch returns, which bounds a reader's memory
+CLOSING = 10.0  # seconds that one client may take to close
 _LEAVE = 2.0
 _SEND_LOOK_MS = 200
-_LOOK_MS = 2_000
-"""Milliseconds between two checks of a waiting reader whether it is denied access to its topic."""
-
+_LOOK_MS = 2_000  # milliseconds between two checks of a waiting reader whether it is denied access to its topic
 _log = logging.getLogger(__name__)
 _library = logging.getLogger("kafka")
 # Without a handler, Python prints the library's warnings on standard error.
@@ -104,12 +94,8 @@ class TransactionalProducer(InterruptibleProducer):
     def commit_transaction(self) -> None:
         """Commit.
 
-        Raises
-        ------
-        KafkaTimeoutError
-            If no answer came within ``max_block_ms``; the outcome is unknown.
-        KafkaError
-            If the broker refused the transaction.
+        Raises `KafkaTimeoutError` if no answer came within ``max_block_ms``; the outcome is unknown; `KafkaError` if
+        the broker refused the transaction.
         """
         transactions = self._transaction_manager
         deadline = monotonic() + self.config["max_block_ms"] / 1000

@@ -14,9 +14,7 @@ from murk.stream.log.base import FencedError, UnreachableError
 
 REFUSED = "MURK-KAFKA-003"
 UNRESOLVED = "this name cannot be resolved from here"
-CONTACTS: dict[str, Contacts] = {}
-"""Contacts with each cluster, by its servers."""
-
+CONTACTS: dict[str, Contacts] = {}  # contacts with each cluster, by its servers
 _MOST_ADDRESSES = 64
 _CODECS = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
 """Packages that the library decompresses with, by codec."""
@@ -53,6 +51,9 @@ def translate_errors(
 ) -> Iterator[None]:
     """Translate the library's errors.
 
+    Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
+    `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
+
     Parameters
     ----------
     doing
@@ -61,17 +62,6 @@ def translate_errors(
         Message for a topic that does not exist; by default that it was deleted.
     apart
         Errors that the caller handles.
-
-    Raises
-    ------
-    UnreachableError
-        If a retry may help.
-    UserError
-        If credentials, certificates or rights are wrong.
-    FencedError
-        If a transactional producer was fenced.
-    MurkError
-        For all other errors.
     """
     try:
         yield
@@ -95,8 +85,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
         return UserError(
-            f"{url}: the broker refuses the user name or the password: check the MURK_KAFKA_* settings",
-            code=REFUSED,
+            f"{url}: the broker refuses the user name or the password: check the MURK_KAFKA_* settings", code=REFUSED
         )
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(

@@ -11,9 +11,7 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.errors import FencedInstanceIdError, LeaderNotAvailableError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-UNFINISHED = b"unfinished"
-"""User data of an assignment that leaves some partition unassigned."""
-
+UNFINISHED = b"unfinished"  # user data of an assignment that leaves some partition unassigned
 REBALANCE_MS = 2_000
 """Milliseconds that a rebalance waits for a member; a static member keeps its partitions without it."""
 
@@ -161,14 +159,8 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         """Poll the group's coordinator and return the partitions assigned to this member.
 
         It waits only during a rebalance, since the library restarts a join that it did not see end. ``settled`` says
-        whether the join ended.
-
-        Raises
-        ------
-        FencedInstanceIdError
-            If another member has joined under this member's name.
-        KafkaError
-            If the broker refuses.
+        whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this member's name;
+        `KafkaError` if the broker refuses.
         """
         # The consumer's own poll would also fetch records and join twice.
         self.settled = self._coordinator.poll(timeout_ms=_JOIN_MS)

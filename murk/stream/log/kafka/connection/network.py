@@ -46,10 +46,8 @@ class Address:
     def parse(cls, url: str) -> Address:
         """Parse a URL ``kafka://host:port[,host:port][/NAME]``.
 
-        Raises
-        ------
-        UserError
-            If it is invalid or contains credentials. The message does not repeat the URL, which may contain a password.
+        Raises `UserError` if it is invalid or contains credentials. The message does not repeat the URL, which may
+        contain a password.
         """
         rest = url.partition("://")[2]
         hosts, slash, name = rest.partition("/")
@@ -64,8 +62,7 @@ class Address:
             matched = _SERVER.fullmatch(server)
             if matched is None or not 0 < int(matched[2]) < 2**16:
                 raise UserError(
-                    "the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]",
-                    code="MURK-LOG-008",
+                    "the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]", code="MURK-LOG-008"
                 )
         if slash and not _NAME.fullmatch(name):
             raise UserError(

@@ -26,13 +26,10 @@ from numpy.typing import NDArray
 
 from murk._jit import deferred, inlined
 
-_KNOWN = "3.0."
-"""Versions whose private parts are used here."""
+_KNOWN = "3.0."  # versions whose private parts are used here
 _MAGIC = 2
-_OVERHEAD = DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD
-"""Largest number of bytes of a record besides its value."""
-_LONGEST = 9
-"""Bytes of the longest varint, of 63 bits."""
+_OVERHEAD = DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD  # largest number of bytes of a record besides its value
+_LONGEST = 9  # bytes of the longest varint, of 63 bits
 
 
 def _is_known() -> bool:
@@ -122,8 +119,7 @@ class Record(NamedTuple):
     headers: tuple[()] = ()
 
 
-_record = partial(tuple.__new__, Record)
-"""Faster than `Record._make`."""
+_record = partial(tuple.__new__, Record)  # faster than `Record._make`
 
 
 class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
@@ -229,19 +225,14 @@ def takes_batches(producer: Any) -> bool:
 def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[bytes], ms: int) -> list[Any]:
     """Send values in order, without keys, headers or waiting; ``ms`` is their time in milliseconds since 1970.
 
-    From here on the library handles a batch like its own: it drains, repeats, expires and confirms it.
+    From here on the library handles a batch like its own: it drains, repeats, expires and confirms it. Raises
+    `ValueError` if the topic has no such partition; `KafkaError` if the topic's metadata do not arrive in time, or the
+    producer was closed.
 
     Returns
     -------
     Futures
         One for each batch.
-
-    Raises
-    ------
-    ValueError
-        If the topic has no such partition.
-    KafkaError
-        If the topic's metadata do not arrive in time, or the producer was closed.
     """
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")

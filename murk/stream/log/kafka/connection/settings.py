@@ -23,9 +23,7 @@ PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-MOST_CHARACTERS = 100_000
-"""Longest properties file."""
-
+MOST_CHARACTERS = 100_000  # longest properties file
 _below: dict[str, tuple[str, str]] = {}
 _warned: set[str] = set()
 _log = logging.getLogger(__name__)
@@ -63,10 +61,7 @@ class Settings:
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Read the ``MURK_KAFKA_*`` variables, the file named by ``MURK_KAFKA_CONFIG``, and the values of `set_below`.
 
-        Raises
-        ------
-        UserError
-            Naming the key (never the value) that is unknown, missing or invalid.
+        Raises `UserError`, naming the key (never the value) that is unknown, missing or invalid.
 
         Examples
         --------
@@ -108,10 +103,7 @@ class Settings:
     def context(self) -> ssl.SSLContext:
         """Return the TLS context.
 
-        Raises
-        ------
-        UserError
-            Naming the file that is invalid.
+        Raises `UserError`, naming the file that is invalid.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -152,8 +144,7 @@ class Settings:
 KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}
 """Fields of `Settings` by key in a properties file."""
 
-SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.repr)
-"""Fields that are never shown."""
+SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.repr)  # fields that are never shown
 
 
 def set_below(values: Mapping[str, str], where: str) -> None:
@@ -165,10 +156,7 @@ def set_below(values: Mapping[str, str], where: str) -> None:
 def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
     """Return the value and source of each field that is set.
 
-    Raises
-    ------
-    UserError
-        Naming the unknown key.
+    Raises `UserError`, naming the unknown key.
     """
     environment = os.environ if environment is None else environment
     values = dict(_below)
