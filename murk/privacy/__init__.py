@@ -1,7 +1,6 @@
-"""Guarantees, mechanisms, exact noise and accounting: pure functions of public parameters and data, no I/O.
+"""Guarantees, mechanisms, exact noise and accounting: functions of public parameters and data, without I/O.
 
-The noise sources and the accumulator of sketches are loaded when they are first asked for, so that describing
-and checking guarantees is quick.
+Noise sources and accumulators are imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a person's releases promise together."""
+"""Composition of the guarantees of several releases."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from murk.errors import UserError
 from murk.privacy import conversions
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP, check_kind
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["Accountant", "in_parallel"]
@@ -16,7 +16,7 @@ __all__ = ["Accountant", "in_parallel"]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same claims; None where a claim of that kind does not exist."""
+    """``count`` releases with the same guarantees; None for a kind that they do not imply."""
 
     count: int
     pure: Fraction | None
@@ -26,16 +26,16 @@ class _Entry:
 
 
 class Accountant:
-    r"""Composes the releases of one person, chosen in any order, and says what they promise together.
+    """Composes the releases of one person, made in any order, and states their joint guarantee.
 
-    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Mixtures go through the best
-    valid common currency: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with
-    rho = epsilon^2 / 2; GDP is zCDP with rho = mu^2 / 2; (epsilon, delta) adds to whatever the others are at the
-    rest of delta. Sums are exact, and the answer is rounded up.
+    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Mixtures use the best valid common
+    currency: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2; GDP is zCDP
+    with rho = mu^2 / 2; (epsilon, delta) is added to the others' at the rest of delta. Sums are exact, and the answer
+    is rounded up.
 
-    The mechanisms may be chosen one after the other in view of earlier releases, as long as their guarantees
-    are fixed in advance. Where the guarantees themselves depend on earlier releases, keep to a cap: in mu^2 (Smith,
-    Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), rho, epsilon or (epsilon, delta).
+    Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
+    themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
+    Gaussian differential privacy", 2022), rho, epsilon or (epsilon, delta).
 
     Examples
     --------
@@ -59,23 +59,13 @@ class Accountant:
         return sum(entry.count for entry in self._entries)
 
     def compose(self, release: Any, count: int = 1) -> "Accountant":
-        """Add ``count`` releases.
-
-        Parameters
-        ----------
-        release
-            A guarantee, or a mechanism of ``murk.privacy`` (with its ``guarantees``).
-        count
-            How many times it was made.
-
-        Returns
-        -------
-        The accountant itself.
+        """Add ``count`` releases, each with a guarantee or by a mechanism (with its ``guarantees``); return the
+        accountant.
 
         Raises
         ------
         UserError
-            If it is neither, or the count is not a positive integer.
+            If ``release`` is neither, or the count is not a positive integer.
         """
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise UserError(f"count={count!r} is not a positive integer")
@@ -83,22 +73,16 @@ class Accountant:
         return self
 
     def spent(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
-        """What all releases together promise, in terms of ``kind``.
+        """Return the guarantee of all releases together, of kind ``"pure"``, ``"approx"``, ``"gdp"`` or ``"zcdp"``.
 
-        Parameters
-        ----------
-        kind
-            ``"pure"``, ``"approx"``, ``"gdp"`` or ``"zcdp"``.
-        delta, epsilon
-            For ``"approx"``: exactly one of them; the other is computed.
+        For ``"approx"``, give either delta or epsilon; the other is computed.
 
         Raises
         ------
         UserError
-            If a release promises nothing of that kind; the message names the reason and what can be asked.
+            If a release implies no guarantee of that kind.
         """
-        # Checks the words asked with, by the same rules as for a single guarantee.
-        PureDP(0.0).to(kind, delta=delta, epsilon=epsilon)
+        check_kind(kind, delta, epsilon)
         if delta is not None:
             return self._at_delta(delta)
         if epsilon is not None:
@@ -112,23 +96,23 @@ class Accountant:
         return PureDP(total) if kind == "pure" else ZeroConcentratedDP(total)
 
     def describe(self, delta: float = 1e-5) -> str:
-        """What was spent, in plain words, in the strongest terms that all releases allow.
+        """Describe the joint guarantee in plain words, in the strongest kind that all releases imply.
 
-        ``delta`` is used where only (epsilon, delta) is left to say it in; more is used if the releases' own
-        deltas add up to more than half of it.
+        ``delta`` is used if only (epsilon, delta) is possible; it is increased if the releases' own deltas exceed half
+        of it.
         """
         if not self._entries:
             return "Nothing was released, so nothing is disclosed."
-        many = f"{self.releases} release{'s' if self.releases > 1 else ''} together: "
+        start = f"{self.releases} release{'s' if self.releases > 1 else ''} together: "
         kinds: tuple[Kind, ...] = ("pure", "gdp", "zcdp")
         for kind in kinds:
             if all(getattr(entry, kind) is not None for entry in self._entries):
-                return many + self.spent(kind).describe()
-        own = self._added()[1]
-        return many + self.spent("approx", delta=max(delta, float_up(2 * own))).describe()
+                return start + self.spent(kind).describe()
+        own_delta = self._added()[1]
+        return start + self.spent("approx", delta=max(delta, float_up(2 * own_delta))).describe()
 
     def _added(self) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) of the releases that are known by nothing else."""
+        """Return (epsilon, delta) of the releases that have no other guarantee."""
         known = [(entry.count, entry.approx) for entry in self._entries if entry.zcdp is None]
         epsilon = sum((count * approx[0] for count, approx in known if approx), Fraction(0))
         delta = sum((count * approx[1] for count, approx in known if approx), Fraction(0))
@@ -140,21 +124,21 @@ class Accountant:
         return [entry for entry in self._entries if entry.zcdp is not None]
 
     def _at_delta(self, delta: float) -> ApproxDP:
-        epsilon, own = self._added()
-        left = rational(delta) - own
+        epsilon, own_delta = self._added()
+        left = rational(delta) - own_delta
         if left < 0:
             raise UserError(
-                f"delta={delta:g} is below the sum of the releases' own, {float_up(own):g}; ask for that or more"
+                f"delta={delta:g} is below the sum of the releases' own, {float_up(own_delta):g}; ask for that or more"
             )
         return ApproxDP(float_up(epsilon + _epsilon(self._with_zcdp(), float_down(left))), delta)
 
     def _at_epsilon(self, epsilon: float) -> ApproxDP:
-        own, delta = self._added()
-        left = rational(epsilon) - own
+        own_epsilon, delta = self._added()
+        left = rational(epsilon) - own_epsilon
         if left < 0:
             raise UserError(
-                f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own, {float_up(own):g}; "
-                "ask for that or more"
+                f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own, "
+                f"{float_up(own_epsilon):g}; ask for that or more"
             )
         total = float_up(delta + _delta(self._with_zcdp(), left))
         if total >= 1:
@@ -175,8 +159,8 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
 
 
 def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
-    """The best known figure of every kind."""
-    found: dict[str, list[Fraction]] = {"pure": [], "gdp": [], "zcdp": []}
+    """Return the best figure of every kind."""
+    figures: dict[str, list[Fraction]] = {"pure": [], "gdp": [], "zcdp": []}
     approx: tuple[Fraction, Fraction] | None = None
     for claim in claims:
         if isinstance(claim, ApproxDP) and claim.delta > 0:
@@ -184,15 +168,15 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
         if isinstance(claim, ApproxDP) and claim.delta == 0:
             claim = PureDP(claim.epsilon)
         if isinstance(claim, PureDP):
-            found["pure"].append(rational(claim.epsilon))
-            found["gdp"].append(rational(conversions.pure_to_gdp(claim.epsilon)))
-            found["zcdp"].append(rational(claim.epsilon) ** 2 / 2)
+            figures["pure"].append(rational(claim.epsilon))
+            figures["gdp"].append(rational(conversions.pure_to_gdp(claim.epsilon)))
+            figures["zcdp"].append(rational(claim.epsilon) ** 2 / 2)
         elif isinstance(claim, GaussianDP):
-            found["gdp"].append(rational(claim.mu))
-            found["zcdp"].append(rational(claim.mu) ** 2 / 2)
+            figures["gdp"].append(rational(claim.mu))
+            figures["zcdp"].append(rational(claim.mu) ** 2 / 2)
         elif isinstance(claim, ZeroConcentratedDP):
-            found["zcdp"].append(rational(claim.rho))
-    best = {kind: min(values) if values else None for kind, values in found.items()}
+            figures["zcdp"].append(rational(claim.rho))
+    best = {kind: min(values) if values else None for kind, values in figures.items()}
     if best["zcdp"] is None and approx is None:
         raise UserError(f"cannot account for {claims!r}: a kind of guarantee that Murk does not know")
     return _Entry(count, best["pure"], best["gdp"], best["zcdp"], approx)
@@ -207,7 +191,7 @@ def _reason(kind: str, entry: _Entry) -> str:
 
 
 def _sum(kind: str, entries: list[_Entry]) -> float:
-    """The entries' total in one kind that they all have, rounded up."""
+    """Return the total in a kind that all entries have, rounded up."""
     total = Fraction(0)
     for entry in entries:
         value: Fraction = getattr(entry, kind)
@@ -216,7 +200,7 @@ def _sum(kind: str, entries: list[_Entry]) -> float:
 
 
 def _root_up(square: Fraction) -> float:
-    """The smallest float whose meaning has at least this square."""
+    """Return the smallest float whose square is at least this."""
     with precise():
         root = float_down(decimal(square).sqrt())
     while rational(root) ** 2 < square:
@@ -226,17 +210,21 @@ def _root_up(square: Fraction) -> float:
     return root
 
 
-def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
-    """The least epsilon at ``delta`` over all valid routes."""
+def _pure_and_other(entries: list[_Entry]) -> tuple[list[_Entry], float]:
+    """Return the entries that are not pure, and the sum of epsilon of the pure ones."""
     pure = [entry for entry in entries if entry.pure is not None]
-    other = [entry for entry in entries if entry.pure is None]
-    epsilon = _sum("pure", pure)
+    return [entry for entry in entries if entry.pure is None], _sum("pure", pure)
+
+
+def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
+    """Return the least epsilon at ``delta`` over all valid routes."""
+    other, epsilon = _pure_and_other(entries)
     if not other:
         routes = [rational(conversions.pure_epsilon(epsilon, delta))]
     elif delta == 0:
         raise UserError("no delta is left for the releases with Gaussian noise; ask for a larger one")
     else:
-        # The pure ones by addition, the others by their curve.
+        # Pure ones by addition, others by their curve.
         routes = [rational(epsilon) + rational(curve(total, delta)) for total, curve in _curves(other, "epsilon")]
     if delta > 0:
         routes += [rational(curve(total, delta)) for total, curve in _curves(entries, "epsilon")]
@@ -244,10 +232,8 @@ def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
 
 
 def _delta(entries: list[_Entry], epsilon: Fraction) -> Fraction:
-    """The least delta at ``epsilon`` over all valid routes."""
-    pure = [entry for entry in entries if entry.pure is not None]
-    other = [entry for entry in entries if entry.pure is None]
-    spent = _sum("pure", pure)
+    """Return the least delta at ``epsilon`` over all valid routes."""
+    other, spent = _pure_and_other(entries)
     at, left = float_down(epsilon), epsilon - rational(spent)
     routes = [rational(curve(total, at)) for total, curve in _curves(entries, "delta")]
     if not other:
@@ -258,10 +244,9 @@ def _delta(entries: list[_Entry], epsilon: Fraction) -> Fraction:
 
 
 def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[tuple[float, Callable[..., float]]]:
-    """Totals with their (epsilon, delta) curve: exact where all are GDP, and by Renyi divergence.
+    """Return totals with their (epsilon, delta) curve: the exact one if all are GDP, and the Renyi one.
 
-    The exact one is the smaller wherever all is Gaussian; pure releases enter the two at different prices, so
-    both are tried.
+    The exact one is smaller if all are Gaussian. Pure releases convert differently to the two, so both are tried.
     """
     routes: list[tuple[float, Callable[..., float]]] = []
     if all(entry.gdp is not None for entry in entries):
@@ -272,14 +257,14 @@ def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[
 
 
 def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """What a stream of different people's releases promises to each: the weakest of their guarantees.
+    """Return the guarantee of a stream of different people's releases to each: the weakest of theirs.
 
     People are disjoint, so nothing adds up: (max epsilon, max delta), max mu, max rho.
 
     Raises
     ------
     UserError
-        If there is none, or they are of different kinds.
+        If there are none, or they are of different kinds.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-r"""From one guarantee's terms to another's: pure functions of public numbers.
+"""Conversions between kinds of guarantee, as functions of public numbers.
 
-Every figure is moved against the claim: what is promised (``gdp_delta``, ``gdp_epsilon``, ``pure_to_gdp``,
-``zcdp_epsilon``, ...) is never below the exact value, what is allowed (``gdp_mu``, ``gdp_to_pure``) never
-above it; both to the last bit or so of a float. A float means its shortest decimal: 0.1 is 1/10.
+Every figure is rounded against the claim, to about the last bit of a float: guarantees (``gdp_delta``, ``gdp_epsilon``,
+``pure_to_gdp``, ``zcdp_epsilon``, ...) up, budgets (``gdp_mu``, ``gdp_to_pure``) down. A float means its shortest
+decimal: 0.1 is 1/10. Epsilon, mu and rho are at least 0; delta is between 0 and 1, both excluded. A parameter out of
+range raises `UserError`.
 """
 
 import math
@@ -43,21 +44,9 @@ _MARGIN = Decimal("1e-45")
 
 @lru_cache(maxsize=4096)
 def gdp_delta(mu: float, epsilon: float) -> float:
-    r"""The smallest delta for which every mu-GDP release is (epsilon, delta)-DP.
+    r"""Return the smallest delta for which every mu-GDP release is (epsilon, delta)-DP.
 
     .. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2) - e^{\epsilon}\, \Phi(-\epsilon/\mu - \mu/2)
-
-    Parameters
-    ----------
-    mu
-        Parameter of Gaussian differential privacy, >= 0.
-    epsilon
-        At which epsilon >= 0 the curve is read.
-
-    Raises
-    ------
-    UserError
-        If a parameter is negative or not finite.
 
     References
     ----------
@@ -79,22 +68,9 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
-    r"""The smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
+    """Return the smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
 
-    The root of ``gdp_delta(mu, epsilon) = delta``; 0 where delta alone already suffices, infinite where it is beyond
-    what a float holds.
-
-    Parameters
-    ----------
-    mu
-        Parameter of Gaussian differential privacy, >= 0.
-    delta
-        Between 0 and 1, both excluded.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+    The root of ``gdp_delta(mu, epsilon) = delta``; 0 if delta alone suffices, infinite if no float is large enough.
 
     Examples
     --------
@@ -124,21 +100,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
-    r"""The largest mu for which every mu-GDP release is (epsilon, delta)-DP.
+    """Return the largest mu for which every mu-GDP release is (epsilon, delta)-DP.
 
     Gaussian noise of standard deviation (sensitivity / mu) is the analytic calibration.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0.
-    delta
-        Between 0 and 1, both excluded.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
 
     References
     ----------
@@ -166,22 +130,12 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def pure_to_gdp(epsilon: float) -> float:
-    r"""The smallest mu for which every epsilon-DP release is mu-GDP.
+    r"""Return the smallest mu for which every epsilon-DP release is mu-GDP.
 
     .. math:: \mu = 2\, \Phi^{-1}\!\left(e^{\epsilon} / (1 + e^{\epsilon})\right)
 
-    Randomized response is the worst epsilon-DP release, and telling its two inputs apart is no easier than
-    telling N(0, 1) from N(mu, 1).
-
-    Parameters
-    ----------
-    epsilon
-        At least 0.
-
-    Raises
-    ------
-    UserError
-        If epsilon is negative or not finite.
+    Randomized response is the worst epsilon-DP release, and telling its two inputs apart is no easier than telling N(0,
+    1) from N(mu, 1).
 
     References
     ----------
@@ -208,22 +162,12 @@ def pure_to_gdp(epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_to_pure(mu: float) -> float:
-    r"""The largest epsilon for which every epsilon-DP release is mu-GDP.
+    r"""Return the largest epsilon for which every epsilon-DP release is mu-GDP.
 
     .. math:: \epsilon = \log\left(\Phi(\mu/2) / \Phi(-\mu/2)\right)
 
-    The inverse of `pure_to_gdp`: how a mechanism with pure guarantee is calibrated to a GDP budget. (The other
-    direction does not exist: a GDP release promises no finite pure epsilon.)
-
-    Parameters
-    ----------
-    mu
-        At least 0.
-
-    Raises
-    ------
-    UserError
-        If mu is negative or not finite.
+    The inverse of `pure_to_gdp`, for calibrating a pure mechanism to a GDP budget. A GDP release implies no pure
+    guarantee.
 
     Examples
     --------
@@ -238,19 +182,9 @@ def gdp_to_pure(mu: float) -> float:
 
 
 def pure_delta(epsilon: float, at: float) -> float:
-    r"""The smallest delta for which every epsilon-DP release is (at, delta)-DP.
+    r"""Return the smallest delta for which every epsilon-DP release is (at, delta)-DP.
 
     .. math:: \delta = \max\left(0, (e^{\epsilon} - e^{at}) / (1 + e^{\epsilon})\right)
-
-    Parameters
-    ----------
-    epsilon, at
-        At least 0.
-
-    Raises
-    ------
-    UserError
-        If a parameter is negative or not finite.
 
     References
     ----------
@@ -277,21 +211,9 @@ def pure_delta(epsilon: float, at: float) -> float:
 
 
 def pure_epsilon(epsilon: float, delta: float) -> float:
-    r"""The smallest epsilon' for which every epsilon-DP release is (epsilon', delta)-DP.
+    r"""Return the smallest epsilon' for which every epsilon-DP release is (epsilon', delta)-DP; delta may be 0.
 
     .. math:: e^{\epsilon'} = e^{\epsilon} - \delta\,(1 + e^{\epsilon})
-
-    Parameters
-    ----------
-    epsilon
-        At least 0.
-    delta
-        At least 0 and below 1.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
 
     Examples
     --------
@@ -315,26 +237,12 @@ def pure_epsilon(epsilon: float, delta: float) -> float:
 
 
 def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
-    r"""The textbook's standard deviation of Gaussian noise, which the papers print.
+    r"""Return the textbook's standard deviation of Gaussian noise, for l2 sensitivity D and epsilon > 0.
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    Proved for epsilon <= 1 only: at delta = 1e-5 it is 30% too large at epsilon = 1, 9% at 5, and too small, so that
-    the claim is false, from between 8 and 9. Use it to reproduce a paper, `gdp_mu` for everything else.
-
-    Parameters
-    ----------
-    sensitivity
-        Diameter D of the vectors in the l2 norm.
-    epsilon
-        Above 0.
-    delta
-        Between 0 and 1, both excluded.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+    Proved for epsilon <= 1 only; above 8 it is too small at delta = 1e-5, so that the claim is false. Use it to
+    reproduce a paper, and `gdp_mu` for everything else.
 
     References
     ----------

@@ -1,9 +1,8 @@
-"""What a guarantee means, in words that can be read to the person it was given to.
+"""Guarantees in plain words, as figures about the strongest adversary.
 
-Two figures say it all, both about the strongest adversary there is, who knows everything but the record
-and may compute without limit: how often they are right when they must tell two records apart (a fair coin is
-right half of the time), and how many of the records they look for they find when 5 of 100 others may be
-taken for it by mistake. Every figure is rounded against the guarantee.
+The adversary knows everything but the record and has unlimited computing power. The figures are how often they tell two
+records apart (a fair coin: half of the time), and how many of the sought records they find at 5% false alarms. Figures
+are rounded against the guarantee.
 """
 
 import math
@@ -19,13 +18,13 @@ _NORMAL_95 = 1.6448536269514722
 
 
 def number(value: float) -> str:
-    """A figure of a guarantee for reading: four digits, rounded up (1e-9 forgives floating point)."""
+    """Format a figure of a guarantee: four digits, rounded up (1e-9 is forgiven for floating point)."""
     # By decimals: powers of ten as floats end before the figures do.
     return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
 
 
 def percent(probability: float) -> str:
-    """A probability in percent, rounded up: one decimal, or as many as it takes to stay below 100%."""
+    """Format a probability in percent, rounded up: one decimal, or as many as keep it below 100%."""
     for digits in (1, 2, 4, 6):
         scale = 10.0 ** (digits + 2)
         rounded = math.ceil(probability * scale - 1e-9) / 10**digits
@@ -35,7 +34,7 @@ def percent(probability: float) -> str:
 
 
 def verdict(bound: float, holds: bool) -> str:
-    """Return in words what an audit found of a claim, from its lower bound."""
+    """Return the verdict of an audit on a claim with this lower bound."""
     if not holds:
         return "REFUTED"
     return "holds" if bound > 0.0 else "no power"
@@ -67,7 +66,7 @@ def _factor(epsilon: float) -> str:
 
 
 def max_attack_accuracy(kind: str, **parameters: float) -> float:
-    """How often an adversary who knows all else tells any two records apart at best: (1 + total variation) / 2."""
+    """Return the largest probability of telling two records apart: (1 + total variation) / 2."""
     if kind == "gdp":
         return _phi(parameters["mu"] / 2)
     if kind == "zcdp":
@@ -79,7 +78,7 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
 
 
 def describe_pure(epsilon: float) -> str:
-    """Words for epsilon-differential privacy."""
+    """Describe epsilon-differential privacy."""
     if epsilon == 0:
         return "Pure differential privacy, epsilon = 0: nothing about the record is disclosed."
     found = min(1.0, _odds(epsilon) * _FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - _FALSE_ALARMS))
@@ -91,7 +90,7 @@ def describe_pure(epsilon: float) -> str:
 
 
 def describe_approx(epsilon: float, delta: float) -> str:
-    """Words for (epsilon, delta)-differential privacy."""
+    """Describe (epsilon, delta)-differential privacy."""
     if delta == 0:
         return describe_pure(epsilon)
     success = max_attack_accuracy("approx", epsilon=epsilon, delta=delta)
@@ -108,7 +107,7 @@ def describe_approx(epsilon: float, delta: float) -> str:
 
 
 def describe_gdp(mu: float, equivalents: str) -> str:
-    """Words for Gaussian differential privacy."""
+    """Describe Gaussian differential privacy."""
     if mu == 0:
         return "Gaussian differential privacy, mu = 0: nothing about the record is disclosed."
     return (
@@ -120,7 +119,7 @@ def describe_gdp(mu: float, equivalents: str) -> str:
 
 
 def describe_zcdp(rho: float, equivalents: str) -> str:
-    """Words for zero-concentrated differential privacy."""
+    """Describe zero-concentrated differential privacy."""
     if rho == 0:
         return "Zero-concentrated differential privacy, rho = 0: nothing about the record is disclosed."
     success = max_attack_accuracy("zcdp", rho=rho)

@@ -1,8 +1,6 @@
-"""What the guarantees have in common: their interface, and the checks of what they are made from.
+"""Guarantees of one release, or of several together: four kinds of local differential privacy.
 
-What one release, or a person's releases together, promise: four kinds of local differential privacy.
-
-Every guarantee here is about *replacing* a record by any other (local privacy), never about leaving it out.
+Every guarantee is about *replacing* a record by any other (local privacy), never about leaving it out.
 """
 
 import math
@@ -33,30 +31,24 @@ __all__ = [
 
 Kind = Literal["pure", "approx", "gdp", "zcdp"]
 
-KINDS: dict[str, str] = {
-    "pure": "PureDP",
-    "approx": "ApproxDP",
-    "gdp": "GaussianDP",
-    "zcdp": "ZeroConcentratedDP",
-}
+KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}
 
-# Beyond these a guarantee is none, and its integer units would overflow a ledger's 64 bits.
+# Larger values guarantee nothing, and their integer units would overflow a ledger's 64 bits.
 _LARGEST = {"epsilon": 1e6, "mu": 1e3, "rho": 1e6}
 
 
 class Guarantee(ABC):
-    """A promise about releases; frozen, comparable, hashable, and a function of public numbers only."""
+    """Base class of the guarantees: frozen, comparable, hashable, and a function of public numbers only."""
 
     __slots__ = ()
     kind: ClassVar[Kind]
 
     @abstractmethod
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """Describe the guarantee in plain words."""
 
-    @abstractmethod
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee":
-        """The smallest guarantee of another kind that this one implies.
+        """Return the smallest guarantee of another kind that this one implies.
 
         Parameters
         ----------
@@ -68,22 +60,42 @@ class Guarantee(ABC):
         Raises
         ------
         UserError
-            If this guarantee implies none of that kind; the message says why.
+            If this guarantee implies none of that kind.
         """
+        check_kind(kind, delta, epsilon)
+        if kind != "approx":
+            return self._converted(kind)
+        if epsilon is None:
+            assert delta is not None
+            return ApproxDP(self._epsilon_at(delta), delta)
+        delta = self._delta_at(epsilon)
+        if delta >= 1:
+            refuse(self, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; ask for a larger epsilon")
+        return ApproxDP(epsilon, delta)
+
+    @abstractmethod
+    def _epsilon_at(self, delta: float) -> float:
+        """Return the smallest epsilon at a delta."""
+
+    @abstractmethod
+    def _delta_at(self, epsilon: float) -> float:
+        """Return the smallest delta at an epsilon."""
+
+    @abstractmethod
+    def _converted(self, kind: Kind) -> "Guarantee":
+        """Return the smallest guarantee of a kind other than ``"approx"``."""
 
     @property
     def max_attack_accuracy(self) -> float:
-        """How often an adversary who knows all else tells any two records apart at best; guessing is 1/2."""
-        from murk.privacy.explain import max_attack_accuracy
-
-        return max_attack_accuracy(self.kind, **self.to_dict()[self.kind])
+        """Largest probability of telling two records apart, for an adversary who knows all else; guessing is 1/2."""
+        return explain.max_attack_accuracy(self.kind, **self.to_dict()[self.kind])
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""
+        """Return plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""
         return {self.kind: {field.name: getattr(self, field.name) for field in fields(self)}}  # type: ignore[arg-type]
 
     def implies(self, other: "Guarantee") -> bool:
-        """Whether anyone who was promised this was also promised ``other``."""
+        """Return whether this guarantee implies ``other``."""
         try:
             if other.kind == "approx":
                 mine = self.to("approx", epsilon=getattr(other, "epsilon"))  # noqa: B009
@@ -96,7 +108,7 @@ class Guarantee(ABC):
             for field in fields(other)  # type: ignore[arg-type]
         )
 
-    def _check_parameters(self) -> None:
+    def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -134,34 +146,29 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _one_of(delta: float | None, epsilon: float | None) -> None:
-    if (delta is None) == (epsilon is None):
-        raise UserError('an (epsilon, delta) guarantee needs one of them: to("approx", delta=1e-6), say')
-
-
 def _as_yaml(text: str) -> str:
-    """A number as YAML 1.1 knows one: with a point before any exponent."""
+    """Return a number as YAML 1.1 reads it: with a point before any exponent."""
     digits, exponent, power = repr(float(text)).partition("e")
     return (digits if "." in digits else digits + ".0") + exponent + power
 
 
 def check_kind(kind: str, delta: float | None, epsilon: float | None) -> None:
-    """Check what a conversion was asked for."""
+    """Check the arguments of a conversion."""
     if kind not in KINDS:
         raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
-    if kind == "approx":
-        _one_of(delta, epsilon)
-    elif delta is not None or epsilon is not None:
+    if kind == "approx" and (delta is None) == (epsilon is None):
+        raise UserError('an (epsilon, delta) guarantee needs one of them: to("approx", delta=1e-6), say')
+    if kind != "approx" and (delta is not None or epsilon is not None):
         raise UserError(f'delta and epsilon are for to("approx") only, not for to("{kind}")')
 
 
 def refuse(owner: Guarantee, kind: str, reason: str) -> NoReturn:
-    """Say that, and why, a guarantee implies none of another kind."""
+    """Raise `UserError`: a guarantee implies none of another kind, for a reason."""
     raise UserError(f"{owner!r} implies no {KINDS[kind]} guarantee: {reason}")
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """A hint at the known name that is most like an unknown one; empty if none is."""
+    """Return a hint at the most similar known name; empty if none is similar."""
     import difflib
 
     close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.4)
@@ -169,12 +176,6 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 _DELTA_IN_WORDS = 1e-5
-
-
-def _approx(owner: Guarantee, epsilon: float, delta: float) -> "ApproxDP":
-    if delta >= 1:
-        refuse(owner, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; ask for a larger epsilon")
-    return ApproxDP(epsilon, delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +188,6 @@ class PureDP(Guarantee):
     ----------
     epsilon
         At least 0 (nothing disclosed).
-
-    Raises
-    ------
-    UserError
-        If epsilon is not a number from 0 to 1e6.
 
     References
     ----------
@@ -207,21 +203,17 @@ class PureDP(Guarantee):
     epsilon: float
     kind: ClassVar[Kind] = "pure"
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """Describe the guarantee in plain words."""
         return explain.describe_pure(self.epsilon)
 
-    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
-        """The smallest guarantee of another kind that this one implies; every kind is possible."""
-        check_kind(kind, delta, epsilon)
-        if kind == "approx":
-            if epsilon is not None:
-                return _approx(self, epsilon, conversions.pure_delta(self.epsilon, epsilon))
-            assert delta is not None
-            return ApproxDP(conversions.pure_epsilon(self.epsilon, delta), delta)
+    def _epsilon_at(self, delta: float) -> float:
+        return conversions.pure_epsilon(self.epsilon, delta)
+
+    def _delta_at(self, epsilon: float) -> float:
+        return conversions.pure_delta(self.epsilon, epsilon)
+
+    def _converted(self, kind: Kind) -> Guarantee:
         if kind == "gdp":
             return GaussianDP(conversions.pure_to_gdp(self.epsilon))
         if kind == "zcdp":
@@ -242,11 +234,6 @@ class ApproxDP(Guarantee):
     delta
         At least 0 (then it is `PureDP`) and below 1.
 
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
-
     References
     ----------
     Dwork, Kenthapadi, McSherry, Mironov, Naor 2006.
@@ -262,44 +249,35 @@ class ApproxDP(Guarantee):
     delta: float
     kind: ClassVar[Kind] = "approx"
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """Describe the guarantee in plain words."""
         return explain.describe_approx(self.epsilon, self.delta)
 
-    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
-        """Another point of the curve that this guarantee implies; no other kind unless delta is 0."""
-        check_kind(kind, delta, epsilon)
-        if self.delta == 0:
-            return PureDP(self.epsilon).to(kind, delta=delta, epsilon=epsilon)
-        if kind != "approx":
-            refuse(self, kind, "with probability delta anything may be disclosed, which it has no room for")
-        if epsilon is not None:
-            # delta + (1 - delta) (e^mine - e^epsilon) / (1 + e^mine): the worst release of this guarantee.
-            more = rational(conversions.pure_delta(self.epsilon, epsilon))
-            return _approx(self, epsilon, float_up(rational(self.delta) + (1 - rational(self.delta)) * more))
-        assert delta is not None
+    def _epsilon_at(self, delta: float) -> float:
         if delta < self.delta:
-            refuse(self, kind, f"delta can only grow, and {delta:g} is below {self.delta:g}")
+            refuse(self, "approx", f"delta can only grow, and {delta:g} is below {self.delta:g}")
         left = (rational(delta) - rational(self.delta)) / (1 - rational(self.delta))
-        return ApproxDP(conversions.pure_epsilon(self.epsilon, float_down(left)), delta)
+        return conversions.pure_epsilon(self.epsilon, float_down(left))
+
+    def _delta_at(self, epsilon: float) -> float:
+        # delta + (1 - delta) (e^mine - e^epsilon) / (1 + e^mine): the worst release of this guarantee.
+        more = rational(conversions.pure_delta(self.epsilon, epsilon))
+        return float_up(rational(self.delta) + (1 - rational(self.delta)) * more)
+
+    def _converted(self, kind: Kind) -> Guarantee:
+        if self.delta > 0:
+            refuse(self, kind, "with probability delta anything may be disclosed, which it has no room for")
+        return PureDP(self.epsilon).to(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianDP(Guarantee):
-    r"""Gaussian differential privacy: no easier than telling N(0, 1) from N(mu, 1) by one draw.
+    """Gaussian differential privacy: no easier than telling N(0, 1) from N(mu, 1) with one draw.
 
     Parameters
     ----------
     mu
         At least 0 (nothing disclosed).
-
-    Raises
-    ------
-    UserError
-        If mu is not a number from 0 to 1000.
 
     References
     ----------
@@ -315,11 +293,8 @@ class GaussianDP(Guarantee):
     mu: float
     kind: ClassVar[Kind] = "gdp"
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """Describe the guarantee in plain words."""
         epsilon = conversions.gdp_epsilon(self.mu, _DELTA_IN_WORDS)
         return explain.describe_gdp(
             self.mu,
@@ -327,14 +302,13 @@ class GaussianDP(Guarantee):
             f"privacy, and zero-concentrated with rho = {explain.number(self.mu**2 / 2)}.",
         )
 
-    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
-        """The smallest guarantee of another kind that this one implies; there is no pure one."""
-        check_kind(kind, delta, epsilon)
-        if kind == "approx":
-            if epsilon is not None:
-                return _approx(self, epsilon, conversions.gdp_delta(self.mu, epsilon))
-            assert delta is not None
-            return ApproxDP(conversions.gdp_epsilon(self.mu, delta), delta)
+    def _epsilon_at(self, delta: float) -> float:
+        return conversions.gdp_epsilon(self.mu, delta)
+
+    def _delta_at(self, epsilon: float) -> float:
+        return conversions.gdp_delta(self.mu, epsilon)
+
+    def _converted(self, kind: Kind) -> Guarantee:
         if kind == "zcdp":
             return ZeroConcentratedDP(float_up(rational(self.mu) ** 2 / 2))
         if kind == "pure" and self.mu > 0:
@@ -344,17 +318,12 @@ class GaussianDP(Guarantee):
 
 @dataclass(frozen=True, slots=True)
 class ZeroConcentratedDP(Guarantee):
-    r"""Zero-concentrated differential privacy: Renyi divergence of order alpha at most rho alpha.
+    """Zero-concentrated differential privacy: Renyi divergence of order alpha at most rho alpha.
 
     Parameters
     ----------
     rho
         At least 0 (nothing disclosed).
-
-    Raises
-    ------
-    UserError
-        If rho is not a number from 0 to 1e6.
 
     References
     ----------
@@ -370,11 +339,8 @@ class ZeroConcentratedDP(Guarantee):
     rho: float
     kind: ClassVar[Kind] = "zcdp"
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """Describe the guarantee in plain words."""
         epsilon = conversions.zcdp_epsilon(self.rho, _DELTA_IN_WORDS)
         return explain.describe_zcdp(
             self.rho,
@@ -383,14 +349,13 @@ class ZeroConcentratedDP(Guarantee):
             f"{explain.number(math.sqrt(2 * self.rho))}, which says more.",
         )
 
-    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
-        """An (epsilon, delta) guarantee by the best Renyi conversion; no pure and no GDP one exists."""
-        check_kind(kind, delta, epsilon)
-        if kind == "approx":
-            if epsilon is not None:
-                return _approx(self, epsilon, conversions.zcdp_delta(self.rho, epsilon))
-            assert delta is not None
-            return ApproxDP(conversions.zcdp_epsilon(self.rho, delta), delta)
+    def _epsilon_at(self, delta: float) -> float:
+        return conversions.zcdp_epsilon(self.rho, delta)
+
+    def _delta_at(self, epsilon: float) -> float:
+        return conversions.zcdp_delta(self.rho, epsilon)
+
+    def _converted(self, kind: Kind) -> Guarantee:
         if kind == "pure" and self.rho > 0:
             refuse(self, kind, "its divergences bound averages of the odds, not the odds themselves")
         if kind == "gdp" and self.rho > 0:
@@ -404,27 +369,20 @@ class ZeroConcentratedDP(Guarantee):
 
 
 _CLASSES: dict[str, type[PureDP] | type[ApproxDP] | type[GaussianDP] | type[ZeroConcentratedDP]] = {
-    "pure": PureDP,
-    "approx": ApproxDP,
-    "gdp": GaussianDP,
-    "zcdp": ZeroConcentratedDP,
+    cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP, ZeroConcentratedDP)
 }
 
 
 def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
-    Parameters
-    ----------
-    data
-        One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``,
-        ``{"gdp": {"mu": m}}``, ``{"zcdp": {"rho": r}}``.
+    One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
+    {"rho": r}}``.
 
     Raises
     ------
     UserError
-        For anything else; an unknown key is answered with the nearest known one, and a guarantee under
-        which nothing could ever be released (all zeros) is refused.
+        For anything else, and for a guarantee of zeros, under which nothing could be released.
 
     Examples
     --------
@@ -457,12 +415,12 @@ def guarantee_from_dict(data: object) -> Guarantee:
 
 
 def guarantee_from_text(text: str) -> Guarantee:
-    """Read a guarantee as the command line takes it: its kind, a colon, and its figures.
+    """Read a guarantee in the command line's format: kind, colon, figures.
 
     Raises
     ------
     UserError
-        When it is none.
+        If the text is not a guarantee.
 
     Examples
     --------
@@ -471,7 +429,7 @@ def guarantee_from_text(text: str) -> Guarantee:
     (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
     """
     kind, _, figures = text.partition(":")
-    names = {"gdp": ["mu"], "zcdp": ["rho"], "pure": ["epsilon"], "approx": ["epsilon", "delta"]}.get(kind)
+    names = [field.name for field in fields(_CLASSES[kind])] if kind in _CLASSES else None
     try:
         values = [float(figure) for figure in figures.split(",")]
     except ValueError:

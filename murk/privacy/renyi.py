@@ -1,4 +1,4 @@
-"""From zero-concentrated guarantees to (epsilon, delta), by the best Renyi order."""
+"""Conversion of zero-concentrated guarantees to (epsilon, delta), by the best Renyi order."""
 
 import math
 from decimal import Decimal
@@ -13,9 +13,9 @@ _MARGIN = Decimal("1e-45")
 
 
 def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
-    """The Renyi order (as order - 1) that gives the least delta at ``value`` or the least epsilon, by floats.
+    """Return (Renyi order - 1) with the least delta at ``value``, or with the least epsilon, by floats.
 
-    Any order gives a valid figure, so the search need not be exact: a grid, then golden section around its best.
+    Every order gives a valid figure, so the search need not be exact: a grid, then golden-section search.
     """
 
     def cost(log_excess: float) -> float:
@@ -41,24 +41,12 @@ def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
 
 @lru_cache(maxsize=4096)
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    r"""An epsilon for which every rho-zCDP release is (epsilon, delta)-DP: the best Renyi conversion.
+    r"""Return an epsilon for which every rho-zCDP release is (epsilon, delta)-DP, by the best Renyi conversion.
 
     .. math:: \epsilon = \min_{\alpha > 1} \rho\alpha + \log\frac{\alpha - 1}{\alpha}
         - \frac{\log\delta + \log\alpha}{\alpha - 1}
 
-    Where the release is known to be Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
-
-    Parameters
-    ----------
-    rho
-        At least 0.
-    delta
-        Between 0 and 1, both excluded.
-
-    Raises
-    ------
-    UserError
-        If a parameter is out of its range.
+    If the release is Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
 
     References
     ----------
@@ -88,20 +76,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    r"""A delta for which every rho-zCDP release is (epsilon, delta)-DP: the best Renyi conversion.
+    r"""Return a delta for which every rho-zCDP release is (epsilon, delta)-DP, by the best Renyi conversion.
 
     .. math:: \delta = \min_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho - \epsilon)}}{\alpha - 1}
         \left(1 - \frac1\alpha\right)^{\alpha}
-
-    Parameters
-    ----------
-    rho, epsilon
-        At least 0.
-
-    Raises
-    ------
-    UserError
-        If a parameter is negative or not finite.
 
     References
     ----------

@@ -1,9 +1,7 @@
-"""Arithmetic that a privacy claim may rest on: exact rationals, and decimals with proved error bounds.
+"""Arithmetic for privacy claims: exact rationals, and decimals with proved error bounds.
 
-A float in a public parameter means its shortest decimal (0.1 means 1/10); `rational` reads it so. What has
-no exact value (exponentials, the normal distribution) is computed with 60 decimal digits and then moved
-against the claim by a margin that is many orders above the rounding error, and many below anything that
-costs accuracy.
+A float in a public parameter means its shortest decimal (0.1 means 1/10). Exponentials and the normal distribution are
+computed with 60 decimal digits and then moved against the claim by a margin well above the rounding error.
 """
 
 import math
@@ -43,7 +41,7 @@ _DIGITS = 60
 _TINY = Fraction(1, 10**323)
 _LARGEST = sys.float_info.max
 _HUGE = Fraction(repr(_LARGEST))
-# Below it, differences of functions that differ by mu are taken by their slope: nothing cancels.
+# For smaller mu, differences are computed from the slope, so that nothing cancels.
 _LINEAR = Decimal("1e-20")
 _NEGLIGIBLE, _CLOSE = Decimal("1e-62"), Decimal("1e-54")
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281")
@@ -51,7 +49,7 @@ _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988
 
 @contextmanager
 def precise() -> Iterator[None]:
-    """Decimal arithmetic with 60 digits and exponents that never run out."""
+    """Decimal arithmetic with 60 digits and unlimited exponents."""
     context = Context(
         prec=_DIGITS,
         rounding=ROUND_HALF_EVEN,
@@ -64,7 +62,7 @@ def precise() -> Iterator[None]:
 
 
 def require(name: str, value: float, *, positive: bool = False, below: float = math.inf) -> None:
-    """Refuse a parameter outside [0, below), or outside (0, below) where it must be positive."""
+    """Raise `UserError` if a parameter is outside [0, below), or outside (0, below) if it must be positive."""
     if not (value > 0 if positive else value >= 0) or not value < below:
         upper = "finite" if below == math.inf else f"below {below:g}"
         raise UserError(
@@ -73,17 +71,17 @@ def require(name: str, value: float, *, positive: bool = False, below: float = m
 
 
 def rational(value: float) -> Fraction:
-    """The rational number that a float's shortest decimal names: 0.1 is 1/10."""
+    """Return the rational number that a float's shortest decimal means: 0.1 is 1/10."""
     return Fraction(repr(float(value)))
 
 
 def decimal(value: Fraction) -> Decimal:
-    """A rational as a decimal, correctly rounded in the current precision."""
+    """Return a rational as a decimal, correctly rounded in the current precision."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 def float_up(value: Fraction | Decimal) -> float:
-    """The smallest float whose meaning (see `rational`) is not below ``value``; infinite where there is none."""
+    """Return the smallest float that means at least ``value`` (see `rational`); infinite if there is none."""
     # As fractions, decimals beyond what floats hold could need billions of digits.
     if -_TINY < value < _TINY:
         return math.ulp(0.0) if value > 0 else 0.0
@@ -97,13 +95,13 @@ def float_up(value: Fraction | Decimal) -> float:
 
 
 def float_down(value: Fraction | Decimal) -> float:
-    """The largest float whose meaning (see `rational`) is not above ``value``."""
-    # Unary minus would round a decimal to the precision of the moment.
+    """Return the largest float that means at most ``value`` (see `rational`)."""
+    # Unary minus would round a decimal to the current precision.
     return -float_up(value.copy_negate() if isinstance(value, Decimal) else -value) + 0.0
 
 
 def largest_integer(holds: Callable[[int], bool], below: int) -> int:
-    """The largest integer in [0, below) for which ``holds``, true up to some point and false beyond it; 0 if none."""
+    """Return the largest integer in [0, below) for which ``holds``, true up to some point and then false; 0 if none."""
     low, high = 0, below
     while high - low > 1:
         middle = (low + high) // 2
@@ -115,9 +113,9 @@ def largest_integer(holds: Callable[[int], bool], below: int) -> int:
 
 
 def smallest_float(holds: Callable[[Fraction], bool], low: float, high: float) -> float:
-    """The smallest float in (low, high] for which ``holds``, false up to some point and true beyond it.
+    """Return the smallest float in (low, high] for which ``holds``, false up to some point and then true.
 
-    ``holds(high)`` is taken for granted.
+    ``holds(high)`` is assumed.
     """
     while True:
         middle = low + (high - low) / 2
@@ -130,7 +128,7 @@ def smallest_float(holds: Callable[[Fraction], bool], low: float, high: float) -
 
 
 def _mills(x: Decimal) -> Decimal:
-    """Mills' ratio of the normal distribution, (1 - Phi(x)) / phi(x), to a relative error below 1e-50."""
+    """Return Mills' ratio of the normal distribution, (1 - Phi(x)) / phi(x), to a relative error below 1e-50."""
     if x < -4:
         return _TWO_PI.sqrt() * (x * x / 2).exp() - _mills(-x)
     if x < 5:
@@ -158,7 +156,7 @@ def _mills(x: Decimal) -> Decimal:
 
 
 def gdp_delta_bound(mu: Fraction | Decimal, epsilon: Fraction) -> Decimal:
-    r"""An upper bound, tight to 40 digits, of the delta that a mu-GDP release has at epsilon >= 0.
+    """Return an upper bound, tight to 40 digits, of the delta of a mu-GDP release at epsilon >= 0.
 
     delta(epsilon) = Phi(-z) - e^epsilon Phi(-z - mu) = phi(z) (M(z) - M(z + mu)), z = epsilon / mu - mu / 2,
     with Mills' ratio M (because e^epsilon phi(z + mu) = phi(z)).
@@ -180,7 +178,7 @@ def gdp_delta_bound(mu: Fraction | Decimal, epsilon: Fraction) -> Decimal:
 
 
 def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
-    """Lower and upper bounds, tight to 40 digits, of log(Phi(mu/2) / Phi(-mu/2)) for mu > 0."""
+    """Return lower and upper bounds, tight to 40 digits, of log(Phi(mu/2) / Phi(-mu/2)) for mu > 0."""
     with precise():
         m = decimal(mu) / 2
         if m < _LINEAR:
@@ -196,7 +194,7 @@ def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
 
 
 def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
-    """An upper bound of the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)); to 30 digits from 1e-18 on."""
+    """Return an upper bound of the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)); 30 digits from 1e-18 on."""
     with precise():
         wanted = epsilon if isinstance(epsilon, Decimal) else decimal(epsilon)
         if wanted <= 0:
@@ -210,7 +208,7 @@ def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
             if abs(step) <= mu * Decimal("1e-34"):
                 break
         mu *= 1 + Decimal("1e-35")
-        # The certificate: whatever led here, the odds at this mu are at least those of epsilon.
+        # Verify the result: the odds at this mu must be at least those of epsilon.
         more = Decimal("1e-35")
         while log_odds_bounds(Fraction(mu))[0] < wanted:
             mu *= 1 + more
@@ -219,7 +217,7 @@ def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
 
 
 def _log_odds_slope(mu: Decimal) -> Decimal:
-    """Derivative of log(Phi(mu/2) / Phi(-mu/2)): phi(mu/2) / (2 Phi(mu/2) Phi(-mu/2)), by Mills' ratio."""
+    """Return the derivative of log(Phi(mu/2) / Phi(-mu/2)): phi(mu/2) / (2 Phi(mu/2) Phi(-mu/2))."""
     m = mu / 2
     ratio = _mills(m)
     tail = ratio * (-m * m / 2).exp() / _TWO_PI.sqrt()

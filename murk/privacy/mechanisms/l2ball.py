@@ -113,7 +113,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
     ) -> "L2BallMechanism":
         """Return the mechanism with the least variance whose releases have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
         64-bit words express an epsilon of at most 44.36.
 
         Raises

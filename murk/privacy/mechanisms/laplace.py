@@ -119,7 +119,7 @@ class LaplaceMechanism(AdditiveMechanism):
     ) -> "LaplaceMechanism":
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
         """
         pure_only("laplace", method)
         size, bound = checked_shape("LaplaceMechanism", dimension, radius)

@@ -136,7 +136,7 @@ class RandomizedResponse(OddsMechanism):
     def calibrate(cls, guarantee: Guarantee, *, classes: int) -> "RandomizedResponse":
         """Return the randomized response of k = ``classes`` categories with the largest odds that have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
         64-bit words express an epsilon of at most 44.36 for two categories.
 
         Raises

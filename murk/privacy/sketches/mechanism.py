@@ -232,8 +232,8 @@ class GaussMixMechanism:
     def replace_one(self) -> ApproxDP:
         """Return the guarantee for replaced rows: epsilon recomputed at the same delta.
 
-        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same. This
-        is much less than (2 epsilon, (1 + e^epsilon) delta), the figure for two zero-out steps.
+        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
+        This is much less than (2 epsilon, (1 + e^epsilon) delta), the figure for two zero-out steps.
 
         Examples
         --------

@@ -216,8 +216,8 @@ class NewtonMechanism:
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        ``first`` defaults to 2,500 per feature, at most 10,000. If a of a person's k = ``rows_per_person`` rows are in A and k - a in B,
-        together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
+        ``first`` defaults to 2,500 per feature, at most 10,000. If of a person's k = ``rows_per_person`` rows a are in
+        A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
 
         Raises
         ------
