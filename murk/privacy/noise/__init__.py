@@ -1,7 +1,6 @@
 """Exact integer noise: from the operating system, or simulated from a seed.
 
-Both sources draw from the same sampler; only the words differ. The compiled pieces that other kernels fuse
-are in `murk.privacy.noise.kernels`.
+All sources but `OpenDPNoise` use the same sampler with different words; `murk.privacy.noise.kernels` has its kernels.
 """
 
 from murk.privacy.noise.distributions import LATTICE_WIDTH

@@ -1,7 +1,7 @@
-"""Noise of many records at once: the sampler compiled, and the same draws in numpy until it is.
+"""Noise of many records at once: the compiled sampler, and the same draws in numpy until it is compiled.
 
-In numpy the usual trials are decided for all records together, and the rare ones, which their two words leave open, one
-after another by the sampler's own lines. The same words give the same integers either way.
+In numpy, usual trials are decided for all records together, and undecided ones one by one with the sampler's own
+functions. Equal words give equal integers either way.
 """
 
 from typing import Any
@@ -30,12 +30,12 @@ from murk.privacy.noise.streaming import DONE, REJECTED, WORDS, Integers, Words
 Flags = npt.NDArray[np.bool_]
 
 _START = np.int64(0)
-# It serves arrays as it serves numbers.
+# The function also works on arrays.
 _blocks: Any = block
 
 
 def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers, Flags, Flags]:
-    """What trials with these words give, which of them give something, and which are open."""
+    """Return the values of trials with these words, which trials are accepted, and which are undecided."""
     step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
     word = np.bitwise_and(a, np.uint64((1 << width) - 1), out=empty(a.shape, np.uint64))
     k = keep(np.searchsorted(table[0], word, side="left"))
@@ -94,12 +94,12 @@ def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, sp
 
 @deferred_to(_draw_early)
 def draw_block(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
-    """`kernels.draw`."""
+    """Apply `kernels.draw`."""
     return draw(shape, table, guide, words, spare, out)
 
 
 def _more_than(size: int) -> int:
-    """Trials that nearly always give so many draws."""
+    """Return the number of trials that nearly always gives ``size`` draws."""
     return size + size // 16 + 4
 
 
@@ -144,7 +144,7 @@ def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -
 
 @deferred_to(_gaussians_early)
 def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
-    """`simulated_gaussian` of each record into its row of ``out``."""
+    """Write `simulated_gaussian` of each record to its row of ``out``."""
     out, room = borrowed(out), np.empty(room_for(out.shape[1]), dtype=np.uint64)
     for i in range(out.shape[0]):
         fast_gaussian(seed, records[i], room, out[i])
@@ -153,7 +153,7 @@ def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> No
 
 @deferred_to(_laplaces_early)
 def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
-    """`simulated_laplace` of each record into its row of ``out``."""
+    """Write `simulated_laplace` of each record to its row of ``out``."""
     out = borrowed(out)
     for i in range(out.shape[0]):
         simulated_laplace(seed, records[i], out[i])
@@ -161,7 +161,7 @@ def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> Non
 
 @deferred_to(_words_early)
 def simulated_words(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
-    """``SimulatedNoise(seed).words(records, out.shape[1], purpose)`` into ``out``."""
+    """Write ``SimulatedNoise(seed).words(records, out.shape[1], purpose)`` to ``out``."""
     out = borrowed(out)
     for i in range(out.shape[0]):
         fill_words(seed, np.uint64(records[i]), np.uint64(purpose), _START, out[i])

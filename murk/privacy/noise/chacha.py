@@ -1,7 +1,7 @@
-"""ChaCha20 (RFC 8439): words by counter, compiled for many blocks at once, and fresh words of a key for them alone.
+"""ChaCha20 (RFC 8439): words by counter, compiled for many blocks at once, and fresh words from a new key.
 
-The state is 16 words of 32 bits: four constants, the key, and four words that say which block it is. Lines of
-straight code over a loop of blocks, so that the compiler computes four or eight of them at a time.
+The state is 16 words of 32 bits: four constants, the key, and four words that select the block. Straight-line code in a
+loop over blocks lets the compiler compute four or eight of them at a time.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from murk._memory import is_compiled, random_words, words_at
 __all__ = ["WORDS", "blocks", "expand", "fresh_words", "single_block"]
 
 WORDS = 8
-"""64-bit words in a block."""
+"""Number of 64-bit words in a block."""
 
 Words = npt.NDArray[np.uint64]
 Halves = npt.NDArray[np.uint32]
@@ -97,7 +97,7 @@ def blocks(key: Halves, counters: Halves, count: int, out: Words) -> None:
 
 @jit
 def single_block(key: Halves, counter: Halves, out: Words) -> None:
-    """``blocks(key, counter, 1, out)`` in a tenth of the code, for kernels that seldom need one more block."""
+    """Compute ``blocks(key, counter, 1, out)`` with less code, for kernels that rarely need one more block."""
     n0, n1, n2, last = counter[0, 0], counter[1, 0], counter[2, 0], _u32(0)
     x = (_K0, _K1, _K2, _K3, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7], n0, n1, n2, last)
     for _ in range(10):
@@ -114,10 +114,9 @@ def single_block(key: Halves, counter: Halves, out: Words) -> None:
 
 @jit
 def _together(state: Halves, x: Halves) -> None:
-    """Write eight blocks to ``x`` (128,), each word of all of them side by side: those of ``state``, of the same shape.
+    """Write eight blocks to ``x`` (128,) with the same word of all blocks side by side, as in ``state``.
 
-    Every two rounds go through memory: as a loop of straight code for all twenty, as in `blocks`, it would take seconds
-    longer to compile.
+    Each double round goes through memory; straight-line code for all twenty, as in `blocks`, compiles much slower.
     """
     for j in range(x.shape[0]):
         x[j] = state[j]
@@ -136,9 +135,9 @@ def _together(state: Halves, x: Halves) -> None:
 
 @jit
 def expand(address: int, size: int) -> None:
-    """Overwrite the key that is the four words at an address with the ``size`` first words of its blocks 0, 1, ...
+    """Overwrite a key of four words at an address with the first ``size`` words of its blocks 0, 1, ...
 
-    Eight blocks at a time, of each its first 32 bits, then of each the next, and so on, as they are computed.
+    Eight blocks at a time: first the first 32 bits of each, then the next, as they are computed.
     """
     out = words_at(address, size)
     room = np.empty(2 * _LANES * WORDS, dtype=np.uint64)
@@ -161,11 +160,11 @@ def expand(address: int, size: int) -> None:
 
 @jit
 def fresh_words(address: int, size: int) -> bool:
-    """Write ``size >= 4`` words that are used once to an address; False where the operating system gives no randomness.
+    """Write ``size >= 4`` single-use words to an address; return False if the operating system provides no randomness.
 
-    The operating system gives a key of 256 bits for these words alone, which take its place: ChaCha20 of it, as its own
-    random bytes are (Linux's getrandom), and so as hard to tell from random ones. There is no pool and no state of ours
-    that a fork, a copy or a snapshot could repeat. Interpreted (``NUMBA_DISABLE_JIT``), they are the system's own.
+    The operating system provides a 256-bit key for these words alone, which then replace it: ChaCha20 of the key, like
+    Linux's own getrandom. There is no pool and no state that a fork, a copy or a snapshot could repeat. With
+    ``NUMBA_DISABLE_JIT``, the words are the system's own.
     """
     if not is_compiled():
         return random_words(address, size)

@@ -1,7 +1,7 @@
-"""The distribution of one draw, and the table of its leading part, made with integers only.
+"""Distribution of a draw, and the table of its leading part, computed with integers only.
 
-A draw is written ``|x| = k J + j`` with ``0 <= j < J`` and ``S = m J``. The table holds the distribution
-function of ``k`` as binary digits; it is made by interval arithmetic on integers, so every digit is proved.
+A draw is ``|x| = k J + j`` with ``0 <= j < J`` and ``S = m J``. The table holds binary digits of the distribution
+function of ``k``, computed by interval arithmetic on integers, so every digit is proved.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from murk.errors import UserError
 Kind = Literal["gaussian", "laplace"]
 
 LATTICE_WIDTH: int = 2**20
-"""The width S, in lattice steps, of every noise that Murk draws."""
+"""The width S of all noise, in lattice steps."""
 
-# Digits kept beyond those asked for: the first try then settles all but about 2^-60 of the entries.
+# Extra digits, with which the first try settles all but about 2^-60 of the entries.
 _GUARD = 64
 _GUIDE_BITS = 10
 _LARGEST = 2**62
-# The power of |x| in the exponent of each kind: the two that the sampler can accept by.
+# The power of |x| in the exponent of each kind.
 _POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})
 
 
 @dataclass(frozen=True)
 class NoiseDistribution:
-    r"""A symmetric distribution on the integers, as the sampler needs it.
+    """A symmetric distribution on the integers, in the form the sampler needs.
 
     ``gaussian``: P(x) proportional to exp(-x^2 / 2 S^2); ``laplace``: proportional to exp(-|x| / S).
 
@@ -44,10 +44,10 @@ class NoiseDistribution:
     coarse
         m, which divides S: k is drawn at width m, then j within ``J = S / m`` by acceptance.
     width
-        Bits of a word that choose k (64; less in tests, to force the rare paths).
+        Bits of a word that choose k (64; less in tests, to force rare cases).
     levels
-        Words to which the distribution function of k is known. A draw that even these leave undecided
-        asks for a :meth:`deeper` distribution, so the precision has no end.
+        Number of words to which the distribution function of k is known. A draw that they leave undecided needs a
+        :meth:`deeper` distribution, so precision is unlimited.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class NoiseDistribution:
 
     @property
     def quadratic(self) -> bool:
-        """Whether the exponent is -x^2 / 2 S^2; else it is -|x| / S."""
+        """Whether the exponent is -x^2 / 2 S^2 rather than -|x| / S."""
         return _POWERS[self.kind] == 2
 
     @cached_property
@@ -98,7 +98,7 @@ class NoiseDistribution:
         return (self.denominator - 1).bit_length()
 
     def deeper(self) -> "NoiseDistribution":
-        """The same distribution, known to twice as many words."""
+        """Return the same distribution with twice as many words."""
         return NoiseDistribution(self.kind, self.scale, self.coarse, self.width, 2 * self.levels)
 
     @cached_property
@@ -115,13 +115,13 @@ class NoiseDistribution:
 
     @cached_property
     def digits(self) -> list[list[int]]:
-        """The table as Python's integers."""
+        """The table as Python integers."""
         digits: list[list[int]] = self.table.tolist()
         return digits
 
     @cached_property
     def guide(self) -> npt.NDArray[np.int64]:
-        """For each value of a word's leading bits, the first k that is possible."""
+        """For each value of a word's leading bits, the smallest possible k."""
         bits = min(self.width, _GUIDE_BITS)
         starts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(self.width - bits)
         guide: npt.NDArray[np.int64] = np.searchsorted(self.table[0], starts, side="left").astype(np.int64)
@@ -130,7 +130,7 @@ class NoiseDistribution:
 
     @cached_property
     def shape(self) -> npt.NDArray[np.int64]:
-        """The distribution's numbers in the order in which the kernels read them."""
+        """The distribution's numbers in the order that the kernels read."""
         bits = min(self.width, _GUIDE_BITS)
         numbers = [
             self.step,
@@ -158,10 +158,10 @@ def _distribution(kind: Kind, coarse: int, bits: int) -> tuple[int, ...]:
 
 
 def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[int, ...] | None:
-    """As `_distribution`, or None where this precision leaves a digit open."""
+    """Return the entries, or None if this precision leaves a digit undecided."""
     one = 1 << precision
     low, high = _weights(kind, coarse, bits, precision)
-    # What lies beyond the last weight: the ratios of successive weights only fall, so a geometric
+    # The tail beyond the last weight: ratios of successive weights decrease, so a geometric
     # series with the last ratio bounds it.
     beyond = -(-high[-1] * high[-1] // (low[-2] - high[-1]))
     tails_low, tails_high = [0], [beyond]
@@ -186,7 +186,7 @@ def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tup
 
 
 def _weights(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[list[int], list[int]]:
-    """Lower and upper ends of 2^precision times the weights of k, down to 2^-(bits + 32)."""
+    """Return bounds of 2^precision times the weights of k, down to 2^-(bits + 32)."""
     quadratic = _POWERS[kind] == 2
     exponent = Fraction(1, 2 * coarse**2) if quadratic else Fraction(1, coarse)
     low, high = exponential(exponent, precision)
@@ -204,9 +204,9 @@ def _weights(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[list[i
 
 
 def exponential(exponent: Fraction, precision: int) -> tuple[int, int]:
-    """Integers that enclose ``2^precision exp(-exponent)``, for ``0 < exponent <= 1``.
+    """Return integers that enclose ``2^precision exp(-exponent)``, for ``0 < exponent <= 1``.
 
-    The alternating series, each term rounded outward; what is cut off is less than its first term.
+    The alternating series with each term rounded outward; the remainder is less than its first term.
     """
     top, bottom = exponent.numerator, exponent.denominator
     term_low = term_high = low = high = 1 << precision
@@ -230,5 +230,7 @@ LAPLACE_NOISE = NoiseDistribution("laplace", LATTICE_WIDTH, 16, levels=4)
 NOISE_DISTRIBUTIONS: Final[Mapping[str, NoiseDistribution]] = MappingProxyType(
     {one.kind: one for one in (GAUSSIAN_NOISE, LAPLACE_NOISE)}
 )
-"""The distributions that Murk draws noise of, by kind. A `NoiseSource` has a method of each one's name, and
-`murk.privacy.mechanisms.lattice.NOISE_OF` says which one a mechanism takes."""
+"""The distributions in use, by kind.
+
+A `NoiseSource` has a method for each; `murk.privacy.mechanisms.lattice.NOISE_OF` says which one a mechanism draws.
+"""

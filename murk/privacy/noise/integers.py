@@ -1,4 +1,4 @@
-"""Coins, bounded integers and identifiers from uniform 64-bit words: exact, no float anywhere."""
+"""Coins, bounded integers and identifiers from uniform 64-bit words, exactly and without floats."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from murk.privacy.noise.streaming import Integers, Words
 
 
 def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
-    """Coins that show true with probability exactly ``threshold / 2^64``: one for each word.
+    """Return one coin for each word, true with probability exactly ``threshold / 2^64``.
 
     Raises
     ------
@@ -31,17 +31,16 @@ def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
 
 
 def below(words: Words, n: int) -> Integers:
-    """Integers exactly uniform on [0, n), one for each row of candidates ``words`` (m, k).
+    """Return integers exactly uniform on [0, n), one for each row of candidates ``words`` (m, k).
 
-    The low bits that n needs are taken of each candidate, and the first below n is it. A row whose k
-    candidates all fail has a probability below 2^-k.
+    The first candidate is taken whose low bits are below n. All k candidates of a row fail with probability below 2^-k.
 
     Raises
     ------
     UserError
         If n is not in [1, 2^63].
     MurkError
-        If all candidates of a row fail; give more candidates a row.
+        If all candidates of a row fail; give more candidates per row.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def below(words: Words, n: int) -> Integers:
 
 
 def identifiers(noise: NoiseSource, records: npt.ArrayLike) -> list[str]:
-    """One random identifier for each record: 128 bits as 32 hexadecimal digits.
+    """Return a random identifier for each record: 128 bits as 32 hexadecimal digits.
 
     Examples
     --------

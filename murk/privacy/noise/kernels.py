@@ -1,11 +1,11 @@
-"""The sampler, compiled: one draw from two random words, further words only for the rare paths.
+"""The compiled sampler: one draw from two random words, with further words only for rare cases.
 
-Integers throughout. Words are uint64 and everything computed from them int64: each conversion is written
-out, because uint64 with int64 becomes float64 in numpy and wraps in numba.
+Everything is integer arithmetic. Words are uint64 and values computed from them int64, with explicit conversions,
+because uint64 with int64 becomes float64 in numpy and wraps in numba.
 
-A trial, given a word A and a word B (the notation of `tables`):
+A trial, given a word A and a word B (notation of `murk.privacy.noise.distributions`):
 
-1. k by comparing A with the table; a word equal to an entry is undecided and goes on with further words.
+1. k by comparing A with the table; a word equal to an entry is undecided and continues with further words.
 2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range
    rejects the trial.
 3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by
@@ -44,17 +44,17 @@ _NO_WORDS.setflags(write=False)
 
 @jit
 def draw(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
-    """Fill ``out`` from ``words`` (two a trial) and ``spare``, as far as they reach.
+    """Fill ``out`` from ``words`` (two per trial) and ``spare``, as far as they last.
 
-    Returns (status, values produced, trials used, spare words used); the status is `DONE`, or what is
-    missing: `WORDS`, `SPARE` or `DEEPER`. No trial is ever dropped: go on with the unused words first.
+    Returns (status, values produced, trials used, spare words used). The status is `DONE`, or what is missing: `WORDS`,
+    `SPARE` or `DEEPER`. No trial may be dropped: continue with the unused words.
     """
     return _draw(shape, table, guide, words, spare, False, _ZERO, _ZERO, out)
 
 
 @jit
 def draw_gaussian(words: Words, spare: Words, out: Integers) -> Progress:
-    """`draw` of Gaussian noise."""
+    """Apply `draw` to Gaussian noise."""
     return _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, words, spare, False, _ZERO, _ZERO, out)
 
 
@@ -67,7 +67,7 @@ def simulated_gaussian(seed: np.uint64, record: np.int64, out: Integers) -> None
 
 @jit
 def fast_gaussian(seed: np.uint64, record: np.int64, room: Words, out: Integers) -> None:
-    """`simulated_gaussian`, in half of the time: its words are drawn several at once, in ``room``, two a trial."""
+    """Compute `simulated_gaussian` faster, with words drawn several at once in ``room``, two per trial."""
     s, r = np.uint64(seed), np.uint64(record)
     blocks(s, r, _NOISE, room)
     _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, room, _NO_WORDS, True, s, r, out)
@@ -75,7 +75,7 @@ def fast_gaussian(seed: np.uint64, record: np.int64, room: Words, out: Integers)
 
 @within
 def room_for(size: int) -> int:
-    """Words that `fast_gaussian` mostly needs for so many numbers; it takes longer where they do not suffice."""
+    """Return the number of words that `fast_gaussian` usually needs for ``size`` numbers; fewer make it slower."""
     return 2 * (size + size // 40 + 1)
 
 
@@ -158,10 +158,10 @@ def _draw(
 def finish_trial(
     shape: Integers, table: Words, a: np.uint64, b: np.uint64, spare: Words, used: np.int64
 ) -> tuple[np.int64, np.int64, np.int64]:
-    """A trial that its two words leave open, with spare words from position ``used``.
+    """Finish a trial that its two words leave undecided, with spare words from position ``used``.
 
-    Returns the status, the value or `REJECTED`, and the position after the words consumed. With a status
-    other than `DONE` nothing is consumed: the same call with more words (or digits) goes the same way.
+    Returns the status, the value or `REJECTED`, and the position after the consumed words. With a status other than
+    `DONE` nothing is consumed, and the same call with more words (or digits) continues identically.
     """
     step, step_bits, denominator = shape[0], np.uint64(shape[1]), shape[2]
     status, k, position = _coarse(shape, table, a, spare, used)
@@ -192,7 +192,7 @@ def finish_trial(
 def _coarse(
     shape: Integers, table: Words, a: np.uint64, spare: Words, used: np.int64
 ) -> tuple[np.int64, np.int64, np.int64]:
-    """Find k by comparing digits: the word, then as many spare words as it takes."""
+    """Find k by comparing digits: of the word, then of as many spare words as needed."""
     mask = _ALL >> (np.uint64(64) - np.uint64(shape[4]))
     levels, entries = table.shape
     first = a & mask
@@ -221,7 +221,7 @@ def _coarse(
 def _bernoulli(
     numerator: np.int64, denominator: np.int64, first: np.int64, spare: Words, used: np.int64
 ) -> tuple[np.int64, bool, np.int64]:
-    """Exact Bernoulli(exp(-num/den)), num <= den; ``first`` is uniform below den and already drawn."""
+    """Draw exactly Bernoulli(exp(-num/den)), num <= den; ``first`` is already drawn, uniform below den."""
     trial = np.int64(1)
     below = bool(first < numerator)
     while below:
@@ -239,7 +239,7 @@ def _bernoulli(
 
 @jit
 def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, np.int64, np.int64]:
-    """Uniform on [0, bound) from spare words: mask and reject."""
+    """Draw uniformly on [0, bound) from spare words, by masking and rejection."""
     mask = _ZERO
     while mask < np.uint64(bound - 1):
         mask = (mask << _ONE) | _ONE
@@ -261,7 +261,7 @@ def finish_simulated_trial(
     record: np.uint64,
     used: np.int64,
 ) -> tuple[np.int64, np.int64]:
-    """`finish_trial` with the record's own spare words, as many as it takes."""
+    """Apply `finish_trial` with as many of the record's spare words as needed."""
     count = _FIRST_SPARES
     while True:
         spare = np.empty(count, dtype=np.uint64)
@@ -276,7 +276,7 @@ def finish_simulated_trial(
 
 @jit
 def fill_words(seed: np.uint64, record: np.uint64, purpose: np.uint64, start: np.int64, out: Words) -> None:
-    """Words ``start``, ``start + 1``, ... of a record's stream for a purpose."""
+    """Write words ``start``, ``start + 1``, ... of a record's stream for a purpose."""
     even, odd = _ZERO, _ZERO
     for i in range(out.shape[0]):
         position = np.uint64(start + i)

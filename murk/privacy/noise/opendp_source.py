@@ -1,4 +1,4 @@
-"""OpenDP's exact samplers behind Murk's interface, for anyone who must have them."""
+"""OpenDP's exact samplers with Murk's interface."""
 
 from typing import Any
 
@@ -13,14 +13,9 @@ from murk.privacy.noise.streaming import Integers, Words
 
 
 class OpenDPNoise:
-    """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: much slower, independently written.
+    """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: independent code, much slower.
 
     Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
-
-    Raises
-    ------
-    UserError
-        At construction, where OpenDP is not installed.
 
     Examples
     --------
@@ -35,25 +30,28 @@ class OpenDPNoise:
         _measurements()
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
-        count = len(np.asarray(records))
-        return opendp_draw("gaussian", LATTICE_WIDTH, count * size).reshape(count, size)
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
+        return _noise("gaussian", records, size)
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        count = len(np.asarray(records))
-        return opendp_draw("laplace", LATTICE_WIDTH, count * size).reshape(count, size)
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
+        return _noise("laplace", records, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
-        """(m, size) uniform 64-bit words of the operating system."""
+        """Draw uniform 64-bit words (m, size) of the operating system."""
         return SecureNoise().words(records, size, purpose)
 
     def __repr__(self) -> str:
         return "OpenDPNoise()"
 
 
+def _noise(kind: str, records: npt.ArrayLike, size: int) -> Integers:
+    count = len(np.asarray(records))
+    return opendp_draw(kind, LATTICE_WIDTH, count * size).reshape(count, size)
+
+
 def opendp_draw(kind: str, scale: int, count: int) -> Integers:
-    """``count`` integers of a distribution by OpenDP (the mechanism applied to zeros)."""
+    """Draw ``count`` integers of a distribution with OpenDP (its mechanism applied to zeros)."""
     if count == 0:
         return np.empty(0, dtype=np.int64)
     domains, measurements, metrics = _measurements()

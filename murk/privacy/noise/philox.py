@@ -1,7 +1,7 @@
 """Philox4x32-10: random words as a function of a counter and a key.
 
-Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Every quantity is a
-uint64 that holds 32 bits, so no product overflows.
+Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Every quantity is a uint64 that
+holds 32 bits, so no product overflows.
 """
 
 from enum import IntEnum
@@ -22,7 +22,7 @@ _WEYL_1 = np.uint64(0xBB67AE85)
 
 
 class Purpose(IntEnum):
-    """What a record's words are for: each purpose is a stream of its own."""
+    """Purpose of a record's words; each has its own stream."""
 
     NOISE = 0
     SPARE = 1
@@ -38,7 +38,7 @@ class Purpose(IntEnum):
 def rounds(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """:func:`philox`, compiled into its callers, so that those with a loop do several at once."""
+    """Compute :func:`philox`, inlined into callers, so that loops are vectorised."""
     for _ in range(10):
         p0 = _MULTIPLIER_0 * c0
         p1 = _MULTIPLIER_1 * c2
@@ -55,7 +55,7 @@ def rounds(
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Four 32-bit counters and two 32-bit keys (all uint64) to four 32-bit outputs."""
+    """Map four 32-bit counters and two 32-bit keys (all uint64) to four 32-bit outputs."""
     return rounds(c0, c1, c2, c3, k0, k1)
 
 
@@ -69,6 +69,6 @@ def blocks(seed: np.uint64, record: np.uint64, purpose: np.uint64, out: Words) -
 
 @jit
 def block(seed: np.uint64, record: np.uint64, purpose: np.uint64, index: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Words ``2 index`` and ``2 index + 1`` of a record's stream for a purpose; index below 2^32."""
+    """Return words ``2 index`` and ``2 index + 1`` of a record's stream for a purpose; index below 2^32."""
     w0, w1, w2, w3 = philox(index, purpose, record & _LOW, record >> _HALF, seed & _LOW, seed >> _HALF)
     return w0 | (w1 << _HALF), w2 | (w3 << _HALF)

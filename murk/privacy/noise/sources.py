@@ -1,4 +1,4 @@
-"""Noise sources: the operating system's randomness, and a reproducible simulation of it."""
+"""Sources of noise: the operating system's randomness, and a reproducible simulation."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from murk.privacy.noise.streaming import Integers, Words, fill
 
 
 def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
-    """The compiled sampler, as `streaming.fill` calls it."""
+    """Call the compiled sampler with the interface of `streaming.Draw`."""
     status, produced, trials, spares = blocks.draw_block(
         distribution.shape, distribution.table, distribution.guide, words, spare, out
     )
@@ -24,33 +24,32 @@ def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: I
 
 
 class NoiseSource(Protocol):
-    """Where a mechanism's noise comes from.
+    """Source of a mechanism's noise.
 
-    ``records`` are the indices of the m records for which noise is drawn; only a simulation looks at
-    their values.
+    ``records`` are the indices of the m records for which noise is drawn; only a simulation uses their values.
     """
 
     @property
     def simulated(self) -> bool:
-        """Whether the draws can be repeated by anyone who knows the seed, and so protect nobody."""
+        """Whether anyone who knows the seed can repeat the draws, which then protect nobody."""
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)`` with S = 2^20."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)`` with S = 2^20."""
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)`` with S = 2^20."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)`` with S = 2^20."""
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
-        """(m, size) uniform 64-bit words."""
+        """Draw uniform 64-bit words (m, size)."""
 
 
 def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int) -> Integers:
-    """(m, size) integers of a source, of the kind of `NOISE_DISTRIBUTIONS`.
+    """Draw integers (m, size) of a kind of `NOISE_DISTRIBUTIONS` from a source.
 
     Raises
     ------
     UserError
-        If there is no such kind, or the source does not draw it.
+        If the kind is unknown or the source does not draw it.
     """
     drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
     if drawn is None:
@@ -62,11 +61,9 @@ def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int
 class SecureNoise:
     r"""Exact noise from the operating system's randomness.
 
-    Given ideal random bits the distribution has no approximation at all: integers with
-    ``P(x) \propto exp(-x^2 / 2 S^2)`` or ``P(x) \propto exp(-|x| / S)``, ``S = 2^20``.
-
-    There is no pool and no state: a copy, a pickle, a fork or a snapshot of a virtual machine never
-    repeats a draw.
+    Given ideal random bits, the distribution is exact: integers with ``P(x) \propto exp(-x^2 / 2 S^2)`` or ``P(x)
+    \propto exp(-|x| / S)``, ``S = 2^20``. There is no pool and no state, so a copy, a pickle, a fork or a snapshot of a
+    virtual machine never repeats a draw.
 
     Examples
     --------
@@ -79,15 +76,15 @@ class SecureNoise:
     simulated = False
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         return _secure(GAUSSIAN_NOISE, records, size)
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
         return _secure(LAPLACE_NOISE, records, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
-        """(m, size) uniform 64-bit words; fresh at every call, whatever the purpose."""
+        """Draw uniform 64-bit words (m, size), fresh at every call."""
         count = _length(records)
         return keep(np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64)).reshape(count, size)
 
@@ -96,26 +93,16 @@ class SecureNoise:
 
 
 def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
-    """Words of the operating system, for `streaming.fill`."""
+    """Return words of the operating system for `streaming.fill`."""
     fresh = keep(np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64))
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
 def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribution, out: Integers) -> None:
-    """Fill ``out`` with secure draws from words that did not suffice for them, and then from new ones.
+    """Fill ``out`` with secure draws, first from words that did not suffice, then from new ones.
 
-    New ones in their place would bias the distribution: which words do not suffice depends on what they give.
-
-    Parameters
-    ----------
-    words
-        Two for each trial, then spare ones, then those that are for something else.
-    trials, extra
-        How many trials they are for, and how many at their end are for something else.
-    distribution
-        What is drawn.
-    out
-        Where it goes, int64.
+    Replacing the words would bias the distribution, because which words suffice depends on the values. ``words`` holds
+    two for each of ``trials`` trials, then spare ones, then ``extra`` words for another use.
     """
     first = [(words[: 2 * trials], words[2 * trials : len(words) - extra])]
 
@@ -140,10 +127,9 @@ def _length(records: npt.ArrayLike) -> int:
 class SimulatedNoise:
     """Reproducible noise of the same distribution, for simulation only: it protects nobody.
 
-    A function of the seed, the record's index and the purpose alone (counter-based: Philox4x32-10), so
-    that a record's draws do not depend on which others are drawn with it, nor on when. A copy repeats
-    them; a record's shorter vectors are beginnings of its longer ones, and its Gaussian and Laplace draws
-    come from the same words.
+    The noise is a function of the seed, the record's index and the purpose (counter-based: Philox4x32-10), so a
+    record's draws do not depend on other records or on time. A copy repeats them. A record's shorter vectors are
+    prefixes of its longer ones, and its Gaussian and Laplace draws use the same words.
 
     Parameters
     ----------
@@ -178,19 +164,19 @@ class SimulatedNoise:
         return True
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         out = empty((_length(records), size), np.int64)
         blocks.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
         return out
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
         out = empty((_length(records), size), np.int64)
         blocks.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
         return out
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
-        """(m, size) uniform 64-bit words."""
+        """Draw uniform 64-bit words (m, size)."""
         indices = _indices(records)
         out = empty((len(indices), size), np.uint64)
         blocks.simulated_words(np.uint64(self.seed), indices, int(purpose), out)

@@ -1,7 +1,7 @@
-"""From words that arrive in pieces to draws: rewind and resume, so that no trial is ever dropped.
+"""Draws from words that arrive in pieces, without dropping a trial.
 
-Dropping the trial during which the words ran out would bias the distribution: which trial that is depends on its
-value.
+Dropping the trial during which the words ran out would bias the distribution, because which trial that is depends on
+its value.
 """
 
 from typing import Protocol
@@ -15,37 +15,32 @@ from murk.privacy.noise.distributions import NoiseDistribution
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 
-# Statuses of a draw: all done, or what is missing (words, spare words, digits of the table).
+# Status of a draw: done, or what is missing (words, spare words, digits of the table).
 DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
 
-# What a trial may give instead of a value; no value comes near.
+# Result of a rejected trial; no value comes near it.
 REJECTED = -(2**62)
 
-# Trials for which words are fetched at once: large enough that a call costs nothing, small enough for
-# the cache.
+# Trials for which words are fetched at once: large for few calls, small enough for the cache.
 _BLOCK = 1 << 12
-
 
 _NOTHING = np.empty(0, dtype=np.uint64)
 
 
 class Feed(Protocol):
-    """Where words come from: the next ``2 trials`` words for trials, and the next ``spares`` spare words."""
+    """Source of words: the next ``2 trials`` words for trials, and the next ``spares`` spare words."""
 
     def __call__(self, trials: int, spares: int) -> tuple[Words, Words]:
-        """The words for trials, and the spare words."""
+        """Return the words for trials, and the spare words."""
 
 
 class Draw(Protocol):
-    """An implementation of the sampler: fill ``out`` from words (two a trial) and spare words.
-
-    Returns (status, values produced, trials used, spare words used).
-    """
+    """An implementation of the sampler: fill ``out`` from words (two per trial) and spare words."""
 
     def __call__(
         self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
-        """As far as the words reach."""
+        """Draw as far as the words last."""
 
 
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
@@ -69,7 +64,7 @@ def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw,
 
 
 def _trials(count: int) -> int:
-    """Trials that almost always suffice for ``count`` draws, at an acceptance of 0.96."""
+    """Return the number of trials that almost always suffices for ``count`` draws, at an acceptance of 0.96."""
     return count + count // 25 + 2
 
 
