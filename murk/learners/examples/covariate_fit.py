@@ -54,20 +54,12 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True)
 class Rows:
-    """Moments of the public rows' matrices ``w x x'``, of the first ``size`` coefficients.
-
-    Attributes
-    ----------
-    count
-        Number of rows.
-    alpha, gamma
-        Mean and covariance of their numbers, (k,) and (k, k).
-    """
+    """Moments of the public rows' matrices ``w x x'``, of the first ``size`` coefficients."""
 
     size: int
-    count: float
-    alpha: Array
-    gamma: Array
+    count: float  # number of rows
+    alpha: Array  # mean of their numbers, (k,)
+    gamma: Array  # covariance of their numbers, (k, k)
 
     @classmethod
     def of(cls, covariates: PublicCovariates, size: int, extra: float) -> Rows:
@@ -106,28 +98,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Released:
-    """Sums of released outer products, for the learned coefficients.
+    """Sums of released outer products, for the learned coefficients."""
 
-    Attributes
-    ----------
-    mean, aimed
-        Mean A and b.
-    meat
-        Covariance of ``A theta - b`` of these means, (p, p), at the chains' reference points.
-    points
-        These points, (chains, p).
-    noise
-        Largest and smallest possible noise variance of a number of the means.
-    people
-        Effective number of people.
-    """
-
-    mean: Array
-    aimed: Array
-    meat: Array
-    points: Array
-    noise: tuple[float, float]
-    people: float
+    mean: Array  # of A, (p, p)
+    aimed: Array  # mean b, (p,)
+    meat: Array  # covariance of A theta - b of these means at the chains' reference points, (p, p)
+    points: Array  # these points, (chains, p)
+    noise: tuple[float, float]  # largest and smallest possible noise variance of a number of the means
+    people: float  # effective number
 
     @cached_property
     def of_records(self) -> Array:
@@ -140,22 +118,12 @@ class Released:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Posterior if the rows are worth ``1 / kappa`` people.
+    """Posterior if the rows are worth ``1 / kappa`` people."""
 
-    Attributes
-    ----------
-    evidence
-        Logarithm of its weight.
-    matrix, covariance
-        A, and the covariance of its numbers, (k, k).
-    meat
-        Covariance of ``A theta - b``.
-    """
-
-    evidence: float
-    matrix: Array
-    covariance: Array
-    meat: Array
+    evidence: float  # logarithm of its weight
+    matrix: Array  # A
+    covariance: Array  # of its numbers, (k, k)
+    meat: Array  # covariance of A theta - b
 
 
 def share_of(released: Released, rows: Rows) -> float:
@@ -202,16 +170,10 @@ def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: floa
 
 
 def size_of_error(covariance: Array, turn: Array) -> float:
-    """Return about how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``.
+    """Return about how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``, (q, q).
 
-    This is ``2 |E[(turn' E turn)^2]|^(1/2)``; for errors of equal size, ``2 sqrt(p)`` times one of them.
-
-    Parameters
-    ----------
-    covariance
-        Of the matrix's numbers, (k, k).
-    turn
-        (p, q).
+    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for ``covariance`` (k, k) of E's numbers; for errors of equal size,
+    ``2 sqrt(p)`` times one of them.
     """
     p, q = turn.shape
     units = np.array([symmetric(unit, p) for unit in np.eye(matrix_size(p))])

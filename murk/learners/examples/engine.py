@@ -264,10 +264,7 @@ class IWPEngine(RecordEngine):
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
         """Refuse a release with a number beyond its coordinate's mechanism.
 
-        Raises
-        ------
-        RejectedError
-            With reason ``"magnitude"``.
+        Raises RejectedError with reason ``"magnitude"``.
         """
         bounds = self._bounds[release.level]
         if bounds is not None:
@@ -334,10 +331,7 @@ class IWPEngine(RecordEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or of other settings.
         """
         p = self.settings.features
         try:

@@ -34,59 +34,30 @@ __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 
 
 class Example(dict[Any, float]):
-    """A released example's features by name, with the public facts about their noise.
+    """A released example's features by name, with the public facts about their noise."""
 
-    Attributes
-    ----------
-    noise
-        Noise of its level.
-    product
-        Whether features are multiplied by the label.
-    directed
-        Whether features are a direction, with losses weighted by ``1/|x|^2``.
-    missing
-        For a direction, an unbiased estimate of whether its target is missing.
-    matrix
-        All numbers of an outer product, with losses weighted by ``1/(1 + |x|^2)``.
-    """
-
-    noise: Noise = Noise(0.0)
-    product: bool = False
-    directed: bool = False
-    missing: float = 0.0
-    matrix: NDArray[np.float64] | None = None
+    noise: Noise = Noise(0.0)  # of its level
+    product: bool = False  # whether features are multiplied by the label
+    directed: bool = False  # whether features are a direction: losses are weighted by 1/|x|^2
+    missing: float = 0.0  # of a direction: an unbiased estimate of whether its target is missing
+    matrix: NDArray[np.float64] | None = None  # all numbers of an outer product: losses are weighted by 1/(1 + |x|^2)
 
 
 class Score(NamedTuple):
-    """A linear model's score of a released example, and its noise.
+    """A linear model's score of a released example, and its noise."""
 
-    Parameters
-    ----------
-    value
-        ``theta'u~``; for an outer product, twice the loss.
-    variance
-        ``theta'D theta``.
-    noise
-        Noise of the example.
-    product, directed, outer
-        Whether the example is multiplied by its label, a direction, or an outer product.
-    """
-
-    value: float
-    variance: float
-    noise: Noise
-    product: bool
-    directed: bool = False
-    outer: bool = False
+    value: float  # theta'u~; of an outer product, twice the loss
+    variance: float  # theta'D theta
+    noise: Noise  # of the example
+    product: bool  # whether the example is multiplied by its label
+    directed: bool = False  # whether it is a direction
+    outer: bool = False  # whether it is an outer product
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
     """Return coefficients by feature, and the constant, of Murk's learners and River's linear models.
 
-    Raises
-    ------
-    UserError
-        If the model is neither.
+    Raises UserError if the model is neither.
     """
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:

@@ -1,8 +1,8 @@
-r"""What is learned of so many people's released examples, from the sums that their estimate is computed from.
+"""Draws of the estimate from a given number of people's examples, by the sums that it is computed from.
 
-A few thousand people really release, by the engine, at the fit itself. Of sums whose mean is known (Hessians and
-gradients are unbiased estimates of those that records have) n people have n times the mean, and ``sqrt(n / m)`` times
-what m people were off by, which has the right covariance; of sums of squares they have ``n / m`` times as much.
+A few thousand people m are simulated by the engine at the fit itself. Sums with a known mean (unbiased Hessians and
+gradients) are scaled to n people as n times that mean plus ``sqrt(n / m)`` times the error; sums of squares by ``n /
+m``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def estimate(
     problem: ExampleProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """The estimate of so many people; chains only add up."""
+    """Draw the estimate of a given number of people; chains only add up."""
     settings = problem.settings
     if not settings.polish:
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
@@ -64,22 +64,21 @@ def estimate(
     whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)
     for level, size in split(people, levels).items():
         m = min(_PEOPLE, size)
-        engine = _answered(problem, records, m, level, theta, rng)
+        engine = _simulated(problem, records, m, level, theta, rng)
         weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
 
-        def linear(found: Array, mean: Array, m: int = m, weight: float = weight, root: float = root,
-                   size: int = size) -> Array:  # fmt: skip
-            return np.asarray(size * weight * mean + root * (found - m * weight * mean))
+        def linear(
+            drawn: Array, mean: Array, m: int = m, weight: float = weight, root: float = root, size: int = size
+        ) -> Array:
+            return np.asarray(size * weight * mean + root * (drawn - m * weight * mean))
 
         whole.real[list(_SCALARS)] += square * engine.real[list(_SCALARS)]
         whole.triangles[0] += linear(engine.triangles[0], bend[lower])
         whole.triangles[1] += square * engine.triangles[1]
         whole.rows[k.AIMED] += linear(engine.rows[k.AIMED], aimed)
-        if not settings.weighted:
-            pass
-        elif settings.outer:
+        if settings.outer:
             whole.rows[k.FIRST] += square * engine.rows[k.FIRST]
-        else:
+        elif settings.directed:
             whole.rows[k.FIRST] += linear(engine.rows[k.FIRST], first)
             whole.rows[k.SECOND] += square * engine.rows[k.SECOND]
         whole.whole[k.COUNT] += size
@@ -88,10 +87,10 @@ def estimate(
     return estimate_of([whole])
 
 
-def _answered(
+def _simulated(
     problem: ExampleProblem, records: Records, people: int, level: str, theta: Array, rng: np.random.Generator
 ) -> IWPEngine:
-    """An engine after so many people, whose residuals are all at the fit."""
+    """Return an engine after a number of people, with all residuals at the fit."""
     mechanism: Any = problem.mechanisms[level]
     engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
@@ -102,7 +101,7 @@ def _answered(
 
 
 def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Array, Array]:
-    """Of what is released without noise: the mean Hessian (p, p), what it is solved with, the mean u; and the fit."""
+    """Return the mean Hessian (p, p), its right side, the mean u, and the fit, of releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
     if not settings.weighted:
@@ -119,7 +118,7 @@ def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Arr
 
 
 def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Array, Array]:
-    """Newton's steps on the loss of records without noise: the Hessian at its minimum in the ball, and what of it."""
+    """Minimise the loss of records without noise by Newton steps; return Hessian, right side and minimiser."""
     settings, shares = problem.settings, records.shares
     engine = problem.engine()
     whole, real = engine.whole.copy(), engine.real.copy()
@@ -128,8 +127,8 @@ def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Ar
     targets = records.y if settings.form == k.REAL else targets
     theta = np.zeros(settings.features)
     for _ in range(1 if settings.loss in ("quadratic", "squared") else _STEPS):
-        found = [factors(whole, real, z, 0.0, t)[:3:2] for z, t in zip(u @ theta, targets, strict=True)]
-        pull, outer = np.array(found).T
+        pairs = [factors(whole, real, z, 0.0, t)[:3:2] for z, t in zip(u @ theta, targets, strict=True)]
+        pull, outer = np.array(pairs).T
         bend = (u * (shares * outer)[:, None]).T @ u
         aimed = bend @ theta - (shares * pull) @ u
         before, theta = theta, _solved(problem, bend, aimed)
@@ -139,7 +138,7 @@ def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Ar
 
 
 def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
-    """The minimum in the ball, the smallest where there are several."""
+    """Return the minimiser in the ball, the smallest if there are several."""
     settings = problem.settings
     assert settings.radius is not None
     free = settings.features - (not settings.intercept)
@@ -151,7 +150,7 @@ def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
 
 estimates = one_by_one(estimate)
 
-# Of outer products the factor grows with the number of coefficients: noise hides more directions.
+# For outer products the factor grows with the number of coefficients, as noise hides more directions.
 _OUTER: Final = 0.45
 
 

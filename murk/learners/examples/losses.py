@@ -30,74 +30,35 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise of a level's releases.
+    """Noise of a level's releases."""
 
-    Attributes
-    ----------
-    variance
-        Of each feature.
-    constant_variance
-        Of the constant: that of the features in a product, else 0.
-    target_variance
-        Of a real target.
-    keep
-        Weight of a released label; 1 without randomized response.
-    """
-
-    variance: float
-    constant_variance: float = 0.0
-    target_variance: float = 0.0
-    keep: float = 1.0
+    variance: float  # of each feature
+    constant_variance: float = 0.0  # of the constant: that of the features in a product, else 0
+    target_variance: float = 0.0  # of a real target
+    keep: float = 1.0  # weight of a released label; 1 without randomized response
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Parts of the size of a gradient estimate at the edge of the ball.
+    """Parts of the size of a gradient estimate at the edge of the ball."""
 
-    Attributes
-    ----------
-    length
-        Mean squared length of a released record.
-    label
-        Squared attenuation of a label's mean, 1 without randomized response.
-    v, noise
-        Variance of a score, and the noise of a release.
-    """
-
-    length: float
-    label: float
-    v: float
-    noise: Noise
+    length: float  # mean squared length of a released record
+    label: float  # squared attenuation of a label's mean, 1 without randomized response
+    v: float  # variance of a score
+    noise: Noise  # of a release
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleLoss:
-    """A loss of released examples.
+    """A loss of released examples."""
 
-    Attributes
-    ----------
-    name, code
-        Its name in tasks and arguments, and its code in `murk.learners.examples.transforms`.
-    radius
-        Default radius of the ball of coefficients: a logit of 3 is odds of 20; fits of bounded targets by bounded
-        features rarely exceed a norm of 2 (labels) or 1.5 (real targets).
-    probabilities
-        Probability of the positive label at scores; None for a real target.
-    spread
-        Approximate bound of ``E||gradient estimate||^2``.
-    moderate
-        Largest score variance used by default.
-    valid
-        Score variance below which the estimate exists.
-    """
-
-    name: str
-    code: int
-    radius: float
-    probabilities: Callable[[Scores], Scores] | None
-    spread: Callable[[Size], float]
-    moderate: float = math.inf
-    valid: float = math.inf
+    name: str  # in tasks and arguments
+    code: int  # in `murk.learners.examples.transforms`
+    radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
+    probabilities: Callable[[Scores], Scores] | None  # of the positive label at scores; None for a real target
+    spread: Callable[[Size], float]  # approximate bound of E||gradient estimate||^2
+    moderate: float = math.inf  # largest score variance used by default
+    valid: float = math.inf  # score variance below which the estimate exists
 
 
 def _normal(scores: Scores) -> Scores:
@@ -173,11 +134,6 @@ def largest_radius(loss: str, variance: float) -> float:
     """Return the radius below which the loss's estimate is valid under feature noise of this variance.
 
     The probit-type loss needs ``variance ||theta||^2 < t``; the others have no limit.
-
-    Examples
-    --------
-    >>> round(largest_radius("probit", 4.0), 3)
-    0.851
     """
     return _radius_at(LOSSES[loss].valid, variance)
 
@@ -194,10 +150,7 @@ def default_radius(loss: str, variance: float) -> float:
 def checked_radius(loss: str, radius: float | None, variance: float) -> float:
     """Return the projection radius for feature noise of at most this variance.
 
-    Raises
-    ------
-    UserError
-        If ``radius`` is not positive and finite, or outside the loss's valid region.
+    Raises UserError if ``radius`` is not positive and finite, or outside the loss's valid region.
     """
     if radius is None:
         return default_radius(loss, variance)
@@ -230,23 +183,8 @@ def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]
 def truncation_error(terms: int, variance: float, reach: float) -> float:
     """Return the bias of the log loss truncated after K terms: ``sup |W_v[g_K](z) - f(z)|`` for ``|z| <= reach``.
 
-    Parameters
-    ----------
-    terms
-        K.
-    variance
-        v, the variance of the score.
-    reach
-        Largest absolute noiseless score.
-
-    References
-    ----------
-    Dufraiche et al., appendix D.7 (the equation for K*).
-
-    Examples
-    --------
-    >>> round(truncation_error(1, 1.0, 3.0), 4)
-    0.0096
+    ``terms`` is K, ``variance`` the score's v, ``reach`` the largest absolute noiseless score (Dufraiche et al.,
+    appendix D.7, the equation for K*).
     """
     # The trapezoidal rule on a Gaussian converges faster than any power.
     nodes = np.linspace(-10.0, 10.0, 801)
@@ -260,13 +198,7 @@ def truncation_error(terms: int, variance: float, reach: float) -> float:
 
 
 def best_truncation(variance: float, reach: float) -> int:
-    """Return the K in {1, 2, 3} with the least :func:`truncation_error`, the paper's criterion.
-
-    Examples
-    --------
-    >>> best_truncation(1.0, 3.0)
-    3
-    """
+    """Return the K in {1, 2, 3} with the least :func:`truncation_error`, the paper's criterion."""
     return min((1, 2, 3), key=lambda terms: truncation_error(terms, variance, reach))
 
 

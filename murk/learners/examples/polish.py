@@ -34,13 +34,6 @@ def eigen(matrix: Array, values: Array, vectors: Array) -> None:
     """Write eigenvalues and eigenvectors (columns) of a symmetric matrix, which is overwritten, by Jacobi rotations.
 
     LAPACK is not used because its results differ between builds.
-
-    Examples
-    --------
-    >>> values, vectors = np.zeros(2), np.zeros((2, 2))
-    >>> eigen(np.array([[2.0, 1.0], [1.0, 2.0]]), values, vectors)
-    >>> np.sort(values).round(12).tolist()
-    [1.0, 3.0]
     """
     p = matrix.shape[0]
     for i in range(p):

@@ -1,7 +1,4 @@
-"""What devices and learners must agree on to speak of the same released example, derived from a task.
-
-River-free: a device imports this and nothing heavier.
-"""
+"""The example problem of a task, shared by devices and learners. River-free."""
 
 from __future__ import annotations
 
@@ -33,21 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExampleProblem:
-    """The examples of a task: what of a record is randomized, how, and how it is learned from.
+    """The examples of a task: what of a record is randomized, how, and how it is learned from."""
 
-    Attributes
-    ----------
-    settings
-        Public settings, settled.
-    mechanisms
-        Level name to mechanism.
-    covariates
-        Public covariates of the task, if it has any: the learner's alone, devices do not need them.
-    """
-
-    settings: ExampleSettings
+    settings: ExampleSettings  # settled
     mechanisms: dict[str, ExampleMechanism]
-    covariates: PublicCovariates | None = None
+    covariates: PublicCovariates | None = None  # public covariates, for the learner alone
     kind = "example"
     interactive = False
 
@@ -57,23 +44,19 @@ class ExampleProblem:
         return self.settings.dimension
 
     def check_state(self) -> None:
-        """Refuse a task whose learner's state no log would take, before anything is set up.
+        """Refuse a task whose learner's state is too large for a log.
 
-        Raises
-        ------
-        UserError
-            Saying how large it would be.
+        Raises UserError with the sizes.
         """
         check_size(self.settings)
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """What the mechanism randomizes of coded records, ``(m, p)``.
+        """Return what the mechanism randomizes of coded records ``X``, ``(m, p)``, the constant last.
 
-        The v of an outer product, (m, p + 1); a direction; ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a
-        separate release, ``(x, y)``. The constant is the last column of ``X``. A record without a target (NaN) gives
-        zeros: it is released like any other.
+        Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or ``(x,
+        y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
         """
         rows = copied(X)
         settings = self.settings
@@ -89,28 +72,25 @@ class ExampleProblem:
         return out
 
     def engine(self) -> IWPEngine:
-        """A learner for this task's releases, standing at version 0."""
-        # What only learners need is loaded where one is made.
+        """Return a learner for this task's releases, at version 0."""
+        # Devices do not load what only learners need.
         from murk.learners.examples.outer_engine import engine_of
 
-        made = engine_of(self.settings, self.mechanisms)
-        made.covariates = self.covariates
-        return made
+        engine = engine_of(self.settings, self.mechanisms)
+        engine.covariates = self.covariates
+        return engine
 
     def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
-        """Estimate merged over chains."""
+        """Return the joint estimate of several chains."""
         from murk.learners.examples.inference import estimate
 
         return estimate([engine.snapshot() for engine in engines])
 
 
 def check_size(settings: ExampleSettings) -> None:
-    """Refuse examples of more numbers than a message, or a learner's state, takes.
+    """Refuse examples with too many numbers for a message or a learner's state.
 
-    Raises
-    ------
-    UserError
-        Saying how large they would be.
+    Raises UserError with the sizes.
     """
     p = settings.features
     numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
@@ -119,24 +99,21 @@ def check_size(settings: ExampleSettings) -> None:
     if state > MAX_STATE or release > MAX_MESSAGE:
         raise UserError(
             f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
-            f"{release:,} bytes, and a message of a log {MAX_MESSAGE:,}; a chain's state up to "
-            f"{state / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}. Give the task fewer features"
+            f"{release:,} bytes (at most {MAX_MESSAGE:,} fit), a chain's state up to {state / 2**20:.1f} MB (at most "
+            f"{MAX_STATE / 2**20:g}). Give the task fewer features"
             + (", or examples: {release: joint}" if settings.outer else "")
         )
 
 
 def problem_for(task: Task) -> ExampleProblem:
-    """The example problem of a resolved task.
+    """Return the example problem of a resolved task.
 
-    Raises
-    ------
-    UserError
-        If a level's guarantee cannot be given by Gaussian noise, the radius is outside the loss's valid region, or
-        examples are too long.
+    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
+    or examples are too long.
     """
     block, learner, coding = task.block, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
-        raise UserError(f"the task {task.name!r} is not one of released examples of a binary or real target")
+        raise UserError(f"the task {task.name!r} does not release examples of a binary or real target")
     step = learner.step
     default = "quadratic" if task.target.kind == "binary" else "squared"
     settings = ExampleSettings(
@@ -156,7 +133,7 @@ def problem_for(task: Task) -> ExampleProblem:
         weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
     )
-    # Before mechanisms are made, which would speak of budgets.
+    # Before mechanisms are made, whose errors are about budgets.
     check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {
         level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)

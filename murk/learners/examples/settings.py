@@ -59,11 +59,6 @@ def target_scale(square: float) -> float:
 
     Where noise dominates, a gradient's variance is proportional to ``(R^2 + a^2)^2 (T + 1/a^2)`` with
     ``T = ||theta||^2``, least at ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4.
-
-    Examples
-    --------
-    >>> round(target_scale(2.0), 3)
-    1.112
     """
     return math.sqrt((math.sqrt(1.0 + 8.0 * _TYPICAL_SQUARE * square) - 1.0) / (4.0 * _TYPICAL_SQUARE))
 
@@ -72,63 +67,30 @@ def target_scale(square: float) -> float:
 class ExampleSettings:
     """Public settings that decide what is released and how it is learned.
 
-    Parameters
-    ----------
-    target
-        ``"binary"`` or ``"real"``.
-    names
-        Coded features in their fixed order, the constant last.
-    square
-        Public bound of ``||x||^2``, the constant's 1 included.
-    boxed
-        Whether each feature is also projected to [-1, 1].
-    release
-        ``"outer"`` (:mod:`murk.learners.examples.outer`), ``"directions"``
-        (:mod:`murk.learners.examples.directions`), ``"joint"`` (``y x``, or ``(x, a y)`` for a real target) or
-        ``"separate"`` (as published).
-    split
-        The features' share of the guarantee in a separate release.
-    loss, truncation, radius
-        See :mod:`murk.learners.examples.losses`; :func:`settle` replaces ``None``.
-    calibration
-        ``"analytic"`` or ``"classic"``.
-    regularization, batch, step, averaging, weighting
-        lambda, releases a step, and as in LDP-SGD.
-    unit
-        Value of 1 of a coded real target.
-    polish
-        Whether to keep the O(p^2) sums of :mod:`murk.learners.examples.polish`.
-    intercept
-        Whether the constant has a coefficient; otherwise it is 0.
-    intervals
-        ``"random-scaling"`` for these intervals of an unpolished average, else ``None``.
-    kind
-        Mechanism, as in `murk.privacy.calibrate`; by default the best for outer products and Gaussian otherwise.
-    corrected
-        Whether to correct for the noise; otherwise releases are treated as the records.
+    ``settle`` replaces a ``truncation`` or ``radius`` of None.
     """
 
     target: Literal["binary", "real"]
-    names: tuple[str, ...]
-    square: float
-    boxed: bool = True
+    names: tuple[str, ...]  # coded features in their fixed order, the constant last
+    square: float  # public bound of ||x||^2, the constant's 1 included
+    boxed: bool = True  # whether each feature is also projected to [-1, 1]
     release: ReleaseForm = "joint"
-    split: float = 0.5
+    split: float = 0.5  # the features' share of the guarantee in a separate release
     loss: str = "probit"
     truncation: int | None = None
     radius: float | None = None
     calibration: Literal["analytic", "classic"] = "analytic"
-    regularization: float = 0.0
-    batch: int = 1
+    regularization: float = 0.0  # lambda
+    batch: int = 1  # releases a step
     step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
     averaging: Averaging = "polyak"
     weighting: Weighting = "inverse-variance"
-    polish: bool = True
-    unit: float = 1.0
-    intercept: bool = True
-    intervals: Literal["random-scaling"] | None = None
-    kind: str | None = None
-    corrected: bool = True
+    polish: bool = True  # whether to keep the O(p^2) sums of `polish`
+    unit: float = 1.0  # value of 1 of a coded real target
+    intercept: bool = True  # whether the constant has a coefficient; otherwise it is 0
+    intervals: Literal["random-scaling"] | None = None  # of an unpolished average
+    kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian
+    corrected: bool = True  # otherwise releases are treated as the records
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
@@ -246,10 +208,7 @@ class ExampleSettings:
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
         """Return the mechanism of least noise that releases an example with ``guarantee``.
 
-        Raises
-        ------
-        UserError
-            For a pure guarantee, unless outer products are released.
+        Raises UserError for a pure guarantee, unless outer products are released.
         """
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
@@ -298,10 +257,7 @@ class ExampleSettings:
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
     """Return the settings with radius and truncation filled in for the noisiest level.
 
-    Raises
-    ------
-    UserError
-        If the given radius is outside the loss's valid region at that level.
+    Raises UserError if the given radius is outside the loss's valid region at that level.
     """
     worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
     radius = checked_radius(settings.loss, settings.radius, worst)
@@ -317,10 +273,7 @@ def level_rows(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the public parameters of levels as kernels read them, a row each.
 
-    Raises
-    ------
-    UserError
-        If a level's noise is too large for the loss at the settled radius.
+    Raises UserError if a level's noise is too large for the loss at the settled radius.
     """
     reals = np.zeros((len(mechanisms), k.LEVEL_REALS))
     wholes = np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)

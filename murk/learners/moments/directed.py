@@ -57,10 +57,7 @@ def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
 def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
     """Refuse curves and arguments that directions do not support.
 
-    Raises
-    ------
-    UserError
-        Naming the argument and what to do.
+    Raises UserError, naming the argument and what to do.
     """
     remedy = "use release='observed'"
     if arguments["public"] is None:
@@ -116,10 +113,7 @@ class Directions:
     ) -> None:
         """Randomize the records of rows (n, k) without the constant, each once, and learn from the results.
 
-        Raises
-        ------
-        UserError
-            If ``budget`` is a sequence of another length than the rows.
+        Raises UserError if ``budget`` is a sequence of another length than the rows.
         """
         budgets: Sequence[Guarantee | None] = budget if isinstance(budget, Sequence) else [budget]
         if isinstance(budget, Sequence) and len(budgets) != len(rows):

@@ -247,10 +247,7 @@ class MomentEngine(RecordEngine):
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
         """Refuse a release with a coordinate, or a length, beyond what its own part of the mechanism reaches.
 
-        Raises
-        ------
-        RejectedError
-            With reason ``"magnitude"``.
+        Raises RejectedError with reason ``"magnitude"``.
         """
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
@@ -322,10 +319,7 @@ class MomentEngine(RecordEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that :meth:`state_dict` gave.
 
-        Raises
-        ------
-        MurkError
-            If it is malformed, or of other moments.
+        Raises MurkError if it is malformed, or of other moments.
         """
         try:
             if state["schema"] != 1:
@@ -357,10 +351,7 @@ def _table(levels: Sequence[Level]) -> _Table:
 def merged(engines: Sequence[MomentEngine]) -> Estimate:
     """The estimate from all chains' releases together.
 
-    Raises
-    ------
-    UserError
-        If they are not of the same moments.
+    Raises UserError if they are not of the same moments.
     """
     first = engines[0]
     if len(engines) == 1:

@@ -60,10 +60,7 @@ class MomentMechanism:
     noise
         The Gaussian mechanism of the same dimension whose noise and guarantee this is.
 
-    Raises
-    ------
-    UserError
-        If the budget is too small for the lattice.
+    Raises UserError if the budget is too small for the lattice.
 
     References
     ----------
@@ -210,10 +207,7 @@ def calibrated(
         ``"classic"`` for the textbook's Gaussian calibration. For ``separate`` it gives the paper's constants,
         variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
 
-    Raises
-    ------
-    UserError
-        If the mechanism cannot give the guarantee; the message says which can.
+    Raises UserError if the mechanism cannot give the guarantee; the message says which can.
     """
     if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):

@@ -68,10 +68,7 @@ class MomentProblem:
     def check_state(self) -> None:
         """Refuse a task whose releases or whose learner's state no log would take, before anything is set up.
 
-        Raises
-        ------
-        UserError
-            Saying how many coded features would do.
+        Raises UserError with the largest number of coded features.
         """
         check_size(self.layout)
 
@@ -94,10 +91,7 @@ class MomentProblem:
 def check_size(layout: Statistics) -> None:
     """Refuse moments that are too many for one message, or for one state.
 
-    Raises
-    ------
-    UserError
-        Saying how many coded features would do.
+    Raises UserError with the largest number of coded features.
     """
     fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
@@ -115,10 +109,7 @@ def check_size(layout: Statistics) -> None:
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     """The moments of a resolved task with ``protocol: moments``.
 
-    Raises
-    ------
-    UserError
-        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
 
     Examples
     --------

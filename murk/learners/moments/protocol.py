@@ -63,10 +63,7 @@ def check_public(moments: MomentsBlock) -> None:
 
     What remains needs none: scores are then taken as normal, with the mean and variance that the releases tell.
 
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key, with the choices.
+    Raises PydanticCustomError, naming the key, with the choices.
     """
     wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
     if moments.link != "identity":
@@ -85,10 +82,7 @@ def check_public(moments: MomentsBlock) -> None:
 def check_directions(block: MomentsBlock, curve: str) -> None:
     """Check that released directions are not asked for what takes second moments.
 
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key.
+    Raises PydanticCustomError, naming the key.
     """
     chosen = getattr(block, curve)
     if chosen not in TOLD:

@@ -65,10 +65,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
     mean
         Mean of the response, ``y-bar``.
 
-    Raises
-    ------
-    NoRootError
-        If there is no solution.
+    Raises NoRootError if there is no solution.
 
     Examples
     --------
@@ -183,10 +180,7 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
     start
         Initial coefficients.
 
-    Raises
-    ------
-    NoRootError
-        If no coefficients have these moments.
+    Raises NoRootError if no coefficients have these moments.
 
     Examples
     --------
