@@ -125,10 +125,7 @@ class Ownership(ABC):
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit.
 
-        Raises
-        ------
-        FencedError
-            When another process is known to own the chain.
+        Raises `FencedError` when another process is known to own the chain.
         """
 
     @abstractmethod
@@ -145,12 +142,8 @@ class Ownership(ABC):
         A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
         repeat it raises, and the chain must be acquired again.
 
-        Raises
-        ------
-        FencedError
-            When another process owns the chain; nothing was written.
-        MurkError
-            When the log could not write. Either everything was written or nothing.
+        Raises `FencedError` if another process owns the chain, and nothing was written; `MurkError` if the log could
+        not write: either everything was written or nothing.
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
@@ -182,20 +175,14 @@ class Log(ABC):
     def identity(self) -> str:
         """Random name drawn when the log's streams were created; a recreated log has another.
 
-        Raises
-        ------
-        UserError
-            When the streams do not exist yet.
+        Raises `UserError` when the streams do not exist yet.
         """
 
     @abstractmethod
     def prepare(self, document: bytes) -> None:
         """Create the streams that a task needs, without registering it.
 
-        Raises
-        ------
-        UserError
-            When existing streams do not fit the task, or this process may not create them.
+        Raises `UserError` when existing streams do not fit the task, or this process may not create them.
         """
 
     @abstractmethod
@@ -203,12 +190,7 @@ class Log(ABC):
         """Create the task's streams and store its document (`Task.document`).
 
         Registering the same task again only updates its retention. If several processes register at once, exactly one
-        creates the streams.
-
-        Raises
-        ------
-        UserError
-            When the log carries another task, naming the keys that differ.
+        creates the streams. Raises `UserError` when the log carries another task, naming the keys that differ.
         """
 
     @abstractmethod
@@ -230,26 +212,16 @@ class Log(ABC):
         """Append (partition, message) pairs in order; all of them are durable on return.
 
         A log in a file appends all or none. On a broker, an error leaves open which ones were appended; sending them
-        again is safe, since a release counts once.
-
-        Raises
-        ------
-        UserError
-            For an unknown partition, or a message longer than ``MAX_MESSAGE`` bytes; nothing was appended.
-        MurkError
-            When the log could not write.
+        again is safe, since a release counts once. Raises `UserError` for an unknown partition, or a message longer
+        than ``MAX_MESSAGE`` bytes; nothing was appended; `MurkError` when the log could not write.
         """
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read at most ``limit`` messages from ``offset`` on, in order.
 
-        To bound memory it may return fewer; it returns none only when there is none at or after ``offset`` yet.
-
-        Raises
-        ------
-        MurkError
-            When retention has removed the message at ``offset``, or the log never reached it.
+        To bound memory it may return fewer; it returns none only when there is none at or after ``offset`` yet. Raises
+        `MurkError` when retention has removed the message at ``offset``, or the log never reached it.
         """
 
     @abstractmethod
@@ -344,10 +316,7 @@ class Log(ABC):
 
 
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
-    """Check that no message of a batch is too long.
-
-    Raises `UserError` when one has more than ``MAX_MESSAGE`` bytes.
-    """
+    """Raise `UserError` if a message of a batch has more than ``MAX_MESSAGE`` bytes."""
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
         raise UserError(
@@ -357,10 +326,7 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
 
 
 def check_partition(log: Log, partition: int) -> None:
-    """Check that a log has a partition.
-
-    Raises `UserError` when it has not.
-    """
+    """Raise `UserError` if a log has no such partition."""
     if not 0 <= partition < log.partitions:
         raise UserError(
             f"{log.url} has no partition {partition}: its partitions are numbered from 0 to {log.partitions - 1}"
@@ -368,10 +334,7 @@ def check_partition(log: Log, partition: int) -> None:
 
 
 def check_range(log: Log, partition: int, offset: int) -> None:
-    """Check that an offset can be read.
-
-    Raises `MurkError` when ``offset`` is before the beginning of the partition or after its end.
-    """
+    """Raise `MurkError` if an offset is before the beginning of a partition or after its end."""
     begin, end = log.begin(partition), log.end(partition)
     if offset < begin:
         raise MurkError(

@@ -21,6 +21,9 @@ class Opener(Protocol):
 def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     """Open the log at a URL.
 
+    Raises `UserError` if the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or
+    a broker refuses the settings; `UnreachableError` if a broker does not answer.
+
     Parameters
     ----------
     url
@@ -31,14 +34,6 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
         Create the log if it does not exist. With False, opening changes nothing, and a read-only log can be opened.
     name
         Name of a cluster's log if the URL does not give it: that of its task. Without either, the cluster's only log.
-
-    Raises
-    ------
-    UserError
-        If the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or a broker
-        refuses the settings.
-    UnreachableError
-        If a broker does not answer.
 
     Examples
     --------

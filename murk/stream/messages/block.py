@@ -19,8 +19,6 @@ Rows = NDArray[np.int64]
 class Block(list[Any]):
     """Releases of one kind, in order; never changed.
 
-    Examples
-    --------
     >>> from collections import namedtuple
     >>> release = namedtuple("release", "level payload")
     >>> block = Block([release("open", [1, 2]), release("default", [3, 4]), release("open", [5, 6])])
@@ -47,10 +45,7 @@ class Block(list[Any]):
         return rows_of(self.payloads, len(self.payloads[0]))
 
     def rows(self, size: int) -> Rows:
-        """Return the payloads as rows (m, size).
-
-        Raises `MurkError` if a payload has another length.
-        """
+        """Return the payloads as rows (m, size); raise `MurkError` if one has another length."""
         if self._rows.shape[1] != size:
             raise _wrong_length(size)
         return self._rows

@@ -46,31 +46,16 @@ class RejectedError(MurkError):
 class WireRules:
     """What a release must satisfy to belong to a task.
 
-    Parameters
-    ----------
-    lengths
-        Allowed lengths of a payload.
-    magnitudes
-        Largest plausible ``|payload_j|`` by level.
-    partitions
-        Number of chains.
-    max_bytes
-        Longest message that is parsed; by default the length of the longest valid release.
-    kind
-        Kind of release of the task's protocol.
-
-    Examples
-    --------
     >>> WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}).max_bytes
     578
     """
 
     task_hash: str
     simulated: bool
-    lengths: tuple[int, ...]
-    magnitudes: Mapping[str, int]
+    lengths: tuple[int, ...]  # allowed lengths of a payload
+    magnitudes: Mapping[str, int]  # largest plausible |payload_j| by level
     partitions: int = 1
-    max_bytes: int = 0
+    max_bytes: int = 0  # longest message that is parsed; by default that of the longest valid release
     kind: str = GradientRelease.model_fields["kind"].default
 
     def __post_init__(self) -> None:
@@ -83,8 +68,6 @@ class WireRules:
 def longest_release(kind: str, dimension: int) -> int:
     """Return the largest number of bytes of a release with so many integers.
 
-    Examples
-    --------
     >>> longest_release("gradient", 2), longest_release("sketch", 3)
     (556, 544)
     """
@@ -154,8 +137,6 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of each kind of message.
 
-    Examples
-    --------
     >>> sorted(json_schema())
     ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch']
     """

@@ -306,8 +306,6 @@ class IterateMessage(BaseModel):
 def truncate_time(time: float, granularity: int) -> int:
     """Truncate a time to a multiple of the granularity, in seconds since 1970.
 
-    Examples
-    --------
     >>> truncate_time(1_700_049_599.9, 86_400)
     1700006400
     """

@@ -47,7 +47,7 @@ class Estimated(Protocol):
 
 
 class Estimating(Protocol):
-    """Learner whose estimates a trail records."""
+    """A learner whose estimates a trail records."""
 
     @property
     def n_releases(self) -> int:
@@ -103,8 +103,6 @@ class Trail(BaseModel):
 class TrailRecorder:
     """Add points to a chain's trail as its count passes the grid.
 
-    Examples
-    --------
     >>> recorder = TrailRecorder(Trail(), coefficients=2, first=16, where="a chain")
     >>> [recorder.next(count) for count in (0, 16, 31, 32, 1_000_000)]
     [16, 20, 32, 40, 1048576]
@@ -178,8 +176,6 @@ class TrailRecorder:
 def most_points(coefficients: int) -> int:
     """Return the largest number of points: 200, fewer where points are long, and 0 rather than fewer than 16.
 
-    Examples
-    --------
     >>> most_points(10), most_points(500), most_points(5_000)
     (200, 49, 0)
     """

@@ -23,16 +23,10 @@ _BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with a release model's fields, without their patterns.
+    """Return a msgspec struct with the fields of a release model, without their patterns.
 
-    Parameters
-    ----------
-    model
-        A kind whose payload is a list of integers.
-    widest
-        Largest magnitude of an integer.
-    only
-        Allowed values of some text fields.
+    The payload must be a list of integers. ``widest`` is the largest magnitude of an integer, and ``only`` has the
+    allowed values of some text fields.
     """
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     limit = min(widest, LARGEST)
@@ -54,22 +48,6 @@ def writer(kind: str) -> Callable[..., bytes]:
     """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster.
 
     Fields that may be invalid are left to the model, which raises ``pydantic.ValidationError``.
-
-    Examples
-    --------
-    >>> write = writer("gradient")
-    >>> write(
-    ...     id="0" * 32,
-    ...     task="f" * 64,
-    ...     level="default",
-    ...     chain=0,
-    ...     version=7,
-    ...     payload=[12, -7],
-    ...     time=0,
-    ...     expires=9,
-    ...     simulated=False,
-    ... )[:27]
-    b'{"schema":1,"kind":"gradien'
     """
     model = KINDS[kind]
     if issubclass(model, PackedRelease):
@@ -131,8 +109,6 @@ class Received(Protocol):
 def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     """Return a faster `decode` for one task's rules, with the same results and errors.
 
-    Examples
-    --------
     >>> receive = receiver(WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}))
     >>> receive(b"{}")
     Traceback (most recent call last):

@@ -6,8 +6,6 @@ import json
 def canonical_json(content: object) -> bytes:
     """Return data as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8.
 
-    Examples
-    --------
     >>> canonical_json({"b": 0.1, "a": [1, None]})
     b'{"a":[1,null],"b":0.1}'
     """
@@ -18,8 +16,6 @@ def canonical_json(content: object) -> bytes:
 def differences(first: bytes, second: bytes) -> list[str]:
     """Return the keys in which two tasks' documents differ, as a task file writes them.
 
-    Examples
-    --------
     >>> differences(b'{"a": {"b": 1}, "c": 2}', b'{"a": {"b": 3}, "c": 2}')
     ['a.b']
     """

@@ -20,10 +20,7 @@ HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
 def check_names(
     features: Sequence[Feature], target: Target, names_of: Callable[[int], tuple[str, ...]], constant: str
 ) -> None:
-    """Check that columns and coded names are distinct.
-
-    Raises `PydanticCustomError`, naming the feature or target.
-    """
+    """Raise `PydanticCustomError` if columns or coded names are not distinct."""
     taken: dict[str, str] = {constant: "the constant's name"}
     columns: dict[str, int] = {}
     for index, feature in enumerate(features):
@@ -54,10 +51,7 @@ def check_names(
 
 
 def check_objective(objective: str | None, target: Target, learner: LearnerBlock) -> None:
-    """Check that the objective fits the target, and the learner's settings the objective.
-
-    Raises `PydanticCustomError`, naming the key.
-    """
+    """Raise `PydanticCustomError` if the objective does not fit the target, or the learner's settings the objective."""
     able = OBJECTIVES[target.kind]
     if objective is not None and objective not in able:
         raise task_error(

@@ -12,26 +12,13 @@ _MOST_NAMED: Final = 8
 
 @dataclass(frozen=True)
 class Disclosure:
-    """The features of some people, without the target, that everybody can read in a task's document.
-
-    Parameters
-    ----------
-    features
-        Names of the columns.
-    target
-        Name of the column that is not public.
-    people
-        Number of people.
-    file
-        File of public records; None if people were set aside from the task's source.
-    caution
-        Shown only to whoever is asked to agree, since it may depend on people's records.
-    """
+    """The features of some people, without the target, that everybody can read in a task's document."""
 
     features: tuple[str, ...]
     target: str
     people: int
-    file: str | None
+    file: str | None  # of public records; None if people were set aside from the task's source
+    # Shown only to whoever is asked to agree, since it may depend on people's records.
     caution: str = field(default="", repr=False, compare=False)
 
     @classmethod
@@ -44,8 +31,6 @@ class Disclosure:
     def what(self) -> str:
         """Return the beginning of a sentence: the features and the number of people.
 
-        Examples
-        --------
         >>> Disclosure(("age", "same_sex"), "third_child", 1000, None).what()
         'The features age, same_sex (without the target third_child) of 1,000 people'
         """

@@ -17,8 +17,6 @@ def parse_duration(text: str) -> int:
 
     Raises `ValueError` if the text is not a whole number and a unit, or the duration is 0 or above ten years.
 
-    Examples
-    --------
     >>> parse_duration("12h")
     43200
     """
@@ -34,8 +32,6 @@ def parse_duration(text: str) -> int:
 def format_duration(seconds: int) -> str:
     """Return a duration in the largest unit that divides it.
 
-    Examples
-    --------
     >>> format_duration(43_200), format_duration(90)
     ('12h', '90s')
     """

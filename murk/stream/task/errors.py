@@ -54,8 +54,6 @@ def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> Pydanti
 def nearest(word: str, known: Iterable[str]) -> str:
     """Ask whether the nearest known word was meant, or list all known words.
 
-    Examples
-    --------
     >>> nearest("gpd", ["pure", "approx", "gdp", "zcdp"])
     "did you mean 'gdp'?"
     """
@@ -68,8 +66,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def place(path: Sequence[str | int]) -> str:
     """Return a path in a task file as text.
 
-    Examples
-    --------
     >>> place(("features", 1, "high"))
     'features[1].high'
     """

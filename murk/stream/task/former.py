@@ -20,15 +20,8 @@ from murk.stream.task.registry import BLOCKS, FORMER_PROTOCOL, FORMER_SET_ASIDE,
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
     """Return the values of a task to change to those in the log's task, where the task's file left them to the rules.
 
-    Parameters
-    ----------
-    task
-        The `Task` as its file is read now.
-    carried
-        The task of the log.
-    by_rule
-        Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models",
-        "effects".
+    ``by_rule`` has the keys that the file left to the rules: "protocol", "release", "method", "objective", "delays",
+    "models", "effects".
     """
     changes: dict[str, Any] = {}
     for name in BLOCKS:

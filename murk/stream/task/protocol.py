@@ -13,21 +13,11 @@ Scale = Literal["log odds", "probability", "slope", "own"]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Mechanisms and guarantees for one kind of release.
+    """Mechanisms and guarantees for one kind of release."""
 
-    Parameters
-    ----------
-    mechanisms
-        Kinds that ``privacy.mechanism`` may name; none if the protocol has its own mechanism.
-    guarantees
-        Kinds of guarantee that can be given.
-    why_no_other
-        Why others cannot be given; empty if all can.
-    """
-
-    mechanisms: tuple[str, ...]
-    guarantees: tuple[str, ...]
-    why_no_other: str = ""
+    mechanisms: tuple[str, ...]  # that `privacy.mechanism` may name; none if the protocol has its own mechanism
+    guarantees: tuple[str, ...]  # kinds that can be given
+    why_no_other: str = ""  # why others cannot be given; empty if all can
 
 
 ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
@@ -45,51 +35,23 @@ def _coded(feature: object) -> int:
 
 
 class TaskProtocol(ABC):
-    """Base class for protocols.
+    """Base class for protocols."""
 
-    Attributes
-    ----------
-    name
-        Value of ``protocol`` in a task file.
-    block
-        Model of its settings in a task, or None.
-    releases
-        Default kind of release.
-    offer
-        Default mechanisms and guarantees.
-    targets
-        Kinds of target.
-    learner_keys
-        Keys of the task's ``learner`` block that it reads.
-    reads_staleness, why_no_staleness
-        Whether ``max_staleness`` bounds the age of its releases, and why not.
-    forgets, why_no_forgetting
-        Whether its learner can forget old releases, and why not.
-    rank
-        Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least
-        trust.
-    reads_models
-        Whether devices read a model before they release.
-    of_organisations
-        Whether organisations release, not people.
-    estimates_loss
-        Whether its learner estimates its loss without bias from releases alone.
-    """
-
-    name: ClassVar[str]
-    block: ClassVar[type[Block] | None] = None
-    releases: ClassVar[str]
-    offer: ClassVar[Offer]
+    name: ClassVar[str]  # value of `protocol` in a task file
+    block: ClassVar[type[Block] | None] = None  # model of its settings in a task
+    releases: ClassVar[str]  # default kind of release
+    offer: ClassVar[Offer]  # default mechanisms and guarantees
     targets: ClassVar[tuple[str, ...]] = ("binary", "real")
-    learner_keys: ClassVar[tuple[str, ...]] = ()
-    reads_staleness: ClassVar[bool] = False
+    learner_keys: ClassVar[tuple[str, ...]] = ()  # keys of the task's `learner` block that it reads
+    reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
-    forgets: ClassVar[bool] = False
+    forgets: ClassVar[bool] = False  # whether its learner can forget old releases
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
+    # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
     rank: ClassVar[int]
-    reads_models: ClassVar[bool] = False
-    of_organisations: ClassVar[bool] = False
-    estimates_loss: ClassVar[bool] = False
+    reads_models: ClassVar[bool] = False  # whether devices read a model before they release
+    of_organisations: ClassVar[bool] = False  # whether organisations release, not people
+    estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
 
     def release_kind(self, block: Any) -> str:
         """Return the kind of release of a task with this block."""

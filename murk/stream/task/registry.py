@@ -137,10 +137,7 @@ def check_protocol(
     learner: LearnerBlock,
     staleness: MaxStaleness,
 ) -> None:
-    """Check that a task's protocol, blocks, objective and target fit each other.
-
-    Raises `PydanticCustomError`, naming the key.
-    """
+    """Raise `PydanticCustomError` if a task's protocol, blocks, objective and target do not fit each other."""
     protocol = PROTOCOLS[name]
     for other, block in blocks.items():
         if block is not None and other != name:
@@ -166,10 +163,7 @@ def check_protocol(
 
 
 def check_forgetting(name: str, forget: int | None) -> None:
-    """Refuse ``forget`` for a protocol whose learner cannot forget.
-
-    Raises `PydanticCustomError`, naming the protocol that can, and another way.
-    """
+    """Raise `PydanticCustomError` if ``forget`` is set for a protocol whose learner cannot forget."""
     protocol = PROTOCOLS[name]
     if forget is not None and not protocol.forgets:
         raise task_error(
@@ -180,10 +174,9 @@ def check_forgetting(name: str, forget: int | None) -> None:
 
 
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
-    """Refuse a guarantee that no mechanism of a protocol can give.
+    """Raise `UserError` if no mechanism of a protocol can give a guarantee.
 
-    ``released`` is the kind of release, if the protocol has several. Raises `UserError`, naming the guarantee and those
-    that can be given.
+    ``released`` is the kind of release, if the protocol has several.
     """
     offer = PROTOCOLS[protocol].offer_of(released)
     if guarantee.kind not in offer.guarantees:

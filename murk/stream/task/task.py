@@ -145,10 +145,7 @@ class Task(_ProtocolBlocks):
     def load(cls, path: str | Path) -> Self:
         """Read a task file.
 
-        Raises
-        ------
-        UserError
-            If the file cannot be read or has mistakes: each with its line, key, value and remedy.
+        Raises `UserError` if the file cannot be read or has mistakes: each with its line, key, value and remedy.
         """
         path = Path(path)
         try:
@@ -165,10 +162,7 @@ class Task(_ProtocolBlocks):
     def parse(cls, text: str, source: str = "task") -> Self:
         """Read the text of a task file; ``source`` names it in messages.
 
-        Raises
-        ------
-        UserError
-            If it has mistakes: each with its line, key, value and remedy.
+        Raises `UserError` if it has mistakes: each with its line, key, value and remedy.
         """
         content, lines = read_yaml(text, source)
         for key, remedy in RESOLVED.items():
@@ -190,10 +184,7 @@ class Task(_ProtocolBlocks):
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
         """Read a resolved document, as written by `document`.
 
-        Raises
-        ------
-        UserError
-            If it is damaged, or was written by another version.
+        Raises `UserError` if it is damaged, or was written by another version.
         """
         try:
             content = json.loads(document)
@@ -324,6 +315,8 @@ class Task(_ProtocolBlocks):
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
         """Return the task with its public covariates resolved.
 
+        Raises `UserError` if they do not fit the task's coding, or the task declares no public covariates.
+
         Parameters
         ----------
         points
@@ -332,11 +325,6 @@ class Task(_ProtocolBlocks):
             Number of people at each point, shape (u,).
         file
             Source of the covariates, in place of the declared one.
-
-        Raises
-        ------
-        UserError
-            If they do not fit the task's coding, or the task declares no public covariates.
         """
         try:
             declared = {} if file is None else {"public": {"file": file}}
@@ -363,10 +351,7 @@ class Task(_ProtocolBlocks):
     def with_protocol(self, protocol: str, **settings: object) -> Self:
         """Return the task with another protocol and its defaults, except for ``settings``; public covariates stay.
 
-        Raises
-        ------
-        UserError
-            If the protocol cannot learn this target or give this guarantee.
+        Raises `UserError` if the protocol cannot learn this target or give this guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):

@@ -59,8 +59,6 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
 
     Raises `UserError`, naming the line that breaks the rules above.
 
-    Examples
-    --------
     >>> read_yaml("name: no\nlow: 1e-6", "a task")
     ({'name': 'no', 'low': 1e-06}, {('name',): 1, ('low',): 2})
     """
@@ -81,8 +79,6 @@ def read_texts(text: str, source: str) -> Any:
 
     Raises `UserError`, naming the line that breaks the rules above.
 
-    Examples
-    --------
     >>> read_texts("no: 1e-6\non: [2]", "a file")
     {'no': '1e-6', 'on': ['2']}
     """

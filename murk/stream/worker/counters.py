@@ -16,15 +16,7 @@ GRADIENT = GradientRelease.model_fields["kind"].default
 
 
 class Tally:
-    """Sum up `Counters`, from ``start``.
-
-    Examples
-    --------
-    >>> tally = Tally(Counters(learned=2, duplicates=1))
-    >>> tally.dead("stale")
-    >>> tally.counters().read
-    4
-    """
+    """Sum up `Counters`, from ``start``."""
 
     def __init__(self, start: Counters) -> None:
         self._learned = start.learned

@@ -15,8 +15,6 @@ class DuplicateWindow:
     Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
     dropped.
 
-    Examples
-    --------
     >>> window = DuplicateWindow(2)
     >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
     [False, False, True, False]

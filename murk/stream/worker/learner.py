@@ -6,23 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from murk.stream.messages.codec import WireRules
+from murk.stream.messages.trail import Estimating
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
-    from murk.stream.messages.trail import Estimated
     from murk.stream.task.task import Task
 
 
-class StreamLearner(Protocol):
+class StreamLearner(Estimating, Protocol):
     """What a worker needs of a learner.
 
     A learner is deterministic: its state is a function of the releases it has learned, in order, however they were
     split into calls.
     """
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases learned: the chain's version."""
 
     @property
     def kind(self) -> str:
@@ -36,13 +32,6 @@ class StreamLearner(Protocol):
     def dimension(self) -> int:
         """Length of a payload; a learner with several lengths has them in an attribute ``lengths``."""
 
-    @property
-    def coefficients(self) -> int:
-        """Number of coefficients of the estimate."""
-
-    def estimate(self) -> Estimated:
-        """Return what has been learned, without changing it."""
-
     def admit(self, release: Any, ahead: int) -> None:
         """Raise `RejectedError` if a release cannot be learned as number ``n_releases + ahead``.
 
@@ -55,9 +44,6 @@ class StreamLearner(Protocol):
 
     def published(self) -> tuple[int, list[float]] | None:
         """Return the newest published version and its iterate; None if devices need none."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state as plain JSON data."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state exactly."""

@@ -37,34 +37,6 @@ class WorkerPool(Generic[Learner]):
         Called when the first chain is taken over; returns the ``estimates`` of its `Worker`.
     clock
         Seconds, for pauses between attempts.
-
-    Attributes
-    ----------
-    learners
-        Learner of each chain.
-    trouble
-        Why nothing can be done at the moment, or None.
-    pulse
-        Progress of this process, readable from other threads.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from murk.learners.problem import problem_for
-    >>> from murk.stream import open_log
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... log: {partitions: 2}
-    ... ''')
-    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.register_task(task.document())
-    ...     log.append([(0, b"not a release"), (1, b"nor this")])
-    ...     with WorkerPool(log, task, problem_for(task).engine, log.join()) as team:
-    ...         print(team.step(), sorted(team.learners))
-    2 [0, 1]
     """
 
     def __init__(
@@ -77,9 +49,9 @@ class WorkerPool(Generic[Learner]):
         estimates: Callable[[], Callable[[StreamLearner], bytes | None] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.learners: dict[int, Learner] = {}
-        self.trouble: str | None = None
-        self.pulse = Pulse()
+        self.learners: dict[int, Learner] = {}  # by chain
+        self.trouble: str | None = None  # why nothing can be done at the moment
+        self.pulse = Pulse()  # readable from other threads
         self._log = log
         self._task = task
         self._make = learner

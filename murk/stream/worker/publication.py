@@ -36,8 +36,6 @@ class StalenessLimit(Protocol):
 def spacing(version: int, floor: int) -> int:
     """Return the distance from a published version to the next one.
 
-    Examples
-    --------
     >>> [spacing(version, 1) for version in (0, 399, 400, 1_000_000)]
     [1, 1, 2, 4096]
     """
@@ -64,8 +62,6 @@ def newest_published(version: int, floor: int) -> int:
 def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
     """Return how many releases old a gradient may be: ``max(releases, count * share_ppm // 10^6)``.
 
-    Examples
-    --------
     >>> staleness_limit(1_000, 100, 20_000), staleness_limit(1_000_000, 100, 20_000)
     (100, 20000)
     """

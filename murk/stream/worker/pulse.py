@@ -10,48 +10,24 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ChainVitals:
-    """Progress of a chain in this process.
+    """Progress of a chain in this process."""
 
-    Parameters
-    ----------
-    version
-        Number of releases learned in all.
-    offset
-        First offset that is not committed.
-    committed
-        When this process last committed it, in seconds since 1970, or None.
-    lag
-        Number of uncommitted offsets when last measured, or None.
-    """
-
-    version: int
-    offset: int
-    committed: float | None = None
-    lag: int | None = None
+    version: int  # number of releases learned in all
+    offset: int  # first offset that is not committed
+    committed: float | None = None  # when this process last committed it, in seconds since 1970
+    lag: int | None = None  # number of uncommitted offsets when last measured
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """Progress of a process that learns.
-
-    Parameters
-    ----------
-    chains
-        Its chains.
-    learned, duplicates, dead
-        Messages read since it started, by outcome.
-    trouble
-        Why nothing can be done at the moment, or None.
-    stepped
-        When it last made a step, in seconds since 1970.
-    """
+    """Progress of a process that learns; messages are counted since it started."""
 
     chains: Mapping[int, ChainVitals]
     learned: int
     duplicates: int
     dead: int
-    trouble: str | None
-    stepped: float
+    trouble: str | None  # why nothing can be done at the moment
+    stepped: float  # when it last made a step, in seconds since 1970
 
     @property
     def read(self) -> int:
@@ -60,17 +36,7 @@ class Vitals:
 
 
 class Pulse:
-    """Record a process's progress; readable from any thread.
-
-    ``clock`` gives seconds since 1970.
-
-    Examples
-    --------
-    >>> pulse = Pulse(clock=lambda: 7.0)
-    >>> pulse.owns(0, version=10, offset=12)
-    >>> pulse.vitals().chains
-    {0: ChainVitals(version=10, offset=12, committed=None, lag=None)}
-    """
+    """Record a process's progress; readable from any thread. ``clock`` gives seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

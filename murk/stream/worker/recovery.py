@@ -19,10 +19,7 @@ _REBUILD_BATCH = 4096
 
 
 def check_carries(log: Log, task: Task) -> None:
-    """Check that a log carries a task.
-
-    Raises `UserError` if it carries no task or another one.
-    """
+    """Raise `UserError` if a log carries no task or another one."""
     document = log.document()
     if document is None:
         raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first", code="MURK-LOG-003")
@@ -94,10 +91,7 @@ def rebuild_window(
 
 
 def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:
-    """Check that the newest release before a state's offset is the one in the state.
-
-    Raises `MurkError` if it is another one.
-    """
+    """Raise `MurkError` if the newest release before a state's offset is not the one in the state."""
     newest = window.newest(message.offset)
     # If retention has removed all messages of the window, there is nothing to compare.
     if newest is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):

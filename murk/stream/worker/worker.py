@@ -68,16 +68,12 @@ class Worker:
     A step reads a batch, validates it, drops duplicates, lets the learner learn the rest, and commits state, offset,
     dead letters and newest iterate in one atomic write. Iterates that are a function of the log are also published
     within a batch, as often as the learner's ``publish_every`` asks for. A message that cannot be learned becomes a
-    dead letter with a reason, and the stream goes on.
-
-    Starting a worker takes the chain over from any other worker, which is refused at its next commit.
+    dead letter. Starting a worker takes the chain over from any other worker, which is refused at its next commit.
 
     Parameters
     ----------
-    log
-        The log, which carries the task.
-    task
-        The task.
+    log, task
+        The log, and the task that it carries.
     learner
         A new learner of that task, into which the worker loads the chain's state.
     chain
@@ -85,11 +81,10 @@ class Worker:
     batch
         Most messages of one step; fewer if releases are long.
     estimates
-        Called at each step of the first chain with its learner; returns a message about the estimate, or None if none
-        is due.
+        Called at each step of the first chain with its learner; returns a message about the estimate, or None.
     look
-        Least number of seconds between two looks of the first chain's worker at what all chains have learned, if chains
-        share models.
+        If chains share models: least number of seconds between two looks of the first chain's worker at what all
+        learned.
     clock
         Time in seconds since 1970, which decides only when old messages are deleted.
 
@@ -100,14 +95,8 @@ class Worker:
     MurkError
         If the chain's state is not one of this log, or retention has removed unread messages.
 
-    See Also
-    --------
-    open_log : opens the log.
-
     Examples
     --------
-    A message that is not a release becomes a dead letter:
-
     >>> import tempfile
     >>> from murk.learners.problem import problem_for
     >>> from murk.stream import open_log
@@ -181,22 +170,13 @@ class Worker:
         return self._log.end(self.chain) - self.offset
 
     def step(self, limit: int | None = None, *, end: int | None = None) -> Progress:
-        """Read, learn and commit at most ``limit`` messages, by default a batch.
+        """Read, learn and commit at most ``limit`` messages, by default a batch; return what was done.
 
         If ``end``, the partition's end as the caller knows it, is the next offset, nothing is read. A step that could
         not commit, for example because the disk is full, may be called again: it then commits what it has learned.
 
-        Returns
-        -------
-        Progress
-            What was done; ``read`` is 0 if there were no new messages.
-
-        Raises
-        ------
-        FencedError
-            If another worker has taken the chain over.
-        MurkError
-            If the log could not be read or written, or retention has removed unread messages.
+        Raises `FencedError` if another worker has taken the chain over; `MurkError` if the log could not be read or
+        written, or retention has removed unread messages.
         """
         if self._stopped is not None:
             raise MurkError(f"this worker on {self._description} {self._stopped}: start a new one")

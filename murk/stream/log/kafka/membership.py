@@ -74,10 +74,7 @@ class Slot:
 
 
 def check_name(name: str) -> str:
-    """Return a learner's name if it is a valid group instance id.
-
-    Raises `UserError` if it is not.
-    """
+    """Return a learner's name, or raise `UserError` if it is not a valid group instance id."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise UserError(
             f"the learner's name {name!r} is invalid: use at most {_LONGEST_NAME} letters, digits, '.', '_' and '-'"

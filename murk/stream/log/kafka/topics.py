@@ -33,8 +33,6 @@ _ENVELOPE = 16_384
 class Names:
     """Names of a log's topics, consumer group and transactional ids; the topic of estimates is optional.
 
-    Examples
-    --------
     >>> Names("third-child").states, Names("third-child").owner(0)
     ('murk-third-child-states', 'murk-third-child-0')
     """
@@ -53,22 +51,12 @@ class Names:
 
 @dataclass(frozen=True)
 class Spec:
-    """Required settings of a topic.
-
-    Parameters
-    ----------
-    configs
-        Settings that must be equal.
-    least
-        Settings that may be larger (-1: unlimited).
-    advice
-        Settings at creation, which the operator may change.
-    """
+    """Required settings of a topic."""
 
     partitions: int
-    configs: Mapping[str, str]
-    least: Mapping[str, int]
-    advice: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str]  # must be equal
+    least: Mapping[str, int]  # may be larger (-1: unlimited)
+    advice: Mapping[str, str] = field(default_factory=dict)  # set at creation, the operator's to change
 
     @property
     def creation(self) -> dict[str, str]:

@@ -36,8 +36,6 @@ INTERCEPT: Final = "intercept"
 def is_constant(name: str) -> bool:
     """Return whether a coefficient is the constant's, or that of one of several classes.
 
-    Examples
-    --------
     >>> [name for name in ("age", "intercept", "b:intercept", "origin=intercept") if is_constant(name)]
     ['intercept', 'b:intercept']
     """
@@ -47,8 +45,6 @@ def is_constant(name: str) -> bool:
 def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, str, str] | None:
     """Return two classes and a feature for which two coefficients CLASS:FEATURE have the same name, or None.
 
-    Examples
-    --------
     >>> class_clash(["a", "a:b"], ["c", "b:c"])
     ('a:b', 'a', 'c')
     """
@@ -66,46 +62,24 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
 
 
 class EncodedRecord(NamedTuple):
-    """One coded record.
+    """One coded record."""
 
-    Parameters
-    ----------
-    x
-        float64, shape (p,): coded features, the constant last.
-    y
-        Coded target; NaN if missing or undeclared.
-    clamped, missing
-        Number of values outside their bounds, and number that are missing or invalid.
-    """
-
-    x: NDArray[np.float64]
-    y: float
-    clamped: int
-    missing: int
+    x: NDArray[np.float64]  # (p,): coded features, the constant last
+    y: float  # NaN if missing or undeclared
+    clamped: int  # number of values outside their bounds
+    missing: int  # number of missing or invalid values
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBlock:
-    """Coded records.
+    """Coded records; see `EncodedRecord`."""
 
-    Parameters
-    ----------
-    x
-        float64, shape (m, p): coded features, the constant last.
-    y
-        float64, shape (m,): coded targets; NaN if missing or undeclared.
-    clamped, missing
-        int64, shape (m,): number of values outside their bounds, and number that are missing or invalid.
-    cells
-        uint8, shape (m, columns): `Cell` of each raw value, in the order of ``columns``: features, then the target.
-    """
-
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    clamped: NDArray[np.int64]
-    missing: NDArray[np.int64]
-    cells: NDArray[np.uint8]
-    columns: tuple[str, ...]
+    x: NDArray[np.float64]  # (m, p)
+    y: NDArray[np.float64]  # (m,)
+    clamped: NDArray[np.int64]  # (m,)
+    missing: NDArray[np.int64]  # (m,)
+    cells: NDArray[np.uint8]  # (m, columns): `Cell` of each raw value
+    columns: tuple[str, ...]  # features, then the target
 
 
 class Coding:
@@ -200,8 +174,6 @@ class Coding:
         Without ``target``, every y is NaN. Raises `UserError` if a column is missing or the columns differ in length;
         never because of a value.
 
-        Examples
-        --------
         >>> from murk.stream.task.data.features import NumberFeature, RealTarget
         >>> age = NumberFeature(name="age", low=20, high=40)
         >>> coding = Coding([age], RealTarget(name="weeks", kind="real", low=0, high=52))

@@ -24,8 +24,6 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
     Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
     if it has more than one column, giving its shape.
 
-    Examples
-    --------
     >>> column_array(np.zeros((3, 1))).shape, column_array([1, "a", None]).tolist()
     ((3,), [1, 'a', None])
     """
@@ -69,10 +67,7 @@ def library_of(value: object) -> str:
 
 
 def check_zone(name: str | None, what: str) -> None:
-    """Check that this machine knows a time zone, which is a property of a column, not of a value.
-
-    Raises `UserError`, naming the zone.
-    """
+    """Raise `UserError` if this machine does not know a time zone, which is a property of a column, not of a value."""
     if name is None or (len(name) == 6 and name[0] in "+-" and name[3] == ":"):
         return
     try:

@@ -25,11 +25,7 @@ class Covariates(NamedTuple):
 
 
 def covariates(points: Any, counts: Any) -> Covariates:
-    """Validate public covariates and make them read-only.
-
-    Raises `PydanticCustomError` if shapes do not match, a point is outside [-1, 1] or without the constant 1, or a
-    count is below 1.
-    """
+    """Validate public covariates and make them read-only; raise `PydanticCustomError` if they are invalid."""
     points = np.array(points, dtype=np.float64)
     counts = np.array(counts, dtype=np.int64)
     if points.ndim != 2 or counts.shape != points.shape[:1] or not points.size:

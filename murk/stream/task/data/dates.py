@@ -34,8 +34,6 @@ def day_number(value: Any) -> tuple[int, Cell]:
     A value is a date, a time, or text like ``2024-05-31`` or ``2024-05-31T12:30``; the day of a time is the local one.
     Days before year 1 are 0 and less, and years may have more than four digits.
 
-    Examples
-    --------
     >>> day_number("2024-05-31T23:30:00+02:00") == day_number(datetime.date(2024, 5, 31))
     True
     >>> day_number("31/05/2024")
@@ -131,8 +129,6 @@ class DateColumn:
 def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
     """Return the suffixes of a feature's coded names.
 
-    Examples
-    --------
     >>> coded_parts(["number", "weekday"])[:3]
     ('', '=Tuesday', '=Wednesday')
     """

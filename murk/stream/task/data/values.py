@@ -31,8 +31,6 @@ def is_nan(value: Any) -> bool:
 def as_boolean(value: Any) -> bool | None:
     """Return a boolean, or a text that spells true or false in any case, as a bool; otherwise None.
 
-    Examples
-    --------
     >>> as_boolean(True), as_boolean("FALSE"), as_boolean(1), as_boolean("yes")
     (True, False, None, None)
     """
@@ -55,8 +53,6 @@ def read_number(value: Any) -> float | None:
     Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text. Times, durations, bytes and
     containers are not numbers.
 
-    Examples
-    --------
     >>> [read_number(value) for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24])]
     [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None]
     >>> [read_number(value) for value in (None, "", "nan")]
@@ -99,8 +95,6 @@ def exact_number(value: Any) -> int | float | None:
 
     Numbers are compared as floats, except for integers that floats cannot represent, which are compared exactly.
 
-    Examples
-    --------
     >>> exact_number("24.0") == exact_number(24) == exact_number(" 24 ")
     True
     >>> exact_number("9007199254740993") == exact_number(2.0**53)

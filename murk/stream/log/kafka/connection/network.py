@@ -31,8 +31,6 @@ _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CE
 class Address:
     """Bootstrap servers of a cluster, and the log's name if known.
 
-    Examples
-    --------
     >>> Address.parse("kafka://one:9092,two:9092/third-child")
     Address(servers=('one:9092', 'two:9092'), name='third-child')
     >>> Address.parse("kafka://localhost:9092").url("third-child")

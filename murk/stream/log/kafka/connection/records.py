@@ -223,16 +223,11 @@ def takes_batches(producer: Any) -> bool:
 
 
 def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[bytes], ms: int) -> list[Any]:
-    """Send values in order, without keys, headers or waiting; ``ms`` is their time in milliseconds since 1970.
+    """Send values in order, without keys, headers or waiting; return one future for each batch.
 
-    From here on the library handles a batch like its own: it drains, repeats, expires and confirms it. Raises
-    `ValueError` if the topic has no such partition; `KafkaError` if the topic's metadata do not arrive in time, or the
-    producer was closed.
-
-    Returns
-    -------
-    Futures
-        One for each batch.
+    ``ms`` is their time in milliseconds since 1970. From here on the library handles a batch like its own: it drains,
+    repeats, expires and confirms it. Raises `ValueError` if the topic has no such partition; `KafkaError` if the
+    topic's metadata do not arrive in time, or the producer was closed.
     """
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")

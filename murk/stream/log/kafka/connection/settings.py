@@ -31,31 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """Encryption and credentials of a client; keys in a properties file have dots for underscores.
+    """Encryption and credentials of a client; keys in a properties file have dots for underscores."""
 
-    Parameters
-    ----------
-    security_protocol
-        ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
-    sasl_mechanism
-        ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-    ssl_ca_file
-        Trusted certificate authorities (PEM); by default the system's.
-    ssl_certificate_file, ssl_key_file, ssl_key_password
-        Client certificate, if the broker requires one.
-    session_timeout_ms
-        A learner without a heartbeat for so long counts as dead, and its chains go to others.
-    """
-
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = "SCRAM-SHA-512"
+    security_protocol: str = "PLAINTEXT"  # one of `PROTOCOLS`
+    sasl_mechanism: str = "SCRAM-SHA-512"  # one of `MECHANISMS`
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
-    ssl_ca_file: str | None = None
-    ssl_certificate_file: str | None = None
+    ssl_ca_file: str | None = None  # PEM; by default the system's authorities
+    ssl_certificate_file: str | None = None  # client certificate, if the broker requires one
     ssl_key_file: str | None = None
     ssl_key_password: str | None = field(default=None, repr=False)
-    session_timeout_ms: int = 10_000
+    session_timeout_ms: int = 10_000  # a learner without a heartbeat for so long counts as dead
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -63,8 +49,6 @@ class Settings:
 
         Raises `UserError`, naming the key (never the value) that is unknown, missing or invalid.
 
-        Examples
-        --------
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
         'SSL'
         """
