@@ -15,7 +15,7 @@ ALLOWED = {
     "privacy": set(),
     "stream": {"privacy"},
     "learners": {"privacy", "stream"},
-    "producers": {"privacy", "stream", "learners"},
+    "producers": {"privacy", "stream", "learners", "planning"},
     "monitoring": {"privacy", "stream", "learners"},
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},

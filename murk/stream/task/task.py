@@ -146,6 +146,11 @@ class Task(_ProtocolBlocks):
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
+    def keys(cls) -> list[str]:
+        """Return the keys of a task file; the protocols' own come last."""
+        return [key for key in super().keys() if key not in BLOCKS] + list(BLOCKS)
+
+    @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a task file.
 
