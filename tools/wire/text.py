@@ -7,39 +7,37 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-A reference for people who write a device, a consumer or a monitor in another language. All messages are JSON in UTF-8
-on the topics of a log: nothing is pickled, compressed or signed. A device does three things:
+A reference for people who write a device or a monitor in another language. All messages are JSON in UTF-8 on the
+topics of a log: nothing is pickled, compressed or signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release); working code in plain Python is there.
 3. It appends the release to the partition of its chain on `murk-NAME-releases`.
 
-*`make generate` writes this page from the models that validate the messages. `python -m tools.wire` prints the JSON
-Schemas of all messages as one object.*
+*`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
 
 ## Topics
 
-A task with P partitions has four topics, and a fifth if estimates are published as JSON. `NAME` is the task's name,
-unless the log URL gives another one.
+A task with P partitions has four topics, and a fifth if estimates are published. `NAME` is the task's name, unless
+the log URL gives another one.
 
 | topic | partition | key | value | headers |
 | --- | --- | --- | --- | --- |
 | `murk-NAME-releases` | the release's chain | none | a release | none |
 | `murk-NAME-models` | the chain | the chain, as decimal text | its newest model; a shared model under 0 | none |
 | `murk-NAME-models` | 0 | `task` | the task | none |
-| `murk-NAME-models` | 0 | `topics` | JSON: names and ids of the topics on which the task was announced | none |
+| `murk-NAME-models` | 0 | `topics` | JSON: ids of the task's topics by name | none |
 | `murk-NAME-states` | the chain | the chain, as decimal text | its newest state | `offset`, `owner` |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of the message | the message | `reason`, `detail` |
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
 - Models, states and estimates are compacted: only the newest value of a key counts.
-- Models, states, estimates and dead letters are written in transactions: read them with
-  `isolation.level=read_committed`. Releases are not: an open transaction would hold up their readers.
-- Readers of a release use its partition, its value and the broker's append time (`LogAppendTime`). A device sends no
-  key and no header, which could identify a person, and no timestamp finer than `time`.
-- Headers are UTF-8. `offset` is the state's offset as decimal text; `owner` names its writer.
-- Only learners write models, states, estimates and dead letters. Whoever sets the task up writes the task. Allow
-  devices to write releases and to read models, and nothing else.
+- All but releases are written in transactions: read them with `isolation.level=read_committed`.
+- Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
+  could identify a person, and no timestamp finer than `time`.
+- Headers are UTF-8. `offset` is the state's, as decimal text; `owner` names its writer.
+- Allow devices to write releases and to read models, and nothing else. Learners write all other topics; whoever sets
+  the task up writes the task.
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -49,8 +47,7 @@ The examples are of the smallest task of [task files](task-file.md), with d = 3 
 the intercept.
 
 - Integers have no point and no exponent: `1.0` is refused, which JSON Schema cannot express.
-- Each key occurs exactly once, and unknown keys are refused. The order of keys and white space do not matter.
-- The releases shown are on `murk-third-child-releases`, partition 0, without a key.
+- Each key occurs exactly once, and unknown keys are refused. Order and white space do not matter.
 - Models, states and estimates have `schema`, `kind` and `task` too.
 
 ### Fields of every release
@@ -66,7 +63,7 @@ RELEASE: Final = {
     "task": "SHA-256 of the [task](#a-task) without `log`",
     "level": "privacy level that was used: `default` or a key of `privacy.levels`",
     "chain": "the partition, drawn uniformly and independently of person and record",
-    "payload": "the integers that the mechanism released; of organisations in base64",
+    "payload": "the integers that the mechanism released; of organisations base64 of little-endian 64-bit integers",
     "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`",
     "expires": "end of resending, rounded down alike",
     "simulated": "whether the noise is seeded, as the task says",
@@ -85,9 +82,9 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "example": {},
     "moment": {},
     "sketch": {
-        "rows": "rows k of the mixture; `payload` holds one after another",
+        "rows": "rows k of the mixture, one after another",
         "records": _RECORDS,
-        "spread": "standard deviation of the noise over the bound C of a record",
+        "spread": "noise's standard deviation over the bound C of a record",
     },
     "gram": {"records": _RECORDS},
     "newton": {"records": _RECORDS, "model": "coefficients of the start, the constant last"},
@@ -101,8 +98,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "chain": "the partition",
         "offset": "first offset of the partition that is not in the state",
         "last_id": "id of the newest valid release among the last `duplicates` offsets, if there is one",
-        "counters": "messages read: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness` counts gradients "
-        "by age (0, 1, 2-3, 4-7, ...), and `staleness_sum` adds the ages",
+        "counters": "messages read: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients by age "
+        "(0, 1, 2-3, 4-7, ...)",
         "trail": "earlier estimates, at most 200",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
     },
@@ -115,12 +112,11 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "note": "measured coverage of the intervals, in words",
         "scale": "scale of the effects; of `odds ratio`, exponentiate them",
         "standard_error": "root of the summed squared standard errors; null if one is unknown",
-        "coefficients": "by name: `value`, `low`, `high` in coded units; `learned`, false if noise hides it; `effect`: "
-        "the same per `unit` of the feature, or null",
+        "coefficients": "by name, in coded units; `learned` is false if noise hides it; `effect` is per `unit` of the "
+        "feature, or null",
     },
 }
 
-_PACKED: Final = "base64 of little-endian 64-bit integers"
 # By kind: a title, and what stands between it and the example.
 MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "gradient": (
@@ -145,9 +141,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| `joint` | of a label y x, d integers, which do not show the label; of a real target x and the scaled "
         "target |\n"
         "| `separate` | x and then y, each with a mechanism of its own |\n\n"
-        "The quadratic and squared losses have `outer` by default under `pure`, and up to 64 coded features under "
-        "`approx`, `gdp` with mu up to 3 and `zcdp` with rho up to 4.5; under these last two not for labels with "
-        "public covariates and mu up to 2. Otherwise their default is `directions`.",
+        "[Task files](task-file.md#examples) have the rule for `null`.",
     ),
     "moment": (
         "Moments",
@@ -163,13 +157,13 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "sketch": (
         "A mixture",
         "`protocol: sketch` with `method: linear-mixing` or `mixing` ([GaussMix](gaussmix.md#mixtures)). The mixed "
-        f"records of an organisation's window, in {_PACKED}. The example is shortened to two rows.",
+        "records of an organisation's window. The example is shortened to two rows.",
     ),
     "gram": (
         "Second moments of an organisation",
         "`protocol: sketch` with `method: moments`, the default ([second moments](gaussmix.md#second-moments)). The "
         "sum of z z' over a window with noise, z being the coded features, the constant and the target: the upper "
-        f"triangle, row by row, in {_PACKED}.",
+        "triangle, row by row.",
     ),
     "newton": (
         "A Newton step",
@@ -177,8 +171,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "noise: over the window's first `sketch.first` records, with z as above, and over all others, with "
         "z = (sqrt(h w) x, sqrt(h / w) (y - q)). x is the coded features and the constant, y is 0 or 1, q is the "
         "probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). `model` is computed from the first "
-        "released sum. A record without a label is zero. `payload` holds both upper triangles, row by row, in "
-        f"{_PACKED}.",
+        "released sum. A record without a label is zero. `payload` holds both upper triangles, row by row.",
     ),
     "iterate": (
         "A model",
@@ -194,9 +187,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "state": (
         "A state",
         "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has a "
-        "point at 16 releases and then four per octave (of organisations from the first release on). Every second "
-        "point is dropped beyond 200 points or 256 KiB, and beyond some 1,500 coefficients there are none. Counts "
-        "follow from the number of releases and times from the log, so a replay writes the same bytes.",
+        "point at 16 releases and then four per octave (of organisations from the first on), at most 200 points and "
+        "256 KiB, none beyond some 1,500 coefficients. A replay of the log writes the same bytes.",
     ),
     "estimate": (
         "An estimate",
@@ -232,23 +224,23 @@ CAUSES: Final[dict[Reason, str]] = {
 }
 
 RULES: Final = """
-**Versions of models.** A chain's version v is the number of releases that it has learned. With
-f = `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above
-max(1, v // 200, min(f, v // 100)). A device copies the version of the model that it read.
+**Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+`max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
+200, min(f, v // 100)). A device copies the version of the model that it read.
 
-**A device** refuses a model of another task or chain, one without d finite numbers, one longer than the task's
-`radius` (`null` is 3, of a real target 1.5; an estimated scale is checked apart), and more than 512 + 26 d bytes. It
-checks before it reads the record, and its decision never depends on the record. Without a model it takes the gradient
-at version 0: zeros, and an estimated scale at `scale_start` / 4.
+**A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius`
+(`null` is 3, of a real target 1.5; an estimated scale is checked apart), or of more than 512 + 26 d bytes. It checks
+before it reads the record, and its decision never depends on the record. Without a model it uses version 0: zeros,
+and an estimated scale at `scale_start` / 4.
 
-**A learner** that takes over a chain continues from its state and `offset`. It stops at a state that it cannot read,
-of another task, chain or log (`identity`), or whose `last_id` is not that of the last release before `offset`.
+**A learner** that takes over a chain continues from its state and `offset`. It stops at an unreadable state, one of
+another task, chain or log (`identity`), or one whose `last_id` is not that of the last release before `offset`.
 
 ## Scores
 
-A model is published at the versions 0, 3000, 6000, 12000, ..., where epochs begin. With `"models": "shared"` in the
-task, all chains use the models of chain 0, versions count the releases of all chains, and some versions may be left
-out. With p coded features (the constant included) a model has p + p^2 + 4 numbers, of K classes (K - 1) p + p^2 + 4:
+Models are published at the versions 0, 3000, 6000, 12000, ..., where epochs begin. With `"models": "shared"` in the
+task, all chains use the models of chain 0, versions count the releases of all chains, and some are left out. With p
+coded features (the constant included) a model has p + p^2 + 4 numbers, of K classes (K - 1) p + p^2 + 4:
 
 | numbers | meaning | allowed | version 0 |
 | --- | --- | --- | --- |
@@ -265,14 +257,14 @@ scatter) asks for a scatter, below floor(2^64 both shares) for a curvature, othe
 a'x and c = min(1, R / |z|) / |z|:
 
 - `score`: r c z, with C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; of a real one
-  r is the coded target. Of K classes r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|, H as for
-  [softmax](#gradients), a the (K - 1) x p matrix A, row by row, and q the probabilities of the scores g H A x.
-  Without a target all are 0.
+  the coded target. Of K classes r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|, H as for
+  [softmax](#gradients), A the (K - 1) x p matrix of a, row by row, and q the probabilities of the scores g H A x.
+  Without a target r = 0.
 - `scatter` and `curvature`: v v' with v = sqrt(2 w c / M) z and M = min(R, 2 sqrt(p)) in place of R, in c too: p
   (p + 1) / 2 numbers, off-diagonal ones times sqrt(2). Of a scatter w = 1/2. Of a curvature w = q (1 - q) (r(1) -
-  r(0)), q = 1 / (1 + e^-t); of a real target and of classes w = 1/2; without a target w = 0. `gaussian` noise divides
-  a number by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms
-  take the vector with C = 1.
+  r(0)), q = 1 / (1 + e^-t); of a real target and of classes 1/2; without a target 0. `gaussian` noise divides a
+  number by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take
+  the vector with C = 1.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; there are no models
 and one endless epoch. One person in ten answers a `curvature`, nobody where p (p + 1) / 2 exceeds 600.
@@ -289,7 +281,7 @@ BY_HAND: Final = """\
 5. *Write the message.* `time` is now and `expires` now + `expiry`, both rounded down to the task's `granularity`.
 6. *Store the bytes* and the debit of the person's budget on disk before sending. Resend the same bytes to the same
    partition until the broker confirms them or `expires` has passed. Never draw new noise for the same record: the
-   mean of several releases reveals more than was promised.
+   mean of several releases reveals more.
 
 ### Gradients
 
@@ -333,8 +325,9 @@ normal number reveals more than was promised. The steps must be exactly these, s
   for b of them: b is the smallest multiple of k for which a = (2^64 - (2 n - k) b) / k is at most b e^epsilon.
   Decoded: its direction times C / m, m = A (p - (1 - p) k / (2 n - k)), p = k a / 2^64, A the mean of the k largest
   of n independent |first coordinates| of uniform unit vectors. Limits: as of `l2-ball`, with 32 + log(2 n a / 2^64),
-  rounded up, in place of 32. `murk.privacy.mechanisms.privunit_calibration.fitted` gives n and k: (23, 16) for d = 11
-  and epsilon = 1, (54, 8) for epsilon = 4.
+  rounded up, in place of 32. n and k follow from d and epsilon
+  (`murk.privacy.mechanisms.privunit_calibration.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon =
+  4.
 
 `best`, the default of pure and approx, tries those that give the guarantee in this order. A later one replaces an
 earlier one if its variance per coordinate (B^2 / d of the l2 ball, (C / m)^2 / d of PrivUnit) is below 0.99 of that
@@ -358,32 +351,26 @@ sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestam
 sent.get(timeout=60)
 ```
 
-Turn idempotence off: an idempotent producer numbers its records under its own id, which would link a person's
-releases. The id in the message removes duplicates.
+An idempotent producer's own id would link a person's releases. The id in the message removes duplicates.
 """
 
 VERSIONS: Final = """\
 ## Versions
 
-`schema` is 2 for a state and 1 for all other messages and the task. Any change of content or meaning, a new key
-included, takes a new number. Readers refuse numbers that they do not know:
-
-- a release becomes a dead letter with the reason `schema`;
-- a device refuses the model or the task and releases nothing;
-- a learner stops at the state with an error: use the version of Murk that wrote it, or start a new log.
-
-A state of schema 1, which has no `trail`, is read with an empty one and written as schema 2. The task's `schema` is
-part of its hash, so releases of different meanings never mix. A learner's own state has a `schema` and a fingerprint
-of its settings.
+`schema` is 2 for a state and 1 for everything else. Any change of content or meaning, a new key included, takes a new
+number. Readers refuse numbers that they do not know: a release becomes a dead letter (`schema`), a device releases
+nothing, a learner stops at the state. Then use the version of Murk that wrote it, or start a new log. A state of
+schema 1 is read with an empty `trail`. The task's `schema` is part of its hash, so releases of different meanings
+never mix.
 
 ## Schemas for a registry
 
-`deploy/schemas` has one file per schema, with kind and number in its `$id`: `urn:murk:wire:gradient:1`. Messages are
-plain JSON without a registry's magic byte and number. Register schemas for lookup only, under the topic's name and
-the kind (`murk-NAME-releases-gradient`), and do not use the registry's serializers. Compatibility modes:
+`deploy/schemas` has one file per schema, with kind and number in its `$id`: `urn:murk:wire:gradient:1`. Messages have
+no magic byte: register schemas for lookup only, under topic and kind (`murk-NAME-releases-gradient`), without the
+registry's serializers. Compatibility modes:
 
 - **Releases, models, estimates, dead letters: `NONE`.** The meaning of a number never changes; a change adds a new
   file.
-- **States, the task: `BACKWARD`.** A newer version of Murk reads older ones; an older version refuses newer ones with
-  an error ([upgrades](deploy.md#upgrades)).
+- **States, the task: `BACKWARD`.** A newer version of Murk reads older ones; an older one refuses newer ones with an
+  error ([upgrades](deploy.md#upgrades)).
 """
