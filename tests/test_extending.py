@@ -69,3 +69,7 @@ def test_a_mechanism_takes_its_module_its_entry_and_its_test(tmp_path):
 def test_a_loss_takes_its_transforms_its_entry_its_name_and_its_test(tmp_path):
     # Python alone runs its few hundred records sooner than the learner's kernels are compiled again.
     assert "10 passed" in run("A loss of released examples", tmp_path, NUMBA_DISABLE_JIT="1")
+
+
+def test_a_protocol_takes_its_folder_and_a_line(tmp_path):
+    assert "2 passed" in run("A protocol", tmp_path, NUMBA_DISABLE_JIT="1")

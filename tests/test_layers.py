@@ -15,7 +15,7 @@ ALLOWED = {
     "privacy": set(),
     "stream": {"privacy"},
     "learners": {"privacy", "stream"},
-    "producers": {"privacy", "stream", "learners"},
+    "producers": {"privacy", "stream", "learners", "planning"},
     "monitoring": {"privacy", "stream", "learners"},
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
@@ -112,6 +112,60 @@ def test_circles_are_found():
 def test_no_imports_run_in_a_circle():
     """Of all imports: also those inside of functions, and those for types alone."""
     assert circles(module_graph()) == []
+
+
+def folder_pairs(graph):
+    """Pairs of folders that import each other, a folder and its own sub-folder apart."""
+    folders = {module: module if module in PACKAGES else module.rpartition(".")[0] for module in graph}
+    arrows = {(folders[module], folders[other]) for module, others in graph.items() for other in others}
+    return sorted(
+        (one, other)
+        for one, other in arrows
+        if one < other and (other, one) in arrows and not other.startswith(f"{one}.")
+    )
+
+
+PACKAGES = {".".join(path.parent.relative_to(PACKAGE.parent).parts) for path in PACKAGE.rglob("__init__.py")}
+
+
+def test_pairs_of_folders_are_found():
+    packages = ("murk.learners.gradients", "murk.learners.scores", "murk.learners")
+    assert set(packages) <= PACKAGES
+    graph = {
+        "murk.learners.scores.a": ["murk.learners.gradients.b", "murk.learners.c"],
+        "murk.learners.gradients.d": ["murk.learners.scores.e"],
+        "murk.learners.c": ["murk.learners.scores.a"],
+        "murk.learners.gradients.b": [],
+        "murk.learners.scores.e": [],
+    }
+    assert folder_pairs(graph) == [("murk.learners.gradients", "murk.learners.scores")]
+
+
+def test_no_two_folders_import_each_other():
+    """Imports within functions and imports of types count."""
+    assert folder_pairs(module_graph()) == []
+
+
+PROTOCOLS = ("gradients", "scores", "examples", "moments", "sketches")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_protocol_imports_no_other(protocol):
+    others = {f"murk.learners.{name}" for name in PROTOCOLS} - {f"murk.learners.{protocol}"}
+    graph = module_graph()
+    own = {module: names for module, names in graph.items() if module.startswith(f"murk.learners.{protocol}.")}
+    assert own
+    imported = {name for names in own.values() for name in names if name.startswith(tuple(f"{o}." for o in others))}
+    assert imported == set()
+
+
+@pytest.mark.parametrize("part", ["core", "estimates", "results"])
+def test_what_protocols_share_imports_none(part):
+    graph = module_graph()
+    own = [names for module, names in graph.items() if module.startswith(f"murk.learners.{part}.")]
+    assert own
+    named = tuple(f"murk.learners.{name}." for name in PROTOCOLS)
+    assert {name for names in own for name in names if name.startswith(named)} == set()
 
 
 def test_every_part_has_a_place_in_the_order():

@@ -10,16 +10,15 @@ from murk.error_codes import AREAS, CODES
 HEAD: Final = """\
 # Errors
 
-Every error is one line: what is wrong, with the value or the place, and what to do; never with a value of a record. It
-ends with a code, which stays what it is from version to version, whatever becomes of the words:
+Every error is one line: what is wrong, with the value or the place, then what to do. It never quotes a record. It ends
+with a code, which is the same in every version:
 
     murk: sqlite:///third-child.db carries no task yet: `murk run` or `murk produce` announces one [MURK-LOG-003]
 
-With `--log-json` it is an object, and the code is its `code`. In Python it is the attribute `code` of every
-`murk.errors.MurkError`. A release that cannot be learned is no error of anybody who runs Murk: it becomes a dead
-letter, and its reasons are [on the wire's page](wire.md#what-a-receiver-refuses).
+With `--log-json` the code is the key `code`; in Python the attribute `code` of every `murk.errors.MurkError`. A release
+that cannot be learned is no error but a dead letter, with [a reason](wire.md#what-a-receiver-refuses).
 
-*This page is written by `make generate` from the registry of codes; a test finds each code where it is raised.*
+*`make generate` writes this page from the registry of codes.*
 
 ## Exit statuses
 
@@ -29,11 +28,11 @@ letter, and its reasons are [on the wire's page](wire.md#what-a-receiver-refuses
 
 STATUSES: Final = {
     Status.DONE: "done",
-    Status.FAULT: "a fault: a log that cannot be reached, a full disk, a damaged state; also `murk topics --check` and "
-    "`murk audit` where they found something wrong",
+    Status.FAULT: "a fault: an unreachable log, a full disk, a damaged state; also a finding of `murk topics --check` "
+    "or `murk audit`",
     Status.MISTAKE: "a mistake in what was asked: an option, a task, a file, a setting",
-    Status.STOPPED: "stopped, by Ctrl-C or SIGTERM; the same command goes on where it stood. `murk learn` and `murk "
-    "monitor`, which run until they are stopped, end with 0",
+    Status.STOPPED: "stopped by Ctrl-C or SIGTERM; the same command resumes. `murk learn` and `murk monitor`, which "
+    "run until stopped, end with 0",
 }
 
 

@@ -24,12 +24,11 @@ SEED: Final = 1
 HEAD: Final = """\
 # Gallery
 
-Six tasks, each with the file that asks it, the call that learns it, and its picture by `Result.plot`. All people are of
-the 1980 US census sample that comes with Murk, but for the last task's, who are invented; all noise is simulated
-(`seed=`), so that the pictures can be made again, and protects nobody. `everybody` is
-`pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
+Six tasks, each with its file, the call that learns it, and the picture by `Result.plot`. People are of the 1980 US
+census sample in Murk, except in the last task, where they are invented. All noise is simulated (`seed=`) and protects
+nobody. `everybody` is `pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
 
-*This page and its pictures are made by `python -m tools.gallery`.*
+*`python -m tools.gallery` makes this page and its pictures.*
 """
 
 

@@ -35,21 +35,21 @@ log: {partitions: 1, retention: 30d}
 HEAD: Final = f"""\
 # Task files
 
-A task is the public specification that devices, learners and monitors share: what a record holds and within
-which bounds, what is learned, and what each person is promised. It is a YAML file, and every key is checked:
-an unknown one is refused with the nearest known one named, and so is a key given twice.
+A task file is the public specification that devices, learners and monitors share: the fields of a record and their
+bounds, the model to learn, and the privacy guarantee. It is YAML. Unknown and repeated keys are refused, with the
+nearest known key. `murk init` writes one for your columns ([start](start.md)).
 
 The smallest task:
 
 ```yaml
 {MINIMAL}```
 
-One that says more:
+A longer one:
 
 ```yaml
 {FULL}```
 
-*This page is written by `make generate` from the model that checks task files.*
+*`make generate` writes this page from the model that checks task files.*
 """
 
 GUARANTEES: Final = {
@@ -62,29 +62,25 @@ GUARANTEES: Final = {
 }
 
 TAIL: Final = """
-A release never carries more loss than its guarantee: calibration rounds against the learner.
+A release never has more privacy loss than its guarantee: calibration rounds towards privacy.
 
 ## Words and numbers
 
-- Names, `categories`, `classes`, `positive` and `negative` are text exactly as written: `no` stays the word
-  no, and `01` stays 01. Elsewhere only `true` and `false` are booleans, and numbers are decimal (`1e-6` is a
-  number).
-- A name may have any printable characters. Quote one that has any that YAML reads (`: # , [ ] { } & * ! | > ' " % @`
-  and the backtick), as in `name: "income: gross"`; messages say where.
-- A record's value matches a category that is written the same or is the same number (`1`, `1.0`). A boolean of a
-  frame, of JSON or of Parquet, and the text true or false in capitals or not, also matches `true` or `false`, `yes` or
-  `no`, `on` or `off`, whichever is declared, else `1` or `0`: with `categories: [no, yes]`, `TRUE` is yes. Where a
-  number is declared, a file with a boolean is refused; a device codes it as 1 or 0. White space around a text is no
-  part of it.
-- A number in a text is written in decimal digits, as in `12`, `-1.5` or `1e3`; `1_000`, digits of other scripts and
-  words for infinity are no numbers. Integers are compared exactly, however large.
-- A date in a record is a date or a time of a frame or of Parquet, or text as in `2024-05-31` or `2024-05-31T12:30`; of
-  a time it is the day on the clock that it was written by. Days before the year 1 and beyond 9999 are earlier and later
-  than all bounds. Both are refused where a number is declared. A date matches a category that is written as it.
-- A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
-- Aliases (`*name`) and tags (`!name`) are refused.
-- A character that is not printable is refused, with its line, but for line feeds, tabs, and carriage returns before
-  line feeds: others end a line for YAML where no editor shows it, or show the text around them in another order.
+- Text (names, `categories`, `classes`, `positive`, `negative`) is taken as written: `no` is the word no, `01` stays
+  01. Quote YAML's characters, as in `name: "income: gross"`.
+- Booleans are `true` and `false`; numbers are decimal, as in `1e-6`. A duration is a whole number and `d`, `h`, `m`
+  or `s`: `7d`, `12h`, `30m`, `45s`.
+- Aliases (`*name`), tags (`!name`) and characters that are not printable are refused, except line feeds, tabs and
+  carriage returns before line feeds.
+- A record's text matches the category that is written the same or is the same number (`1`, `1.0`; integers exactly).
+  White space around it is ignored.
+- A boolean, or the text true or false in any capitals, matches `true`/`false`, `yes`/`no` or `on`/`off`, whichever is
+  declared, else `1`/`0`. Where a number is declared a file with booleans is refused; a device codes 1 or 0.
+- A number in a text has decimal digits: `12`, `-1.5`, `1e3`; not `1_000`, digits of other scripts or words for
+  infinity.
+- A date is a date or time of a frame or of Parquet, or text as in `2024-05-31` or `2024-05-31T12:30`; of a time, the
+  day on its own clock. Days before the year 1 or after 9999 are beyond all bounds. It matches a category as written,
+  and is refused where a number is declared.
 
 ## Protocols
 
@@ -94,75 +90,70 @@ A release never carries more loss than its guarantee: calibration rounds against
 | `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [scores](scores.md) |
 | `examples` | by each person, once | pure, approx, gdp, zcdp (pure by outer products alone) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
-| `sketch` | by each organisation, once a window | approx; of `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
+| `sketch` | by each organisation, once a window | approx; `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
-Only the block of the task's own protocol may be given; of `learner`, examples read `step`, `averaging`, `weighting`
-and `radius`, moments and sketches none of it (`radius` may stand there), and scores take none. Examples, moments and
-sketches learn a binary or a real target; scores do, too, and several classes where covariates are public.
+Only the block of the task's own protocol is accepted. Of `learner`, examples use `step`, `averaging`, `weighting` and
+`radius`; moments and sketches accept `radius` only, without using it; scores accept none. Examples, moments and
+sketches learn a binary or a real target; scores also several classes with public covariates.
 
 ## Public covariates
 
-Nobody's features are public unless `public` says so. `file` names features that everybody may know already; `set_aside`
-makes those of so many of the people public, as they are and under no guarantee, and these people release nothing.
-`moments` do without, but for `solver: score`, `design: gaussian` and `covariance: pooled`.
+Nobody's features are public unless `public` says so. `file` names features that everybody may know already.
+`set_aside` publishes the features of that many people, without any guarantee; these people release nothing. `moments`
+need neither, except for `solver: score`, `design: gaussian` and `covariance: pooled`.
 
-The file may not hold people who are to release; that it is their own file is refused. Their source is compared with
-it, by the declared features as coded and by all columns that both have (but for names and numbers of rows). A
-simulation and `--check` refuse what is recognised. With real noise it is told to whoever is asked to agree to the
-publication, and decides nothing: it is a function of people's records. Recognised is
+The file must not hold people who are to release. Murk compares it with their source, by the coded features and by all
+common columns except names and row numbers. A simulation and `--check` refuse what it recognises. With real noise
+only whoever agrees to the publication is told, since the finding is a function of people's records. Recognised are
 
-- a file of the same rows, whatever their order, format, compression or further columns;
-- one with a piece of the source: 32 runs of equal rows in a row that are in neither file twice;
-- a part of the source's rows in their order, where other people's rows would be that with a probability below 1e-6;
-- one that shares rare rows: of rows that occur twice in both files together a share 2 r / (1 + r)^2 would be split
-  between two samples of one population, r the ratio of their sizes, and of rows that occur once r / (1 + r) would be in
-  the file; recognised is what exceeds the one, or falls short of the other, by chance once in 1e6;
-- one that shares any row where hardly two people are alike (of at least 100, at most 1% have a row that another one
-  has, too): more than four times as many as rows that recur within the files let one expect. A public sample can do
-  without those few who look in everything like one of the people.
+- the same rows, whatever their order, format, compression or further columns;
+- 32 runs of equal consecutive rows that are in neither file twice;
+- a part of the source's rows in order, with a chance below 1e-6;
+- shared rare rows, with r the ratio of sizes and a chance of 1e-6: of the rows that occur twice in both together more
+  than a share 2 r / (1 + r)^2 is split between them, or of the rows that occur once less than r / (1 + r) is in the
+  file;
+- any shared row where hardly two people are alike (of at least 100, at most 1% share a row with another): more than
+  four times as many as rows that recur within the files suggest.
 
-What this cannot see is a random part of the people in another order and of few features with few values each: it looks
-like any other sample.
+A random part of the people, in another order and with few features of few values, is not recognised.
 
 ## Coding
 
-- A number maps [`low`, `high`] to [-1, 1]; values outside are clamped, and counted on the device only.
-- Two categories become -1 and +1 under the feature's own name. Of more, each but the first becomes a feature
-  that is +1 for it and -1 otherwise, named `origin=JFK`.
-- A date is the number of days since `low`, coded as a number is; or by `as:` a weekday, compared with Monday and named
-  `asked=Tuesday`, or a month, compared with January; or several of these.
-- The constant 1 comes last, named `intercept`. With several classes a coefficient is named `class:feature`. Two
-  coefficients of one name, and a name that ends in `:intercept`, are refused: rename a feature or a class.
-- Missing values, undeclared categories and what is not a finite number are 0, on a device and, with real noise, of a
-  file's people, whatever `missing` says: everybody sees whether releases arrive, so no value may decide it. How many
-  there are is told to whoever holds the file. A simulation (`--seed`) and `--check`, which reads the file and sends
-  nothing, stop at undeclared and non-finite values, and under `missing: error` at missing ones, too.
-- A row that cannot be read (more or fewer cells than the header, no JSON object), that names nobody where `--person`
-  says which column does, or whose level is none of the task's, is a record without any value, and released as one.
-  Where a column names organisations, such a row is left out. A simulation and `--check` stop at it.
-- A missing or undeclared target gives a gradient, a score or a direction of zero, a row of zeros in a sketch or an
-  example, second moments of zero beside a number that says so, which is randomized and released like any other:
-  nobody is left out because of what their record says. Many missing targets bias second moments that are released
-  jointly or separately (there they count as the middle of the range), directions of more than 34 coefficients, and
-  examples of a real target that are released jointly or separately.
-- A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
-  maps [`low`, `high`] to [-1, 1].
-- Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as much; for a
-  category against the first, twice as much.
-- In a simulation, and of public covariates, a column with one value in all rows or with none is said when work on a
-  log begins: nothing can be learned of it. Of real people's records it is not, since nobody looks.
+- A number maps [`low`, `high`] to [-1, 1]. Values outside are clamped, and counted on the device only.
+- Two categories become -1 and +1 under the feature's name. Of more, each but the first becomes a feature, +1 for it
+  and -1 otherwise, named `origin=JFK`.
+- A date is its number of days since `low`, coded as a number; with `as:` also a weekday, compared with Monday and
+  named `asked=Tuesday`, or a month, compared with January.
+- The constant 1 comes last, named `intercept`. With several classes a coefficient is named `class:feature`. Duplicate
+  names, and names that end in `:intercept`, are refused.
+- A binary target is 1 or 0 (in examples and sketches +1 or -1). Classes are numbered in order. A real target maps
+  [`low`, `high`] to [-1, 1].
+- Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as large; for a
+  category against the first, twice as large.
+
+Missing and bad values:
+
+- On a device, and with real noise in a file, missing values, undeclared categories and non-finite numbers are 0,
+  unless the feature has a `missing` of its own, since no value may decide whether a release arrives. The file's
+  holder is told how many there are.
+- A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values, and with
+  `missing: error` at missing ones.
+- A row that cannot be read, names nobody (`--person`) or has an unknown level is released as a record without values.
+  Where a column names organisations it is left out. A simulation and `--check` stop at it.
+- A missing or undeclared target is released as zeros (second moments with a number that says so), randomized like any
+  other. Many of them bias second moments released jointly or separately, directions of more than 34 coefficients, and
+  real-target examples released jointly or separately.
+- In a simulation, and for public covariates, columns with one value or none are reported.
 
 ## How long releases are kept
 
-`log.retention` is how long the log keeps a release after it arrived. A log in a file also keeps those that are not
-learned yet and the newest `duplicates` of each partition (65,536 by default): a task with fewer releases than that
-deletes none as long as the file exists; and none leaves the file before those that were appended with it, up to 256.
-Brokers delete by time alone.
+The log keeps a release for `log.retention` after its arrival. A log in a file also keeps unlearned releases and the
+newest `duplicates` of each partition (65,536 by default), so a task with fewer releases deletes none; and it deletes
+no release before those appended with it, up to 256. Brokers delete by time alone.
 
 ## The hash
 
-Every release carries its task's hash: the SHA-256 of the task as canonical JSON, all defaults filled in, with
-whether noise is simulated and the public covariates, and without `log`. How long a log keeps releases may
-change while a task runs; what a release means may not. Two files that mean the same have the same hash,
-whatever the order of their keys and whether they write the defaults out.
+Every release carries its task's hash: the SHA-256 of the task as canonical JSON with all defaults filled in, whether
+noise is simulated, and the public covariates, but without `log`. So retention may change while a task runs; the
+meaning of a release may not. The order of keys and written defaults do not change the hash.
 """

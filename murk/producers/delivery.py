@@ -80,8 +80,8 @@ class Delivery:
             # A task's releases have about the same size.
             size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
-            standing = self._stored_on_log(waiting)
-            unsent = self._unsent(waiting, standing)
+            stored = self._stored_on_log(waiting)
+            unsent = self._unsent(waiting, stored)
             numbers = {queued.number for queued in unsent}
             self._ledger.confirm([queued.number for queued in waiting if queued.number not in numbers])
             already += len(waiting) - len(unsent)
@@ -96,7 +96,7 @@ class Delivery:
         self._backlog = False
         return FlushReport(sent, already, expired)
 
-    def _unsent(self, waiting: Sequence[Queued], standing: Collection[bytes]) -> list[Queued]:
+    def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
         """Return the releases that were surely not learned yet.
 
         If retention has removed the offset at which a release may have been appended, nobody can tell, and beyond the
@@ -104,7 +104,7 @@ class Delivery:
         prevent that if this clock is ahead of the log's.
         """
         begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
-        return [queued for queued in waiting if queued.message not in standing and queued.since >= begins[queued.chain]]
+        return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
         """Return the releases that the log has: a process may have died before it was confirmed."""

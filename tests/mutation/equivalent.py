@@ -29,7 +29,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (
-        "murk/privacy/gaussmix/analysis/renyi.py",
+        "murk/privacy/sketches/renyi.py",
         "-        low, high = high, 4 * high\n+        low, high = high, 5 * high",
     ): "whatever brackets the root, the search ends at it",
     (
@@ -37,7 +37,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        if wanted <= 0:\n+        if wanted < 0:",
     ): "at zero the search begins at its root",
     (
-        "murk/privacy/gaussmix/analysis/tight.py",
+        "murk/privacy/sketches/tight.py",
         "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
         "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))",
     ): "at zero both are the same",
@@ -49,7 +49,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "Fraction(delta_units, DELTA_UNITS))",
     ): "a bound with 60 digits is no round number",
     (
-        "murk/privacy/gaussmix/normals.py",
+        "murk/privacy/sketches/normals.py",
         "-            used = 0\n+            used = 1",
     ): "one fresh word serves as well as another",
     (
@@ -69,7 +69,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+        if abs(value - before / under) <= value * _CLOSE:",
     ): "they are never just as far apart",
     (
-        "murk/privacy/gaussmix/analysis/tight_settings.py",
+        "murk/privacy/sketches/tight.py",
         "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
         "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
     ): "whatever brackets the root, the search ends at it",
@@ -78,7 +78,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-LOG_INTERVAL = 60.0\n+LOG_INTERVAL = 120.0",
     ): "how often something is logged",
     (
-        "murk/privacy/gaussmix/analysis/tight.py",
+        "murk/privacy/sketches/tight.py",
         "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
     ): "where the search for an order begins",
     (
@@ -105,7 +105,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    if share <= probability:\n+    if share < probability:",
     ): "where both are the same the bound is 1 as well",
     (
-        "murk/privacy/gaussmix/analysis/tight.py",
+        "murk/privacy/sketches/tight.py",
         "-    return float(np.max(total[highest >= floor]))\n+    return float(np.max(total[highest > floor]))",
     ): "the cell before it begins where this one ends, and has no less",
     (
@@ -131,7 +131,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+        self, start: int = 0, size: int | Callable[[], int] = 4097, *, excluded: Collection[int] = ()",
     ): "how many records are worked on at once",
     (
-        "murk/producers/populations/records/values.py",
+        "murk/producers/populations/records/tuples.py",
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
     ): "a closer look at plain numbers finds nothing",
     (

@@ -30,8 +30,9 @@ from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples
 from tools.wire.examples import TASK, examples, rules
+from tools.wire.page import page
 from tools.wire.schemas import files, meaning, schemas
-from tools.wire.text import CAUSES, MESSAGES
+from tools.wire.text import ALWAYS, CAUSES, FIELDS, MESSAGES, RELEASE
 
 PROBLEM = problem_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
@@ -54,10 +55,13 @@ OTHERS = {
         ("newton", wire_examples.NEWTON),
     )
 }
-# Blocks of the committed page in their order: an example, then its schema.
+# Blocks of the committed page in their order, and the files of schemas that it links to.
 BLOCKS = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)]
-SHOWN = dict(zip(MESSAGES, BLOCKS[::2], strict=True))
-SCHEMAS = dict(zip(MESSAGES, BLOCKS[1::2], strict=True))
+SHOWN = dict(zip(MESSAGES, BLOCKS, strict=True))
+LINKED = re.findall(r"^Schema: \[\S+\]\((\S+)\)$", PAGE.read_text("utf-8"), re.M)
+SCHEMAS = {
+    kind: json.loads((PAGE.parent / path).read_text("utf-8")) for kind, path in zip(MESSAGES, LINKED, strict=True)
+}
 
 
 def valid(kind: str, content: Any) -> bool:
@@ -100,12 +104,28 @@ def changed(content: Any, path: str, value: Any) -> Any:
     return content
 
 
-def test_the_schemas_on_the_page_are_schemas_and_the_code_s_own() -> None:
+def test_the_schemas_that_the_page_links_to_are_schemas_and_the_code_s_own() -> None:
     assert schemas() == SCHEMAS
     for schema in SCHEMAS.values():
         jsonschema.Draft202012Validator.check_schema(schema)
     # What pydantic calls its bounds outside JSON Schema says nothing to anybody else.
     assert not re.search(r'"(gt|ge|lt|le)":', json.dumps(SCHEMAS))
+
+
+@pytest.mark.parametrize("kind", sorted(FIELDS))
+def test_the_page_explains_each_field_of_a_message(kind: str) -> None:
+    fields = SCHEMAS[kind]["properties"].keys()
+    assert fields == {*(RELEASE if "payload" in fields else ALWAYS), *FIELDS[kind]}
+    text = PAGE.read_text("utf-8")
+    section = text.split(f"\n### {MESSAGES[kind][0]}\n")[1].split("\n### ")[0]
+    for name in FIELDS[kind]:
+        assert f"- `{name}` (" in section
+
+
+def test_a_field_without_an_explanation_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIELDS, "gradient", {})
+    with pytest.raises(ValueError, match="gradient: explain \\['version'\\]"):
+        page()
 
 
 @pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate", "task", "state", "estimate"])

@@ -17,14 +17,14 @@ SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def task_hash(document: bytes) -> str:
-    """Hash of a task: the SHA-256 of its document without ``log``, written canonically."""
+    """Return the SHA-256 of a task without ``log``, written canonically."""
     content = {key: value for key, value in json.loads(document).items() if key != "log"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def coded(features: list[dict[str, Any]], record: dict[str, Any]) -> list[float]:
-    """Features in [-1, 1], the constant last; what is missing or undeclared is 0."""
+    """Return features in [-1, 1] and the constant; missing or undeclared values are 0."""
     x = []
     for feature in features:
         value = record.get(feature["name"])
@@ -40,7 +40,7 @@ def coded(features: list[dict[str, Any]], record: dict[str, Any]) -> list[float]
 
 
 def gradient(objective: str, theta: list[float], x: list[float], y: float | None) -> list[float]:
-    """Gradient of the loss, no longer than 1; a missing target gives the zero gradient."""
+    """Return the gradient, no longer than 1; zero without a target."""
     if y is None:
         return [0.0] * len(x)
     fit = sum(a * b for a, b in zip(theta, x, strict=True))
@@ -53,7 +53,7 @@ def gradient(objective: str, theta: list[float], x: list[float], y: float | None
 
 
 def lattice_steps(guarantee: dict[str, dict[str, float]]) -> int:
-    """Number of lattice steps in the gradient's bound: the more, the less noise, the weaker the promise."""
+    """Return the number of lattice steps in the gradient's bound."""
     [(kind, parameters)] = guarantee.items()
     if kind not in ("gdp", "zcdp"):
         raise ValueError(f"a guarantee in {kind} takes another rule")
@@ -66,7 +66,7 @@ def lattice_steps(guarantee: dict[str, dict[str, float]]) -> int:
 
 
 def quantised(vector: list[float], steps: int) -> list[int]:
-    """Integers of l2 norm at most ``steps``, for a vector of norm at most 1."""
+    """Return integers of l2 norm at most ``steps``, for a vector of norm at most 1."""
     whole = [int(value / (1 / steps)) for value in vector]  # int() drops the fraction, towards zero
     while sum(value * value for value in whole) > steps * steps:
         largest = max(range(len(whole)), key=lambda j: abs(whole[j]))
@@ -75,7 +75,7 @@ def quantised(vector: list[float], steps: int) -> list[int]:
 
 
 def coin(numerator: int, denominator: int) -> bool:
-    """Say True with probability exp(-numerator / denominator), exactly."""
+    """Return True with probability exp(-numerator / denominator), exactly."""
     while numerator > denominator:
         if not coin(1, 1):
             return False
@@ -87,7 +87,7 @@ def coin(numerator: int, denominator: int) -> bool:
 
 
 def noise() -> int:
-    """An integer x with probability proportional to exp(-x^2 / 2 S^2) (Canonne, Kamath, Steinke 2020)."""
+    """Draw an integer x with probability ~ exp(-x^2 / 2 S^2) (Canonne, Kamath, Steinke 2020)."""
     while True:
         rest = secrets.randbelow(WIDTH)
         if not coin(rest, WIDTH):
@@ -102,7 +102,7 @@ def noise() -> int:
 
 
 def release(document: bytes, model: bytes | None, chain: int, record: dict[str, Any], level: str = "default") -> bytes:
-    """The bytes of one person's release: the task's document and the chain's newest model in, a message out."""
+    """Return one person's release, given the task's document and the chain's newest model."""
     task, hashed = json.loads(document), task_hash(document)
     features, target, privacy = task["features"], task["target"], task["privacy"]
     objective = task["objective"]
@@ -114,7 +114,7 @@ def release(document: bytes, model: bytes | None, chain: int, record: dict[str, 
     if model is not None:
         newest = json.loads(model)
         theta, version = newest["iterate"], newest["version"]
-        # A device trusts nobody. All of this is checked before the record is looked at.
+        # A device trusts nobody: it checks the model before it reads the record.
         radius = task["learner"]["radius"] or 3.0
         if newest["schema"] != 1 or newest["task"] != hashed or newest["chain"] != chain:
             raise ValueError("not a model of this chain")

@@ -35,18 +35,14 @@ class ExamplesBlock(Block):
 
     release: Literal["outer", "directions", "joint", "separate"] | None = Field(
         default=None,
-        description="`outer` randomizes the outer product of the direction of features, constant and target with "
-        "itself, by any mechanism, which tells the `quadratic` and `squared` losses weighted by 1 over 1 + the square "
-        "of the record's length; `directions` randomizes these divided by the record's length, which tells the two "
-        "losses weighted by 1 over its square; `joint` "
-        "randomizes features and target as one vector (for a binary target their product); `separate` randomizes each "
-        "with its share of the budget, as published; `null`: for these two losses outer where a level's guarantee is "
-        "pure or, with up to 64 coded features, approx, or the default one gdp or zcdp with mu up to 3 (rho up to "
-        "4.5), but not for labels with public covariates and a level of mu up to 2; else directions; for other losses "
-        "joint",
+        description="`outer` releases the outer product of the direction of features, constant and target with "
+        "itself, by any mechanism; `directions` features and target divided by the record's length; "
+        "`joint` features and target as one vector (for a binary target their product); `separate` each "
+        "with its share of the budget, as published; `null`: by [rule](iwp-sgd.md#which-release). "
+        "`outer` and `directions` serve the `quadratic` and `squared` losses",
     )
     intercept: Annotated[bool, Field(strict=True)] = Field(
-        default=True, description="whether the constant has a coefficient; without it the coefficient is 0"
+        default=True, description="whether the constant has a coefficient"
     )
     split: Annotated[Number, Field(ge=0.05, le=0.95)] = Field(
         default=0.5, description="the features' share of epsilon (`separate` only)"
@@ -57,12 +53,13 @@ class ExamplesBlock(Block):
         "real one; `null`: quadratic or squared",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
-        default=None, description="terms of the truncated log loss (`log` only); `null`: the best by its error"
+        default=None,
+        description="terms of the truncated log loss (`log` only); `null`: the number with the least error",
     )
     regularization: Annotated[Number, Field(ge=0, le=1e6)] = Field(
         default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
     )
-    batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
+    batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged per step")
 
 
 def example_release(

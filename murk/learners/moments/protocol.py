@@ -23,31 +23,31 @@ class MomentsBlock(Block):
 
     release: Literal["directions", "observed", "joint", "separate"] | None = Field(
         default=None,
-        description="`directions` releases y z / abs(z), z the features whitened by the public ones; `observed` "
-        "randomizes x x' and x y as one vector, zeros where the target is missing, with a number that says which; "
-        "`joint` the same without that number, a missing target being the middle of its range; `separate` as two, "
-        "as published; `null`: `directions` with public covariates, unless the link is cubic or a key below asks for "
-        "more; else `observed`",
+        description="`directions` releases y z / abs(z), z the features whitened by the public ones; `observed` x "
+        "x' and x y as one vector, zeros without a target, and whether there is one; `joint` without "
+        "that number, a missing target being the middle of its range; `separate` as two, as published; "
+        "`null`: `directions` with public covariates, unless the link is cubic or a key below needs "
+        "second moments; else `observed`",
     )
     loss: Literal["logistic", "poisson", "boosting"] | None = Field(
-        default=None, description="of a binary target's model; `null`: logistic"
+        default=None, description="loss for a binary target; `null`: logistic"
     )
     link: Literal["identity", "sigmoid", "cubic", "softplus"] | None = Field(
-        default=None, description="of a real target's model; `null`: identity"
+        default=None, description="link for a real target; `null`: identity"
     )
     design: Literal["bounded", "gaussian"] = Field(
         default="bounded",
-        description="what bounds a person's features: `bounded` their box, `gaussian` the public ones' covariance",
+        description="the bound of a person's features: `bounded` by their box, `gaussian` by the public covariance",
     )
     covariance: Literal["both", "private", "pooled"] = Field(
         default="both",
-        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by "
-        "numbers of people, as published",
+        description="second moment of the features: `both` weighs private and public ones by inverse variance, "
+        "`pooled` by numbers of people, as published",
     )
     solver: Literal["stein", "score"] = Field(
         default="stein",
         description="`stein`, as published, turns least squares into the model's coefficients; `score` solves the "
-        "model's own equations over the public features, without bias where these are like the people's",
+        "model's equations over the public features, without bias where these are like the people's",
     )
 
 

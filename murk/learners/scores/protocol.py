@@ -19,22 +19,21 @@ class ScoresBlock(Block):
 
     exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
         default=None,
-        description="how much of the outcome's probability a score takes back: 1 is centred, and right whatever the "
-        "people's features are; 0 is the label's sign, and tells more where the public rows are like the people; "
-        "`null`: by rule from the public rows, 1 without any",
+        description="share of the outcome's probability that a score subtracts: 1 is valid for any features; 0, the "
+        "label's sign, is more exact where the public rows are like the people; `null`: by rule from "
+        "the public rows, else 1",
     )
     models: Literal["shared", "own"] = Field(
         default="own",
-        description="`shared`: people of all partitions answer at models that the first chain's learner makes of what "
-        "all have learned; `own`: each chain makes its own. A file that does not say has `shared` where it has several "
-        "partitions",
+        description="`shared`: all partitions answer at models of the first chain's learner; `own`: each chain "
+        "makes its own. If omitted: `shared` with several partitions",
     )
     effects: Literal["line", "curve"] = Field(
         default="curve",
-        description="`line`: as long as noise would hide the curvature of log odds, as of rare outcomes, people are "
-        "asked at one probability for everybody, and average effects are slopes of the line through the labels; "
-        "`curve`: always at the fitted coefficients. A file that does not say has `line` for a binary target without "
-        "public covariates",
+        description="`line`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
+        "at one probability, and average effects are slopes of the line through the labels; `curve`: "
+        "always at the fitted coefficients. If omitted: `line` for a binary target without public "
+        "covariates",
     )
 
 

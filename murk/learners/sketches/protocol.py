@@ -30,57 +30,54 @@ class SketchBlock(Block):
 
     rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
         default=None,
-        description="rows of a mixture (k; not of `moments`); `null`: 4096, or what fits a message, but no more than "
-        "`window`",
+        description="rows of a mixture (k; not with `moments`); `null`: 4096, or what fits a message, at most `window`",
     )
     window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
-        default=None, description="records of one sketch; `null`: all that a source has"
+        default=None, description="records per sketch; `null`: all of a source"
     )
     organisation: Text | None = Field(
-        default=None, description="the column that names a record's organisation; `null`: the source is one"
+        default=None, description="the column that names a record's organisation; `null`: one organisation"
     )
     person: Text | None = Field(
         default=None,
-        description="the column that names a record's person, where one may have several records; `null`: each record "
-        "is of another person. The guarantee is for a person's records of a window together (`moments` and `newton`)",
+        description="the column that names a record's person; the guarantee covers a person's records of a window "
+        "together (`moments` and `newton`); `null`: each record is another person's",
     )
     rows_per_person: Annotated[Integer, Field(ge=1, le=10_000)] | None = Field(
         default=None,
-        description="most records of one person in a window. More are mixed as zeros: of a file's at random, of "
-        "records that come one by one the later ones. The noise grows in proportion. `null`: 1 where `person` is "
-        "given",
+        description="maximum records of a person in a window; the noise is proportional to it. Further records "
+        "become zeros: random ones of a file, else the later ones. `null`: 1 with `person`",
     )
     method: Literal["moments", "newton", "linear-mixing", "mixing"] = Field(
         default="linear-mixing",
-        description="`moments` releases the second moments of a window's records with Gaussian noise; `newton`, of a "
-        "binary target, those of its first records, and of all others at the model that these tell; `mixing` k "
-        "random mixtures of the records, and `linear-mixing`, as published, the least eigenvalue besides, to add less "
-        "noise. A file that names none has `moments`, or `linear-mixing` where it says something of `rows` or "
-        "`analysis`",
+        description="`moments` releases a window's second moments with Gaussian noise; `newton`, for a binary "
+        "target, those of its first records and of all others at the resulting model; `mixing` k random "
+        "mixtures; `linear-mixing`, as published, also the least eigenvalue, to add less noise. If "
+        "omitted: `linear-mixing` with `rows` or `analysis`, else `moments`",
     )
     first: Annotated[Integer, Field(ge=1, le=2**32)] | None = Field(
         default=None,
-        description="records of a window's first part (of `newton`), which tell the model that all others are taken "
-        "at; `null`: 2,500 for each coefficient, at most 10,000 and half of `window`",
+        description="records of a window's first part (`newton`); `null`: 2,500 per coefficient, at most 10,000 and "
+        "half of `window`",
     )
     analysis: Literal["tight", "joint", "published"] = Field(
         default="tight",
-        description="how the guarantee of mixtures is proved, and so how much noise they take: `tight` is exact for "
-        "mixing and integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` "
-        "two pairs of (epsilon, delta)",
+        description="proof of the mixtures' guarantee, which sets their noise: `tight` is exact for mixing and "
+        "integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, "
+        "`published` two pairs of (epsilon, delta)",
     )
     neighbours: Literal["zero-out", "replace-one"] = Field(
         default="zero-out",
-        description="what the guarantee hides: whether a record is there at all (`zero-out`, as published), or which "
-        "one it is, as the other protocols do (`replace-one`)",
+        description="what the guarantee hides: whether a record exists (`zero-out`, as published), or which one it "
+        "is, as in the other protocols (`replace-one`)",
     )
     range: Positive | None = Field(
         default=None,
-        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores "
-        "of the sketch's own moments",
+        description="range [-Q, Q] in which the quadratic surrogate of the logistic loss is fitted; `null`: by "
+        "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound of the features' length; `null`: that of their box"
+        default=None, description="public bound of the features' length; `null`: their box's"
     )
     target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
 

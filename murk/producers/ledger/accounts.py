@@ -171,7 +171,7 @@ def account_lines(account: Account) -> list[str]:
     # Without a release, published features still disclose something.
     if len(account.tasks) > 1 and (account.accountant.releases or not any(task.published for task in account.tasks)):
         lines.append(f"All tasks: {account.accountant.describe()}")
-    lines += [f"Promised over all tasks: {_cap_words(standing)}" for standing in account.caps]
+    lines += [f"Promised over all tasks: {_cap_words(status)}" for status in account.caps]
     if account.withdrawn:
         who = "organisation" if any(task.windows is not None for task in account.tasks) else "person"
         lines.append(f"The {who} has withdrawn{_on_day(account.withdrawn_on)}: nothing more is released to any task.")
@@ -195,9 +195,9 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(_window_words(task.name, task.windows))
     if task.accountant.releases > 1:
         lines.append(f"{task.name}: {_all_words(task)}")
-    for standing in task.caps:
-        scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
-        lines.append(f"Promised for {scope}: {_cap_words(standing)}")
+    for status in task.caps:
+        scope = f"{task.name}, level {status.level!r}" if status.level else task.name
+        lines.append(f"Promised for {scope}: {_cap_words(status)}")
     if task.published:
         lines.append(
             f"{task.name}: this person's features (without the target) are published with the task {task.name!r}, as "
@@ -230,15 +230,15 @@ def _windows(count: int) -> str:
     return "1 window was" if count == 1 else f"{count:,} windows were"
 
 
-def _cap_words(standing: CapStatus) -> str:
-    spent = "an amount unknown in its currency" if standing.spent is None else standing.spent.rounded()
-    return f"at most {standing.cap}; spent {spent}"
+def _cap_words(status: CapStatus) -> str:
+    spent = "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
+    return f"at most {status.cap}; spent {spent}"
 
 
-def describe_together(standings: Sequence[CapStatus], who: str = "person") -> list[str]:
+def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
     """Describe what the person (or organisation) who has spent most has spent over all tasks, a line for each cap."""
     lines = []
-    for one in standings:
+    for one in statuses:
         spent = "an amount unknown in its currency" if one.spent is None else one.spent.rounded()
         if one.cap is None:
             lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")

@@ -10,7 +10,7 @@ from fractions import Fraction
 from murk._sqlite import Database
 from murk.producers.ledger import outbox
 from murk.producers.ledger.key import NameKey
-from murk.producers.ledger.prices import Price, Promise
+from murk.producers.ledger.prices import Price, Promise, parse_history, read_prices
 
 SMALLEST_GROUP = 20
 """Figures that depend on people leave a device only as sums over at least this many of them."""
@@ -116,12 +116,11 @@ class GroupSums:
             connection.execute("REPLACE INTO reports VALUES (?, ?, ?)", (self._task, before + 1, text))
 
     def _shares(self) -> tuple[tuple[float, int], ...]:
-        prices = {row[0]: Price(*row) for row in self._file.query("SELECT * FROM tariffs")}
+        prices = read_prices(self._file)
         caps = [Promise(*row) for row in self._file.query("SELECT * FROM promises WHERE task = ?", (self._task,))]
         shares: dict[float, int] = {}
         for history, count in self._file.query(f"SELECT history, count(*) FROM {self._now} GROUP BY history"):
-            released = {int(price): int(many) for price, many in (pair.split(":") for pair in history.split(","))}
-            share = _share(released, caps, prices)
+            share = _share(parse_history(history), caps, prices)
             shares[share] = shares.get(share, 0) + count
         return tuple(sorted(shares.items()))
 

@@ -104,7 +104,7 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
+            why = getattr(error, "strerror", None) or "it is not text"
             raise UserError(
                 f"the key {candidate} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
             ) from None

@@ -48,14 +48,11 @@ def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey)
     )
     for table in ("spending", "withdrawals", "reported"):
         connection.execute(f"DELETE FROM {table} WHERE home = 0 AND person IN (SELECT old FROM temp.spellings)")
-    sealed = connection.execute("SELECT number, owner FROM outbox").fetchall()
-    opened = [(number, outbox.unseal(owner, key)) for number, owner in sealed]
-    moved = [(number, Owner(0, pairs[of.person])) for number, of in opened if of.home == 0 and of.person in pairs]
-    closed = outbox.seal([of for _, of in moved], key)
-    connection.executemany(
-        "UPDATE outbox SET owner = ? WHERE number = ?",
-        [(owner, number) for (number, _), owner in zip(moved, closed, strict=True)],
-    )
+
+    def moved(owner: Owner) -> Owner | None:
+        return Owner(0, pairs[owner.person]) if owner.home == 0 and owner.person in pairs else None
+
+    outbox.change_owners(connection, key, moved)
     connection.execute("DROP TABLE temp.spellings")
 
 

@@ -203,7 +203,7 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
 
 def _hash(connection: Connection, file: LedgerFile, names: Names) -> None:
     key = make_key(file.path) if file.is_plain else names.writing(connection)
-    _seal(connection, key)
+    outbox.change_owners(connection, key, lambda owner: Owner(owner.home, _person(owner.person, key)))
     if file.is_plain:
         _hash_people(connection, key)
         connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
@@ -213,28 +213,16 @@ def _hash(connection: Connection, file: LedgerFile, names: Names) -> None:
     connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
 
 
+def _person(person: Id, key: NameKey) -> Id:
+    return key.person(person) if isinstance(person, str) else person
+
+
 def _hash_people(connection: Connection, key: NameKey) -> None:
     connection.create_function("name", 1, key.person, deterministic=True)
     connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
     for table in [*_TABLES, *["windows"] * has_windows(connection)]:
         record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
         connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
-
-
-def _seal(connection: Connection, key: NameKey) -> None:
-    rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
-    owners = [outbox.unseal(owner, key) for _, owner in rows]
-    sealed = outbox.seal(
-        [
-            Owner(home, key.person(person)) if isinstance(person, str) else Owner(home, person)
-            for home, person in owners
-        ],
-        key,
-    )
-    connection.executemany(
-        "UPDATE outbox SET owner = ? WHERE number = ?",
-        [(owner, number) for (number, _), owner in zip(rows, sealed, strict=True)],
-    )
 
 
 def _overwrite(file: LedgerFile) -> None:

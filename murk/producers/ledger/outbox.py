@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
@@ -115,6 +115,16 @@ def drop(connection: Connection, key: NameKey, where: str, values: tuple[Any, ..
     )
     connection.executemany("DELETE FROM outbox WHERE number = ?", [(number,) for number, *_ in chosen])
     return len(chosen)
+
+
+def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner], Owner | None]) -> None:
+    """Encrypt the changed owners of releases under the key; ``change`` returns None for those that stay."""
+    rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
+    opened = [(number, change(unseal(owner, key))) for number, owner in rows]
+    changed = [(number, owner) for number, owner in opened if owner is not None]
+    sealed = seal([owner for _, owner in changed], key)
+    numbered = [(owner, number) for (number, _), owner in zip(changed, sealed, strict=True)]
+    connection.executemany("UPDATE outbox SET owner = ? WHERE number = ?", numbered)
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:

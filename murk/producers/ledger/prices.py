@@ -9,6 +9,7 @@ from functools import cached_property
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
+from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
 from murk.producers.ledger.schema import LedgerFile
@@ -175,6 +176,16 @@ class Prices(dict[int, Price]):
         return levels
 
 
+def read_prices(file: Database) -> dict[int, Price]:
+    """Read all prices by number."""
+    return {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
+
+
+def parse_history(text: str) -> dict[int, int]:
+    """Parse a person's releases, written as "price number:count,..."."""
+    return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
+
+
 def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
     """Bind a task to a log; see `Ledger.bind`."""
     query = "SELECT log, name FROM tasks WHERE hash = ?"
@@ -291,16 +302,12 @@ class Common:
 
     def terms(self, connection: Connection, task: Booked) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking]]:
         """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
-        found = self._terms.get(task.number)
-        if found is None:
+        if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]
-            found = (
-                {number: [cap for cap in caps if cap.level in ("", level)] for level, number in task.levels.items()},
-                {},
-            )
-            self._terms[task.number] = found
-        return found
+            applying = {level: [cap for cap in caps if cap.level in ("", level)] for level in task.levels}
+            self._terms[task.number] = {number: applying[level] for level, number in task.levels.items()}, {}
+        return self._terms[task.number]
 
     def forget(self) -> None:
         """Invalidate the cache before a write, until `keep` or `refresh`."""

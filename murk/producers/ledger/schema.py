@@ -47,48 +47,45 @@ CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
     simulated INTEGER);
 
--- Records that people released from, by a keyed hash (`names`) of the SHA-256 of their file's bytes: whoever has that
--- digest and all records but one can guess the last. Number 0 stands for callers who name people and records.
+-- Files that people released from, by a keyed hash (`naming`) of their SHA-256: from an unkeyed digest anyone who knows
+-- all records but one can guess the last. Number 0 means that an application names people and records.
 CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
--- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for a
--- release at one level, or ('') at any.
+-- Caps promised to everyone in each currency: over all tasks (0) or in one, for releases at one level or at any ('').
 CREATE TABLE IF NOT EXISTS promises (
     task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
     PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
 
--- What one release at a level costs, in every currency in which it has a valid bound (else NULL).
+-- Cost of one release at a level, in every currency in which it has a valid bound (else NULL).
 CREATE TABLE IF NOT EXISTS tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,
     rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
     approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
 
--- One row a privatized record. Its key is a row of a file (integer) or what the caller says (text); a key
--- that stands here is never privatized again. A person who is named by the row has the row for a name; others are
--- keyed hashes of their names (`names`), and so is what the caller says of their records.
+-- Randomized records. A record's key is its row in a file, or a keyed hash of the application's key; it is never
+-- randomized again. A person is a row, or a keyed hash of their name (`naming`).
 CREATE TABLE IF NOT EXISTS debits (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
 
--- The same by person and price (`tariff`). `home` is the file whose rows name people, 0 for people with a name.
--- `first` and `last` are the days of the first and the last release (seconds since 1970; NULL where not noted).
+-- Releases by person and price (`tariff`). `home` is the file whose rows are people, 0 for people with a name. `first`
+-- and `last` are the days of the first and the last release (seconds since 1970, NULL if unknown).
 CREATE TABLE IF NOT EXISTS spending (
     home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
     released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
     dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
     PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
 
--- People who want no more of their data released to a task (0: to any), and since which day.
+-- People who have withdrawn from a task (0: from all), and the day.
 CREATE TABLE IF NOT EXISTS withdrawals (
     home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,
     PRIMARY KEY (home, person, task)) WITHOUT ROWID;
 
--- Releases that the log has not confirmed yet, as the bytes that are sent however often they are sent.
--- `since` is where the log's partition ended before they could first have been appended. `owner` says whose each is,
--- enciphered under the ledger's key (`outbox.seal`).
+-- Releases that the log has not confirmed. `message` is sent unchanged, however often; `since` is the end of the log's
+-- partition before it was first sent; `owner` is encrypted under the ledger's key (`outbox.seal`).
 CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
     expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);

@@ -14,7 +14,7 @@ from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
 from murk.producers.ledger.key import NameKey
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import CURRENCIES, Price, Promise
+from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.windows import WindowCounts
 
@@ -25,7 +25,7 @@ _EACH = ", ".join("?" * len(CENTRAL))
 def account(file: Database, owner: Owner, key: NameKey) -> Account:
     """Read a person's account; the key decrypts the outbox."""
     home, person = owner
-    prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
+    prices = read_prices(file)
     rows = file.query(
         "SELECT tariff, released, refused, dropped, first, last FROM spending "
         "WHERE home = ? AND person = ? ORDER BY tariff",
@@ -70,21 +70,18 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
                 bool(simulated),
             )
         )
-    lifetime = [promise for promise in promises if promise.task == 0]
-    standings = _cap_statuses(lifetime, history, prices)
-    return Account(tuple(tasks), standings, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
+    lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
+    return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 
 
 def together(file: Database) -> tuple[CapStatus, ...]:
     """Read the largest amount spent over all tasks; see `Ledger.together`."""
-    prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
+    prices = read_prices(file)
     rows = file.query(
         """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
            (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
     )
-    histories = [
-        {int(one): int(count) for one, count in (pair.split(":") for pair in text.split(","))} for (text,) in rows
-    ]
+    histories = [parse_history(text) for (text,) in rows]
     caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
         return tuple(CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps)
@@ -104,11 +101,11 @@ def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[
 def tasks_named(file: Database, name: str) -> list[str]:
     """Read the hashes of the tasks of a name; see `Ledger.tasks_named`."""
     known = file.query("SELECT name, hash FROM tasks ORDER BY number")
-    found = [task_hash for one, task_hash in known if one == name]
-    if not found:
-        names = ", ".join(dict.fromkeys(one for one, _ in known)) or "none"
+    hashes = [task_hash for other, task_hash in known if other == name]
+    if not hashes:
+        names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
         raise UserError(f"the ledger {file.path} knows no task of the name {name!r}: it knows {names}")
-    return found
+    return hashes
 
 
 def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
@@ -159,38 +156,28 @@ def totals(file: Database) -> Totals:
 
 def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:
     _, released, refused, dropped, first, last = row
-    return LevelAccount(
-        price.level,
-        really_given(price.guarantee, price.guarantees),
-        price.mechanism,
-        released,
-        refused,
-        waiting,
-        dropped,
-        first,
-        last,
-        tuple(receipts),
-    )
+    guarantee, counts = really_given(price.guarantee, price.guarantees), (released, refused, waiting, dropped)
+    return LevelAccount(price.level, guarantee, price.mechanism, *counts, first, last, tuple(receipts))
 
 
 def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
     """Merge accounts of a level whose prices differ in the last digit between versions."""
-    found: dict[tuple[str, Guarantee, str], LevelAccount] = {}
-    for one in accounts:
-        key = one.level, one.guarantee, one.mechanism
-        found[key] = found[key].plus(one) if key in found else one
-    return tuple(found.values())
+    merged: dict[tuple[str, Guarantee, str], LevelAccount] = {}
+    for account in accounts:
+        key = account.level, account.guarantee, account.mechanism
+        merged[key] = merged[key].plus(account) if key in merged else account
+    return tuple(merged.values())
 
 
 def _cap_statuses(
     promises: Sequence[Promise], history: Mapping[int, int], prices: Mapping[int, Price]
 ) -> tuple[CapStatus, ...]:
-    found = []
+    statuses = []
     for promise in promises:
         spent = promise.spent(history, prices)
-        amount = None if spent is None else PrivacyLoss(promise.amount.currency, *spent)
-        found.append(CapStatus(promise.amount, amount, promise.level))
-    return tuple(found)
+        amount = None if spent is None else PrivacyLoss(promise.currency, *spent)
+        statuses.append(CapStatus(promise.amount, amount, promise.level))
+    return tuple(statuses)
 
 
 def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:

@@ -40,15 +40,15 @@ def wait_for_models(
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            standing = _progress(log, problem, ends)
+            progress = _progress(log, problem, ends)
         except UnreachableError:
             # Wait for an unreachable log as long as for a learner.
-            standing = [(False, -1)]
-        if all(done for done, _ in standing):
+            progress = [(False, -1)]
+        if all(done for done, _ in progress):
             return
         now = clock()
-        if standing != before:
-            before, moved = standing, now
+        if progress != before:
+            before, moved = progress, now
         elif now - moved > patience:
             raise MurkError(
                 f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "

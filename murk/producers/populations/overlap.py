@@ -45,7 +45,7 @@ _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 
 _SAME = "its rows are those of the people, whatever their order, format or further columns"
-_CONSECUTIVE = "rows stand in it one after another as they do among the people"
+_CONSECUTIVE = "it has consecutive rows in the same order as the people's"
 _IN_ORDER = "its rows are a part of the people's, in their order"
 _RARE = "it shares rows with the people that are too rare to be shared by chance"
 _DISTINCT = "it shares rows with the people, of whom hardly two are alike; leave these rows out if they are others'"

@@ -52,38 +52,37 @@ class LearnerBlock(Block):
 
     weights: Literal["norm", "mallows", "clip"] = Field(
         default="norm",
-        description="what bounds a gradient: `norm` divides by the length of the features, `mallows` uses "
-        "min(1, 2/length^2), `clip` shortens gradients to `clip`, which biases the estimate",
+        description="the bound of a gradient: `norm` divides by the features' length, `mallows` weighs by min(1, "
+        "2/length^2), `clip` shortens to `clip` and biases the estimate",
     )
-    clip: Positive | None = Field(default=None, description="the longest gradient, where `weights` is `clip`")
+    clip: Positive | None = Field(default=None, description="maximum length of a gradient with `weights: clip`")
     huber_c: Positive = Field(default=0.5, description="Huber's constant, in units of the scale (`huber` only)")
     scale: Scale = Field(
         default="estimate", description="`estimate`, or the known residual scale in coded units (`huber` only)"
     )
     scale_floor: Positive = Field(
-        default=0.01, description="the estimated scale stays above it, in coded units (`huber` only)"
+        default=0.01, description="lower bound of the estimated scale, in coded units (`huber` only)"
     )
     scale_start: Positive = Field(
-        default=1.0, description="where the estimated scale starts, in coded units (`huber` only)"
+        default=1.0, description="start of the estimated scale, in coded units (`huber` only)"
     )
     step: Step = Field(default="noise-aware", description="`noise-aware`, or `{eta: , alpha: }` for steps eta i^-alpha")
     delays: Literal["adaptive"] | None = Field(
         default=None,
-        description="`adaptive` makes the learner's steps shorter the older gradients are, and leaves those of fresh "
-        "ones as they are; `null`: a gradient's age does not matter to its step. A file with noise-aware steps that "
-        "says nothing of it has `adaptive`",
+        description="`adaptive` shortens steps for old gradients; `null`: age does not matter. If omitted with "
+        "noise-aware steps: `adaptive`",
     )
     averaging: Literal["polyak", "polynomial-decay"] | None = Field(
         default="polyak", description="`polyak`, `polynomial-decay`, or `null` for the last iterate"
     )
     weighting: Literal["inverse-variance", "uniform"] = Field(
-        default="inverse-variance", description="how releases of different noise are weighted"
+        default="inverse-variance", description="weights of releases with different noise"
     )
     intervals: Literal["random-scaling", "complete"] | None = Field(
         default=None,
-        description="`random-scaling` prints intervals from the path of the average (`gradients` only), which hold the "
-        "truth less often than they say; `null`: only intervals that public covariates give, which allow for half of "
-        "the targets missing; `complete`: these as if all were there, half as wide",
+        description="`null`: only intervals from public covariates, which allow for half of the targets missing; "
+        "`complete`: the same for complete targets, half as wide; `random-scaling`: from the average's "
+        "path (`gradients` only), with less coverage than nominal",
     )
     radius: Positive | None = Field(
         default=None,
@@ -117,11 +116,11 @@ class MaxStaleness(Block):
     """Largest age of a gradient in releases: the larger of a number and a share of the chain's count."""
 
     releases: Annotated[Integer, Field(ge=1, le=1_000_000)] = Field(
-        default=100, description="never too old if at most so many releases old"
+        default=100, description="a gradient at most this many releases old is accepted"
     )
     # A chain publishes at every 1% of its count, and a block is another 1%: less would refuse honest people.
     share: Annotated[Number, Field(ge=0.02, le=0.5)] = Field(
-        default=0.02, description="nor if at most this share of the chain's count"
+        default=0.02, description="so is one at most this share of the chain's count old"
     )
 
     @cached_property
@@ -146,7 +145,7 @@ class LogBlock(Block):
     """
 
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
-        default=1, description="how many chains learn side by side; of gradients one learns best"
+        default=1, description="number of chains; `gradients` learn best with one"
     )
     retention: Duration = Field(
         default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
@@ -161,7 +160,7 @@ class PublicBlock(Block):
     )
     set_aside: Annotated[Integer, Field(ge=2, le=1_000_000)] | None = Field(
         default=None,
-        description="so many of the source's records, drawn at random, give public features and no release",
+        description="number of records of the source, drawn at random, that give public features and no release",
     )
 
     @model_validator(mode="after")

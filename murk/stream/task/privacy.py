@@ -106,25 +106,24 @@ class PrivacyBlock(Block):
     """The guarantee of each release, and a person's cap for the task."""
 
     guarantee: AGuarantee = Field(
-        description="what a release at the default level promises: `{pure: {epsilon: }}`, "
-        "`{approx: {epsilon: , delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
+        description="the guarantee of a release at the default level: `{pure: {epsilon: }}`, `{approx: {epsilon: , "
+        "delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
     )
     further_levels: dict[str, AGuarantee] = Field(
         default={},
         alias="levels",
-        description="further levels to choose from, by name, at most 16; `default` is `guarantee`",
+        description="further levels by name, at most 16; `default` is `guarantee`",
     )
     per_person: AGuarantee | None = Field(
         default=None,
-        description="a person's cap for this task; `null`: one release at their level. Each release is charged in the "
-        "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
-        "its rho (mu^2/2; of a pure one epsilon^2/2)",
+        description="a person's cap for this task; `null`: one release at their level. A release costs mu^2 under "
+        "gdp (a pure one mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), rho under zcdp (mu^2/2; a pure "
+        "one epsilon^2/2)",
     )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
-        description=f"`best` takes the one of smallest variance that gives a level's guarantee, of {_NAMED}; `null`: "
-        "gaussian for gdp and zcdp, `best` for pure and approx (but gaussian for approx where `per_person` is in gdp "
-        "or zcdp, in which pure noise is dear)",
+        description=f"`best` is the one of smallest variance that gives the guarantee, of {_NAMED}; `null`: gaussian "
+        "for gdp and zcdp, and for approx where `per_person` is in gdp or zcdp; else `best`",
     )
 
     @field_validator("further_levels", mode="before")

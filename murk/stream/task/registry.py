@@ -6,6 +6,7 @@ A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modul
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
@@ -30,8 +31,17 @@ FOLDERS: Final[Mapping[str, str]] = {
 
 
 def part(protocol: str, module: str) -> Any:
-    """Import a module of a protocol's package, such as ``problem``."""
-    return import_module(f"{FOLDERS[protocol]}.{module}")
+    """Import a module of a protocol's package, such as ``problem``.
+
+    Raises
+    ------
+    UserError
+        If the protocol has none.
+    """
+    name = f"{FOLDERS[protocol]}.{module}"
+    if find_spec(name) is None:
+        raise UserError(f"protocol: {protocol} has no {module}: a simulated run (--seed) shows what it learns")
+    return import_module(name)
 
 
 PROTOCOLS: Final[dict[str, TaskProtocol]] = {name: part(name, "protocol").PROTOCOL for name in FOLDERS}

@@ -95,42 +95,41 @@ class Task(_ProtocolBlocks):
     target: Target = Field(description="the column to learn")
     missing: Literal["midpoint", "error"] = Field(
         default="midpoint",
-        description="`midpoint` codes missing values (empty cells) as 0; `error` makes a simulation and `--check` stop "
-        "at them. Undeclared and non-finite values stop these under both. With real noise all of them are coded as 0 "
-        "under both",
+        description="`midpoint` codes missing values (empty cells) as 0; with `error` simulations and `--check` "
+        "stop at them. With real noise they are 0 under both",
     )
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `sketch`. A file that names none has `scores`, or `gradients` where its "
-        "target is of classes and no covariates are public, it has 64 coded features or more, or says something of "
-        "`objective`, `learner` or `max_staleness`",
+        "`moments` once, or an organisation's `sketch`. If omitted: `gradients` for classes without "
+        "public covariates, from 64 coded features, and with `objective`, `learner` or `max_staleness`; "
+        "else `scores`",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
-        description="of `gradients`: for a binary target `balanced` (the logit's coefficients, of fewer people) or "
-        "`logistic` (as published); `softmax` for classes; for a real one `huber`, "
-        "`squared` (the mean, as `scores` learn it too) or `median`; may be left out",
+        description="for `gradients`: `balanced` (log odds from fewer people) or `logistic` (as published) for a "
+        "binary target; `softmax` for classes; `huber`, `squared` (the mean) or `median` for a real "
+        "target",
     )
-    privacy: PrivacyBlock = Field(description="what is promised")
-    learner: LearnerBlock = Field(default=LearnerBlock(), description="how it is learned")
+    privacy: PrivacyBlock = Field(description="the privacy guarantee")
+    learner: LearnerBlock = Field(default=LearnerBlock(), description="settings of the learner")
     max_staleness: MaxStaleness = Field(
-        default=MaxStaleness(), description="how old a gradient may be, in releases of its chain (`gradients` only)"
+        default=MaxStaleness(), description="the maximum age of a gradient, in releases of its chain (`gradients` only)"
     )
     forget: Annotated[Integer, Field(ge=24_000, le=10**12)] | None = Field(
         default=None,
-        description="learn from so many of each partition's newest releases, an epoch (an eighth of them) at a time "
-        "being forgotten (`scores` only): half widths are then those of so many, whatever came before; `null`: nothing "
-        "is forgotten",
+        description="the number of newest releases of each partition to learn from (`scores` only); older ones are "
+        "forgotten an eighth of it at a time; `null`: nothing is forgotten",
     )
-    granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of it")
+    granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=2**24)] = Field(
-        default=65_536, description="within how many previous releases of a partition a repeated id is noticed"
+        default=65_536,
+        description="the number of previous releases of a partition among which a repeated id is noticed",
     )
     public: PublicBlock | None = Field(
         default=None,
-        description="public covariates, for whitening and intervals; nobody's features are public unless it says so",
+        description="public covariates, for whitening and intervals; `null`: nobody's features are public",
     )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
     simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
@@ -140,6 +139,11 @@ class Task(_ProtocolBlocks):
     _path: Path | None = PrivateAttr(default=None)
     # Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models", "effects".
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """Return the keys of a task file; the protocols' own come last."""
+        return [key for key in super().keys() if key not in BLOCKS] + list(BLOCKS)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -16,7 +16,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, Any, Protocol
 from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv_rows, cut_lines, wide_csv
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, index_columns
 from murk.stream.task.data.text_files import explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20
@@ -104,7 +104,7 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
     # Later errors name row and column.
     if min(head[:4]) < ord("\t"):
         if path.suffix.lower() == ".gz" and not gzipped:
-            raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again")
+            raise UserError(f"{path} is not a valid gzip file: fetch or compress it again")
         raise UserError(f"{path} is not UTF-8 text, it begins with control characters: save it as UTF-8")
 
 
@@ -124,7 +124,7 @@ class CSVTable:
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.path, self.strict = path, strict
-        with _user_errors(path), _open(path) as text:
+        with _text(path) as text:
             try:
                 header = next(csv_rows(text), None)
             except (csv.Error, LongRowError) as error:
@@ -133,13 +133,7 @@ class CSVTable:
             raise UserError(f"{path} has no rows: it is empty")
         self.names: tuple[str, ...] = tuple(header)
         self._width = len(header)
-        self._places: dict[str, int] = {}
-        for name in wanted:
-            if header.count(name) > 1:
-                raise UserError(f"{path} has {header.count(name)} columns named {name!r}: rename all but one")
-            if name not in header:
-                raise UserError(f"{path} has no column {name!r}. {self._hint(header)}")
-            self._places[name] = header.index(name)
+        self._indices = index_columns(str(path), header, wanted, self._hint)
 
     def rows(self, start: int) -> Iterator[list[str]]:
         """Yield the rows from ``start`` on, without empty lines.
@@ -147,11 +141,11 @@ class CSVTable:
         Unless strict, an unreadable row is the line that it begins in, as one empty cell.
         """
         if not self.strict:
-            with _user_errors(self.path), _open(self.path) as text:
+            with _text(self.path) as text:
                 yield from islice(_lenient_rows(text, self._width, self._keep_wanted), 1 + start, None)
             return
         count = 0
-        with _user_errors(self.path), _open(self.path) as text:
+        with _text(self.path) as text:
             lines = BoundedLines(text)
             reader = wide_csv(lines)
             try:
@@ -167,8 +161,8 @@ class CSVTable:
                 raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 
     def _keep_wanted(self, cells: list[str]) -> list[str]:
-        kept = set(self._places.values())
-        return [_shorten(cell) if place in kept else "" for place, cell in enumerate(cells)]
+        kept = set(self._indices.values())
+        return [_shorten(cell) if index in kept else "" for index, cell in enumerate(cells)]
 
     def columns(
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
@@ -184,12 +178,12 @@ class CSVTable:
                 f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: fix the row"
             )
         table = list(zip(*rows, strict=True))
-        return {name: table[self._places[name]] for name in names}
+        return {name: table[self._indices[name]] for name in names}
 
-    def _hint(self, header: Sequence[str]) -> str:
-        if len(header) == 1:
+    def _hint(self, missing: str) -> str:
+        if len(self.names) == 1:
             for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-                if mark in header[0]:
+                if mark in self.names[0]:
                     return f"Its first line is separated by {word}: save it with commas"
         return "Its first line must be a header that names the task's columns, spelled as in the task"
 
@@ -226,7 +220,7 @@ class JSONLinesTable:
 
     def _lines(self) -> Iterator[str]:
         row = 0
-        with _user_errors(self.path), _open(self.path) as text:
+        with _text(self.path) as text:
             try:
                 for line in bounded_lines(text) if self.strict else cut_lines(text, NO_ROW):
                     if not line.isspace():
@@ -274,14 +268,12 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
         raise UserError(
             f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert the file"
         )
-    if kind is ParquetTable and _begins_as_gzip(path):
-        raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
-    return ParquetTable(path, wanted) if issubclass(kind, ParquetTable) else kind(path, wanted, strict=strict)
-
-
-def _begins_as_gzip(path: Path) -> bool:
+    if not issubclass(kind, ParquetTable):
+        return kind(path, wanted, strict=strict)
     with _user_errors(path), path.open("rb") as file:
-        return is_gzipped(file)
+        if is_gzipped(file):
+            raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
+    return ParquetTable(path, wanted)
 
 
 def _parse_json(line: str) -> Any:
@@ -304,11 +296,6 @@ def _integer(text: str) -> int | float:
         return int(text)
     except ValueError:
         return float(text)
-
-
-def _open(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
-    # Bytes that are not UTF-8 become surrogates, so that their row and column can be named.
-    return open_text(path, ESCAPE)
 
 
 def _shorten(value: Any) -> Any:
@@ -387,6 +374,13 @@ def _user_errors(path: Path) -> Iterator[None]:
             f"{path} ends in the middle of its gzip data, it is truncated: fetch or compress it again"
         ) from None
     except (gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again") from None
+        raise UserError(f"{path} is not a valid gzip file: fetch or compress it again") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path") from None
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[io.TextIOWrapper]:
+    # Bytes that are not UTF-8 become surrogates, so that their row and column can be named.
+    with _user_errors(path), open_text(path, ESCAPE) as text:
+        yield text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from murk.errors import UserError
@@ -37,6 +37,17 @@ KEYS_LOOKED_AT: Final = 1000
 PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
 
 
+def index_columns(what: str, names: Sequence[str], wanted: Sequence[str], hint: Callable[[str], str]) -> dict[str, int]:
+    """Return the index of each wanted column; raise a UserError with a hint if one is missing or duplicated."""
+    for name in wanted:
+        count = names.count(name)
+        if count > 1:
+            raise UserError(f"{what} has {count} columns named {name!r}: rename all but one")
+        if count == 0:
+            raise UserError(f"{what} has no column {name!r}. {hint(name)}")
+    return {name: names.index(name) for name in wanted}
+
+
 class TupleTable(ABC):
     """Base class for tables whose rows are tuples of the wanted columns' values. ``what`` is its name in messages.
 
@@ -46,13 +57,8 @@ class TupleTable(ABC):
     def __init__(self, what: str, names: Sequence[str], wanted: Sequence[str]) -> None:
         self.what, self.names = what, tuple(names)
         self.wanted = tuple(dict.fromkeys(wanted))
-        self._places = {name: index for index, name in enumerate(self.wanted)}
-        for name in self.wanted:
-            count = self.names.count(name)
-            if count > 1:
-                raise UserError(f"{what} has {count} columns named {name!r}: rename all but one")
-            if count == 0:
-                raise UserError(f"{what} has no column {name!r}. {self._hint(name)}")
+        self._positions = {name: position for position, name in enumerate(self.wanted)}
+        index_columns(what, self.names, self.wanted, self._hint)
 
     @abstractmethod
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -63,7 +69,7 @@ class TupleTable(ABC):
     ) -> dict[str, Sequence[Any]]:
         """Transpose rows into the named columns."""
         table = list(zip(*rows, strict=True))
-        return {name: table[self._places[name]] for name in names}
+        return {name: table[self._positions[name]] for name in names}
 
     def _hint(self, name: str) -> str:
         # Columns' names are not quoted: in a transposed table they are a person's values.

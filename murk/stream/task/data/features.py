@@ -61,18 +61,19 @@ DateFill = Annotated[
 _ROUNDED: Final = 0.02
 INDICATOR: Final = "indicator"  # code a missing value as the middle, and indicate it in a further coded feature
 _MISSING: Final = (
-    "what a missing, undeclared or malformed value is coded as: {}, or `indicator` for the middle (0 in coded units) "
-    "and a further coded feature that is +1 where the value is missing and -1 elsewhere; `null`: the middle. A value "
-    "far from those of people biases the feature's coefficient"
+    "code of a missing, undeclared or malformed value: a number within the bounds, as in `missing: 0.75`, or "
+    "`indicator` for the middle and a further coded feature, +1 where missing and -1 elsewhere; `null`: the middle. A "
+    "value unlike people's biases the coefficient"
 )
 _MISSING_SHARE: Final = (
-    "public knowledge of the share of people whose value is missing: rows of `public: {file: ...}` are coded as "
-    "people's are, with so many values missing; `null`: rows are taken as they are, and must be complete"
+    "public knowledge of the share of missing values, applied to rows of `public: {file: ...}`; `null`: these must be "
+    "complete"
 )
 _TYPICAL: Final = (
-    "public knowledge, as in `typical: [0, 2]`: about nine of ten values lie between these; never taken from people's "
-    "records. Forecasts use it; a wrong guess costs accuracy, no validity; `null`: not known"
+    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
+    "people's records. A wrong guess costs accuracy, no validity; `null`: unknown"
 )
+_AS_FOR_A_NUMBER: Final = "as for a number"
 
 
 def _bounds(block: "NumberFeature | RealTarget") -> None:
@@ -114,12 +115,10 @@ class NumberFeature(Block):
     high: Number = Field(description="public upper bound; larger values are clamped to it")
     unit: Annotated[Number, Field(gt=0)] | None = Field(
         default=None,
-        description="reports state coefficients per so much of it, as in `unit: 10000` for an income; `null`: per 1",
+        description="unit of reported coefficients, as in `unit: 10000` for an income; `null`: 1",
     )
     typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
-    missing: NumberFill | None = Field(
-        default=None, description=_MISSING.format("a number within the bounds, as in `missing: 0.75`")
-    )
+    missing: NumberFill | None = Field(default=None, description=_MISSING)
     missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="after")
@@ -135,13 +134,10 @@ class CategoryFeature(Block):
 
     name: Text = Field(description="the column's name")
     categories: Names = Field(
-        description="all values that the column takes, as text, at least two; the first is what the others "
-        "are compared with"
+        description="all values of the column, as text, at least two; the others are compared with the first"
     )
-    missing: Text | None = Field(
-        default=None, description=_MISSING.format("one of the categories, as in `missing: unknown`")
-    )
-    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
+    missing: Text | None = Field(default=None, description="as for a number, or a category, as in `missing: unknown`")
+    missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
 
     @model_validator(mode="before")
     @classmethod
@@ -172,26 +168,30 @@ class DateFeature(Block):
     name: Text = Field(description="the column's name")
     kind: Literal["date"] = Field(description="`date`: in records a date, a time, or text as in 2024-05-31")
     low: Date | None = Field(
-        default=None, description="public first day, as in 2024-05-31 (of a `number`); earlier ones are clamped to it"
+        default=None, description="public first day, as in 2024-05-31 (with `number`); earlier dates are clamped to it"
     )
-    high: Date | None = Field(default=None, description="public last day (of a `number`); later ones are clamped to it")
+    high: Date | None = Field(
+        default=None, description="public last day (with `number`); later dates are clamped to it"
+    )
     parts: Annotated[
         tuple[Literal["number", "weekday", "month"], ...], Field(min_length=1), BeforeValidator(_words)
     ] = Field(
         default=("number",),
         alias="as",
-        description="what it is coded as, one word or a list: `number` (of days), `weekday` and `month` (categories, "
-        "compared with Monday and January)",
+        description="coding, one word or a list: `number` (of days), `weekday`, `month` (categories, compared with "
+        "Monday and January)",
     )
     unit: Literal["day", "week", "month", "year"] = Field(
-        default="day", description="reports state the coefficient of a `number` per so much"
+        default="day", description="unit of a `number`'s reported coefficient"
     )
     typical: tuple[Date, Date] | None = Field(
-        default=None, description=_TYPICAL.replace("0, 2", "2024-01-01, 2024-03-31")
+        default=None, description="as for a number, as in `typical: [2024-01-01, 2024-03-31]`"
     )
 
-    missing: DateFill | None = Field(default=None, description=_MISSING.format("a date, as in `missing: 2024-05-31`"))
-    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
+    missing: DateFill | None = Field(
+        default=None, description="as for a number, or a date, as in `missing: 2024-05-31`"
+    )
+    missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
 
     @model_validator(mode="after")
     def _check(self) -> "DateFeature":
@@ -219,12 +219,13 @@ class BinaryTarget(Block):
     kind: Literal["binary"] = Field(description="`binary`: one of two classes")
     positive: Text = Field(description="the value that counts as 1")
     negative: Text | None = Field(
-        default=None, description="the value that counts as 0; where it is not given, every value but `positive` does"
+        default=None,
+        description="the value that counts as 0; `null`: every value but `positive`",
     )
     rate: Share | None = Field(
         default=None,
-        description="public knowledge of the share of `positive`, as in `rate: 0.06`; never taken from people's "
-        "records. Forecasts use it; a wrong guess costs accuracy, no validity; `null`: not known",
+        description="public knowledge of the share of `positive`, as in `rate: 0.06`; for forecasts only; `null`: "
+        "unknown",
     )
 
     @model_validator(mode="after")
@@ -243,8 +244,7 @@ class ClassTarget(Block):
     rate: tuple[Share, ...] | None = Field(
         default=None,
         description="public knowledge of each class's share, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a "
-        "list in the order of `classes`; never taken from people's records. Forecasts use it; a wrong guess costs "
-        "accuracy, no validity; `null`: not known",
+        "list in the order of `classes`; for forecasts only; `null`: unknown",
     )
 
     @field_validator("classes")
@@ -289,7 +289,7 @@ class RealTarget(Block):
     kind: Literal["real"] = Field(description="`real`: a number")
     low: Number = Field(description="public lower bound; smaller values are clamped to it")
     high: Number = Field(description="public upper bound; larger values are clamped to it")
-    typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
+    typical: tuple[Number, Number] | None = Field(default=None, description=_AS_FOR_A_NUMBER)
 
     @model_validator(mode="after")
     def _check(self) -> "RealTarget":
