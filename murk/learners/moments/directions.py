@@ -62,7 +62,8 @@ def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
 def directions_of(task: Task) -> DirectionProblem:
     """Return the directions of a resolved task with ``protocol: moments`` and ``release: directions``.
 
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other
+    features.
     """
     block, binary = task.block, task.target.kind == "binary"
     assert block is not None

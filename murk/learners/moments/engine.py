@@ -1,4 +1,4 @@
-"""The engine of moments: learn records or releases, tell and take its state. River-free."""
+"""Engine of moments: learns records or releases, fits a model, and saves its state. River-free."""
 
 from __future__ import annotations
 
@@ -39,44 +39,26 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BLOCK = 1024
-"""Records randomized at once: their moments stay in the processor's cache."""
+# Records randomized at once, so that their moments stay in the processor's cache.
 
-# The longest distance between two iterates to be published: there are none.
 _NEVER = 2**31
 
 
 @dataclass(frozen=True)
 class MomentModel:
-    """What is fitted to the moments.
+    """The model that is fitted to the moments."""
 
-    Parameters
-    ----------
-    curve
-        Mean function of the loss or the link.
-    response
-        What a coded target means to it.
-    public
-        Public covariates, or None: scores are then taken as normal.
-    covariance
-        ``"both"``, ``"private"`` or ``"pooled"``: see :func:`murk.learners.moments.sums.private_share`.
-    solver
-        ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.moments.root`.
-    repair
-        Whether second moments that noise outweighs are fixed: see :func:`murk.learners.moments.sums.design_of`.
-    """
-
-    curve: Curve
-    response: Response
-    public: Covariates | None
-    covariance: str = "both"
-    solver: str = "stein"
-    repair: bool = True
+    curve: Curve  # mean function of the loss or the link
+    response: Response  # meaning of coded targets
+    public: Covariates | None  # None: scores are taken as normal
+    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
+    solver: str = "stein"  # "stein" (the paper's) or "score": see `root`
+    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
 
     def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
-        """Fit it to running sums."""
-        return fit(
-            sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver, self.repair
-        )
+        """Fit the model to running sums."""
+        model = self.curve, self.response, self.public, self.covariance
+        return fit(sums, layout, *model, chains, self.solver, self.repair)
 
 
 class MomentEngine(RecordEngine):
@@ -108,7 +90,7 @@ class MomentEngine(RecordEngine):
         for level, mechanism in mechanisms.items():
             if mechanism.dimension != layout.dimension:
                 raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers, there are {layout.dimension} moments"
+                    f"level {level!r} randomizes {mechanism.dimension} numbers instead of {layout.dimension} moments"
                 )
         self._turns = Turns()
         self.layout, self.model = layout, model
@@ -131,8 +113,7 @@ class MomentEngine(RecordEngine):
 
     @property
     def _learned(self) -> MomentSums:
-        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
-        # new.
+        # Only replaced, never written to: readers and interrupts see the old sums or the new.
         learned: MomentSums = self.memory.learned
         return learned
 
@@ -140,11 +121,9 @@ class MomentEngine(RecordEngine):
     def _learned(self, learned: MomentSums) -> None:
         self._hold(Held(learned), None)
 
-    # What is known
-
     @property
     def n_releases(self) -> int:
-        """How many releases were learned."""
+        """Number of releases learned."""
         return self._learned.count
 
     @property
@@ -154,12 +133,12 @@ class MomentEngine(RecordEngine):
 
     @property
     def sums(self) -> MomentSums:
-        """The running sums, a copy."""
+        """Copy of the running sums."""
         now = self._learned
         return MomentSums(now.total.copy(), now.sums.copy(), now.count)
 
     def fitted(self) -> Fit:
-        """The model fitted to what was learned so far; computed once until the next release."""
+        """Return the model fitted to all releases so far, computed once until the next release."""
         now, known = self._learned, self._fit
         if known is None or known[0] is not now:
             self._fit = known = now, self.model.fit(now, self.layout)
@@ -167,27 +146,27 @@ class MomentEngine(RecordEngine):
 
     @property
     def coefficients(self) -> int:
-        """Coefficients of the estimate."""
+        """Number of coefficients."""
         return self.layout.size
 
     def estimate(self) -> Estimate:
-        """Coefficients with what their intervals need."""
+        """Return the coefficients with standard errors."""
         return self.with_influence(self.fitted().estimate, self._learned)
 
     def with_influence(self, estimate: Estimate, sums: MomentSums) -> Estimate:
-        """An estimate from some sums with how far a forged release could have moved it."""
+        """Return the estimate from these sums with the influence of a forged release."""
         model = self.model
         by_rows = model.solver == "score" and model.public is not None and estimate.alike is not False
         return replace(estimate, influence=influence_of(sums, self.layout, self.mechanisms, by_rows=by_rows))
 
     def figures(self) -> dict[str, float]:
-        """Nothing beyond the estimate is known while moments are summed."""
+        """Return no figures beyond the estimate."""
         return {}
 
     # Records: randomized here, once
 
     def use(self, mechanism: Randomizer) -> None:
-        """Have the next records randomized by a mechanism: in place, where the kernel of one record can do it."""
+        """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
         held: Any = Held(self._learned)
         if self._direct and in_place(mechanism) and due(record.learn_record, self.dimension):
             held = MomentMemory(held.learned, mechanism, self.layout, self._seed)  # type: ignore[arg-type]
@@ -217,10 +196,10 @@ class MomentEngine(RecordEngine):
                 levels = np.zeros(rows, dtype=np.int64)
             vectors = self.layout.vectors(X[block], y[block])
             records = np.arange(self.n_releases, self.n_releases + rows, dtype=np.int64)
-            payloads = np.empty(vectors.shape, dtype=np.int64)
             if len(distinct) == 1:
                 payloads = own[0].randomize(vectors, self._noise, records)
             else:
+                payloads = np.empty(vectors.shape, dtype=np.int64)
                 for place, mechanism in enumerate(distinct):
                     mine = levels == place
                     payloads[mine] = mechanism.randomize(keep(vectors[mine]), self._noise, records[mine])
@@ -230,10 +209,10 @@ class MomentEngine(RecordEngine):
         tables = []
         for mechanism in mechanisms:
             known = self._others.get(id(mechanism))
-            # Its id alone would not do: that of a mechanism that is gone may be another's.
+            # Another mechanism may have the id of one that is gone.
             if known is None or known[0] is not mechanism:
                 known = mechanism, _table([Level.of(mechanism, self.layout)])
-                # People may choose budgets from a continuum; what is remembered must not grow with them.
+                # Budgets may come from a continuum, so the cache is bounded.
                 if len(self._others) < 256:
                     self._others[id(mechanism)] = known
             tables.append(known[1])
@@ -245,18 +224,18 @@ class MomentEngine(RecordEngine):
     # Releases: randomized elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Refuse a release with a coordinate, or a length, beyond what its own part of the mechanism reaches.
+        """Refuse a release with a coordinate, or a length, beyond its part of the mechanism.
 
         Raises RejectedError with reason ``"magnitude"``.
         """
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
-            raise RejectedError("magnitude", "a coordinate beyond what its part of the mechanism reaches")
+            raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
         if not self._reach[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[MomentRelease]) -> bool:
-        """Whether `admit` lets all of these be learned."""
+        """Return whether `admit` accepts all of these."""
         for level, rows in block_of(releases).split("level").items():
             bounds = self._bounds.get(level)
             if bounds is not None and (np.abs(rows) > bounds).any():
@@ -290,22 +269,22 @@ class MomentEngine(RecordEngine):
 
     @property
     def publish_every(self) -> int:
-        """Nothing is published: devices need no model."""
+        """A number beyond any: nothing is published."""
         return _NEVER
 
     def published(self) -> None:
-        """No iterate: a release is computed without one."""
+        """Do nothing: releases need no iterate."""
         return None
 
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the rest is computed again; ids of mechanisms are another process's.
-        held = {"memory": Held(self._learned), "current": None, "_in_place": False}
-        return {**self.__dict__, **held, "_fit": None, "_others": {}}
+        # The fit is computed again, and ids of mechanisms change between processes.
+        fresh = {"memory": Held(self._learned), "current": None, "_in_place": False, "_fit": None, "_others": {}}
+        return {**self.__dict__, **fresh}
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        """Return the whole state as plain data; once loaded, learning continues bit for bit."""
         now = self._learned
         return {
             "schema": 1,
@@ -317,7 +296,7 @@ class MomentEngine(RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state_dict` gave.
+        """Load a state from :meth:`state_dict`.
 
         Raises MurkError if it is malformed, or of other moments.
         """
@@ -339,19 +318,15 @@ _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
 
 
 def _table(levels: Sequence[Level]) -> _Table:
-    """Levels as the kernel reads them."""
-    return (
-        np.array([level.ball for level in levels]),
-        np.array([level.units for level in levels]),
-        np.array([level.weights for level in levels]),
-        np.array([level.variances for level in levels]),
-    )
+    """Return levels as the kernel reads them."""
+    balls, units = np.array([level.ball for level in levels]), np.array([level.units for level in levels])
+    return balls, units, np.array([level.weights for level in levels]), np.array([level.variances for level in levels])
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:
-    """The estimate from all chains' releases together.
+    """Return the joint estimate from all chains' releases.
 
-    Raises UserError if they are not of the same moments.
+    Raises UserError if their moments differ.
     """
     first = engines[0]
     if len(engines) == 1:

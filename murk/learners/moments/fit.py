@@ -83,21 +83,11 @@ class Response:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model.
+    """A fitted model."""
 
-    Parameters
-    ----------
-    direction
-        Least-squares slopes and intercept: the response's mean is ``linear @ x``.
-    missing
-        The error that explains why there is no root, or None.
-    values
-        Coefficients, the intercept last if there is one.
-    """
-
-    direction: Floats
-    missing: NoRootError | None
-    values: Floats
+    direction: Floats  # least-squares slopes and intercept: the response's mean is linear @ x
+    missing: NoRootError | None  # why there is no root, or None
+    values: Floats  # coefficients, the intercept last if there is one
     _judge: Callable[[], Estimate]
 
     @cached_property

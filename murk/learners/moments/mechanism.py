@@ -1,4 +1,4 @@
-"""How moments are randomized: one Gaussian for all of them, or the paper's two side by side."""
+"""Mechanisms of moments: one for all of them, or the paper's two."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 WHOLE: Final = ("observed", "joint")
-"""Releases of all moments by one mechanism, at the scale of the target that suits it."""
+# Releases of all moments by one mechanism.
 
 # P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
 _TAIL = 13
@@ -42,23 +42,21 @@ _TAIL = 13
 class MomentMechanism:
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    A `GaussianMechanism` bounds the norm of its vectors and takes twice the bound for the sensitivity. Moments
-    are nearer to each other than that: with b = sqrt 2 r by 1.22 times, with b small by sqrt 2. So this mechanism
-    bounds the *record*: whatever vector it is given, it reads a record off it, brings that within the task's
-    bounds, computes its moments again and only then adds noise. Two vectors that it adds noise to are therefore
-    never further than D apart, and truncated to lattice steps of width g never further than ``D/g + sqrt d``;
+    Twice the bound of the vectors' norm, as in a `GaussianMechanism`, exceeds D: by 1.22 times with b = sqrt 2 r, by
+    sqrt 2 with small b. So this mechanism bounds the *record*: it reads a record off any vector, projects it into the
+    task's bounds and computes its moments again before it adds noise. Two such vectors are at most D apart, and at most
+    ``D/g + sqrt d`` lattice steps of width g when truncated;
 
     .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
 
-    keeps that within the ``2 steps`` that the Gaussian mechanism's guarantee is for (one step is left for the
-    rounding of floats).
+    keeps that within the ``2 steps`` of the Gaussian mechanism's guarantee (one step is left for rounding).
 
     Parameters
     ----------
     statistics
-        The layout and bounds of the moments.
+        Layout and bounds of the moments.
     noise
-        The Gaussian mechanism of the same dimension whose noise and guarantee this is.
+        Gaussian mechanism of the same dimension, whose guarantee this has.
 
     Raises UserError if the budget is too small for the lattice.
 
@@ -83,7 +81,7 @@ class MomentMechanism:
     def __post_init__(self) -> None:
         if self.noise.dimension != self.statistics.dimension:
             raise UserError(
-                f"moments of {self.statistics.dimension} numbers and a mechanism for {self.noise.dimension}"
+                f"moments have {self.statistics.dimension} numbers, but the noise is for {self.noise.dimension}"
             )
         if self._sensitivity_steps < self.noise.steps:
             raise UserError(
@@ -93,7 +91,6 @@ class MomentMechanism:
 
     @property
     def _sensitivity_steps(self) -> float:
-        """Lattice steps that the sensitivity may take."""
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
 
     @property
@@ -108,12 +105,12 @@ class MomentMechanism:
 
     @property
     def unit(self) -> float:
-        """What decoding multiplies by: the spacing."""
+        """Factor that decodes a payload: the spacing."""
         return self.spacing
 
     @property
     def sensitivity(self) -> float:
-        """The largest distance between two records' moments."""
+        """Largest distance between two records' moments."""
         return self.statistics.sensitivity
 
     @property
@@ -123,27 +120,27 @@ class MomentMechanism:
 
     @property
     def guarantee(self) -> GaussianDP:
-        """What one release promises."""
+        """Guarantee of one release."""
         return self.noise.guarantee
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
+        """GDP, zCDP, and the stated guarantee."""
         return self.noise.guarantees
 
     @property
     def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return math.ceil(self.statistics.norm / self.spacing) + _TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Bound of the length of an honest payload; a longer one is forged."""
         steps = math.ceil(self.statistics.norm / self.spacing)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up."""
+        """Return the cost of one release to an account, rounded up."""
         return self.noise.cost(currency)
 
     @wiped
@@ -164,15 +161,14 @@ class MomentMechanism:
         return out
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
+        """Decode payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
-            raise UserError(f"a payload is integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
-        decoded: Vectors = self.spacing * rows.astype(np.float64)
-        return decoded
+            raise UserError(f"payloads are integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
+        return np.asarray(self.spacing * rows.astype(np.float64))
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters and derived values as plain data."""
         return {
             "kind": self.kind,
             "dimension": self.dimension,
@@ -189,32 +185,32 @@ def calibrated(
     guarantee: Guarantee, statistics: Statistics, *, release: str = "joint", kind: str | None = None,
     method: str = "analytic",
 ) -> Randomizer:  # fmt: skip
-    """The mechanism with which a release of moments has ``guarantee``.
+    """Return the mechanism with which a release of moments has ``guarantee``.
 
     Parameters
     ----------
     guarantee
-        What one release promises.
+        Guarantee of one release.
     statistics
-        The layout and bounds of the moments.
+        Layout and bounds of the moments.
     release
         ``"observed"``, ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y``
         by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
     kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (not of ``separate``); None or ``"best"`` for the
-        one of smallest variance: means of moments need nothing of the noise but that it is unbiased.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (``separate`` is Gaussian); None or ``"best"``
+        for the smallest variance.
     method
-        ``"classic"`` for the textbook's Gaussian calibration. For ``separate`` it gives the paper's constants,
-        variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
+        ``"classic"`` for the textbook's Gaussian calibration; with ``separate`` it gives the paper's variances
+        ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
 
-    Raises UserError if the mechanism cannot give the guarantee; the message says which can.
+    Raises UserError if the mechanism cannot give the guarantee.
     """
     if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
             half = statistics.sensitivity / 2.0
-            found = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
-            assert isinstance(found, GaussianMechanism)
-            own = MomentMechanism(statistics, found)
+            noise = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
+            assert isinstance(noise, GaussianMechanism)
+            own = MomentMechanism(statistics, noise)
             return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
@@ -223,20 +219,16 @@ def calibrated(
         raise UserError(
             f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint' or 'observed'"
         )
-    parts = []
-    for part, (size, bound) in zip(
-        divided(guarantee, 0.5, label=False),
-        [(statistics.cross, statistics.radius**2), (statistics.size, statistics.weight * statistics.radius)],
-        strict=True,
-    ):
-        found = calibrate("gaussian", part, dimension=size, radius=bound, method=method)
-        assert isinstance(found, GaussianMechanism)
-        parts.append(found)
-    return CompositeMechanism(tuple(parts), guarantee if isinstance(guarantee, ApproxDP) else None)
+    sizes, bounds = (statistics.cross, statistics.size), (statistics.radius**2, statistics.weight * statistics.radius)
+    parts: Any = tuple(
+        calibrate("gaussian", part, dimension=size, radius=bound, method=method)
+        for part, size, bound in zip(divided(guarantee, 0.5, label=False), sizes, bounds, strict=True)
+    )
+    return CompositeMechanism(parts, guarantee if isinstance(guarantee, ApproxDP) else None)
 
 
 def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
-    """The mechanism of smaller variance for (epsilon, delta): Gaussian noise, or the best pure one."""
+    """Return Gaussian noise, or the best pure mechanism of epsilon if its variance is smaller."""
     if not isinstance(guarantee, ApproxDP) or guarantee.epsilon == 0:
         return own
     statistics = own.statistics
@@ -245,11 +237,10 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 
 
 def _noise(mechanism: Any, statistics: Statistics) -> float:
-    """What one release of a mechanism counts as varying by, in a coordinate.
+    """Return the variance of a coordinate of a release, as compared between mechanisms.
 
-    Of a direction (PrivUnit, l2 ball) the mean square of a coordinate. Joint releases count that along the direction
-    itself, which is mostly the signal: under an epsilon of 10 Gaussian noise is then taken that is the larger. A task
-    has what it was begun with.
+    For directions (PrivUnit, l2 ball) of joint releases it includes the mean square along the direction, which is
+    mostly signal: tasks keep the mechanism that this has chosen.
     """
     if statistics.observed:
         return float(mechanism.variance)
@@ -258,31 +249,23 @@ def _noise(mechanism: Any, statistics: Statistics) -> float:
 
 @dataclass(frozen=True)
 class Level:
-    """What the update needs of a mechanism, all public.
+    """Public facts of a mechanism that the update needs.
 
-    Parameters
-    ----------
-    ball
-        Whether a release is a direction (l2 ball, PrivUnit).
-    units
-        What decoding multiplies each coordinate by.
-    weights
-        Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``. If the
-        layout is ``observed`` they are one: all means are divided by the same share of targets.
-    variances
-        Of the noise on their coordinates; for directions the mean square of a release in the worst one, as people's
-        moments point much the same way. If the layout is ``observed``: of the noise across a vector's direction, and
-        how much more the mean square is along it, whatever the vector's length; 0 for noise that has no direction.
+    ``units`` decode the coordinates. ``weights`` and ``variances`` are for the means of ``x x'`` and of ``x y``:
+    weights are ``1 / (noise variance + spread of the moments)``, and directions count their mean square in the worst
+    coordinate as noise, as people's moments are similar. For an ``observed`` layout the two weights are equal, as all
+    means are divided by the same share of targets, and variances are the noise across a vector's direction and its
+    excess along it (0 without direction).
     """
 
-    ball: bool
+    ball: bool  # whether a release is a direction (l2 ball, PrivUnit)
     units: Vectors
     weights: tuple[float, float]
     variances: tuple[float, float]
 
     @classmethod
     def of(cls, mechanism: Any, statistics: Statistics) -> Level:
-        """Read it off a mechanism that :func:`calibrated` made."""
+        """Return the level of a mechanism from :func:`calibrated`."""
         d, cross = statistics.dimension, statistics.cross
         ball = getattr(mechanism, "code", None) in DIRECTIONS
         if isinstance(mechanism, CompositeMechanism):
@@ -293,7 +276,7 @@ class Level:
             across, along = direction_spread(mechanism)
             weight = 1.0 / (float(noise[0]) + statistics.norm**2 / d)
             return cls(ball, units, (weight, weight), (across, along or 0.0))
-        # What moments vary by even without noise, at most: a share of the squared norm for each coordinate.
+        # Largest variance without noise: a share of the squared norm for each coordinate.
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))
         weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))

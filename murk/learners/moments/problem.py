@@ -1,4 +1,4 @@
-"""The moments of a task: what devices release and what learners make of it. River-free: devices import this."""
+"""The moments of a task, shared by devices and learners. River-free."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from murk.stream.messages.trail import trail_bytes
 if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
-# Of the longest release, as the codec takes it: the other fields, and a number with its sign, comma and a space.
+# Bytes of the longest release: other fields, and a number with sign, comma and space.
 _ENVELOPE, _NUMBER = 512, 22
-# Base64 of float64.
+# Bytes of a float64 in base64.
 _STATE_NUMBER = 11
 
 _COVERS_HALF = {"sigmoid", "softplus", "exp"}
@@ -39,24 +39,12 @@ _COVERS_HALF = {"sigmoid", "softplus", "exp"}
 
 @dataclass(frozen=True)
 class MomentProblem:
-    """The moments of a task's records: their layout, how they are randomized and what is fitted to them.
-
-    Parameters
-    ----------
-    layout
-        The numbers of a release, and the bounds they are computed within.
-    model
-        What is fitted.
-    mechanisms
-        Level name to mechanism.
-    binary
-        Whether a target of 0 and 1 is coded to -1 and +1 first, as the layout's bound has it.
-    """
+    """The moments of a task's records: layout, mechanisms and fitted model."""
 
     layout: Statistics
     model: MomentModel
     mechanisms: dict[str, Randomizer]
-    binary: bool
+    binary: bool  # whether targets of 0 and 1 are first coded to -1 and +1
     kind: ClassVar[str] = "moment"
     interactive: ClassVar[bool] = False
 
@@ -66,7 +54,7 @@ class MomentProblem:
         return self.layout.dimension
 
     def check_state(self) -> None:
-        """Refuse a task whose releases or whose learner's state no log would take, before anything is set up.
+        """Refuse a task whose releases or state are too large for a log.
 
         Raises UserError with the largest number of coded features.
         """
@@ -75,28 +63,28 @@ class MomentProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Moments of coded records, (m, d); what a NaN target counts as is the layout's. No model is needed."""
+        """Return moments of coded records, (m, d); the layout decides on NaN targets. No model is needed."""
         targets = np.asarray(y, dtype=np.float64)
         return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
 
     def engine(self) -> MomentEngine:
-        """A learner for this task's releases, standing at version 0."""
+        """Return a learner for this task's releases, at version 0."""
         return MomentEngine(self.layout, self.model, self.mechanisms)
 
     def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:
-        """Coefficients from all chains together: their sums are added."""
+        """Return the joint estimate of several chains."""
         return merged(engines)
 
 
 def check_size(layout: Statistics) -> None:
-    """Refuse moments that are too many for one message, or for one state.
+    """Refuse too many moments for one message or one state.
 
     Raises UserError with the largest number of coded features.
     """
     fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
-    # p (p + 1) / 2 + p numbers, one fewer with a constant whose own entry is public.
+    # p (p + 1) / 2 + p numbers, one fewer if the constant's own entry is public.
     public = layout.constant and not layout.observed
     most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
     raise UserError(
@@ -107,9 +95,10 @@ def check_size(layout: Statistics) -> None:
 
 
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
-    """The moments of a resolved task with ``protocol: moments``.
+    """Return the moments of a resolved task with ``protocol: moments``.
 
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other
+    features.
 
     Examples
     --------
@@ -135,7 +124,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         curve, response = curve_of(block.loss or "logistic", LOSSES, "loss"), Response(0.0, 1.0)
     else:
         curve = curve_of(block.link or "identity", LINKS, "link")
-        # A curve of positive values is of the share of the target's range, others of the coded target.
+        # Curves of positive values apply to the share of the target's range, others to the coded target.
         response = Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
     radius = math.sqrt(coding.largest_square)
     if block.design == "gaussian" and public is not None:
@@ -146,7 +135,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         coding.names, radius, balanced(radius) if whole else 1.0, root=math.sqrt(2.0) if whole else 1.0,
         observed=block.release == "observed",
     )  # fmt: skip
-    # Before a mechanism of so many numbers is sought, which may not exist.
+    # Before a mechanism is sought, which may not exist for so many numbers.
     check_size(layout)
     mechanisms = {
         level: calibrated(guarantee, layout, release=block.release or "observed", kind=task.privacy.kind_for(guarantee))

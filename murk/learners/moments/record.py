@@ -1,4 +1,4 @@
-"""One record's moments in place: computed, randomized and added to the sums by one kernel, which takes one address."""
+"""Memory of a learner of moments, and the kernel that learns one record in it from one address."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from murk.learners.moments.sums import MomentSums
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
-# Places in ``whole``.
+# Indices into ``whole``.
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
-# Places in ``real``; what is learned, from COUNT to the sums and totals behind the header, is read at once.
+# Indices into ``real``; from COUNT to the sums and totals after the header it is read at once.
 (
     GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
     COUNT, REAL_HEADER,
@@ -28,10 +28,10 @@ FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
 
 @within
 def sizes(numbers: int, features: int) -> tuple[int, int, int]:
-    """Numbers of ``whole`` and of ``real``, and where in this x begins.
+    """Return the lengths of ``whole`` and ``real``, and the index of x in ``real``.
 
-    ``whole`` is: header, noise, payload, words. ``real`` is: header, sums, totals, x, moments. Where there is no
-    constant among the features, there is a place for one in x all the same.
+    ``whole``: header, noise, payload, words. ``real``: header, sums, totals, x, moments. x has a place for a constant
+    even if there is none.
     """
     x = REAL_HEADER + SUMS + numbers
     return WHOLE_HEADER + 2 * numbers + words_for(numbers), x + features + 1 + numbers, x
@@ -39,11 +39,10 @@ def sizes(numbers: int, features: int) -> tuple[int, int, int]:
 
 @patient
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+    """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn here, of words for so many trials that come into that memory; for 0 of them it stands there
-    already. Returns `LEARNED`, or what is missing: `TOO_FEW` words, which stand there for the draw to go on from, or
-    `NO_WORDS` at all.
+    Secure noise is drawn from words for ``trials`` trials; with 0 trials it is already in the memory. Returns
+    `LEARNED`; or `TOO_FEW` if the words did not suffice and the draw must continue from them; or `NO_WORDS`.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[NUMBERS]
@@ -94,23 +93,21 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 
 class MomentMemory(KernelMemory):
-    """Sums of moments as the kernel of one record adds to them, of one mechanism.
+    """Sums of moments of one mechanism, to which the kernel of one record adds.
 
-    The kernel keeps the interpreter's lock, and what is learned is read in one go: nobody finds half of a release.
+    The kernel keeps the interpreter's lock and the sums are read at once, so nobody sees half of a release.
 
     Parameters
     ----------
     learned
-        What was learned before.
+        Earlier sums.
     mechanism, layout
-        How records are randomized, and what their moments are.
+        Mechanism and moments of records.
     seed
-        What noise is simulated from, if it is.
+        Seed of simulated noise, or None.
     """
 
-    def __init__(
-        self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None
-    ) -> None:  # fmt: skip
+    def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:
         self._known = learned
         p, d = layout.size, layout.dimension
         wholes, reals, _ = sizes(d, p)
@@ -133,7 +130,7 @@ class MomentMemory(KernelMemory):
         self._open(x, p + 1 - constant)
         self.noise = self.whole[WHOLE_HEADER : WHOLE_HEADER + d]
         self.words = self.whole[WHOLE_HEADER + 2 * d :].view(np.uint64)
-        self._found = self.real[COUNT:x]
+        self._sums = self.real[COUNT:x]
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
         x = self.way[2]
@@ -144,20 +141,20 @@ class MomentMemory(KernelMemory):
 
     @property
     def count(self) -> int:
-        """How many releases were learned."""
-        return int(self._found[0])
+        """Number of releases learned."""
+        return int(self._sums[0])
 
     @property
     def learned(self) -> MomentSums:
-        """What was learned, a copy; made once for as many releases."""
+        """Copy of the sums, made once until the next release."""
         known = self._known
         if self.count != known.count:
-            # Not by numpy's own copy, during which a kernel of another thread may run.
-            found = np.frombuffer(self._found.tobytes()).copy()
-            self._known = known = MomentSums(found[1 + SUMS :], found[1 : 1 + SUMS], int(found[0]))
+            # During numpy's own copy, a kernel of another thread may run.
+            now = np.frombuffer(self._sums.tobytes()).copy()
+            self._known = known = MomentSums(now[1 + SUMS :], now[1 : 1 + SUMS], int(now[0]))
         return known
 
 
 def in_place(mechanism: Any) -> bool:
-    """Whether the kernel of one record randomizes as this mechanism does."""
+    """Return whether the kernel of one record supports this mechanism."""
     return type(mechanism) is MomentMechanism

@@ -1,4 +1,4 @@
-"""Running sums of released moments, and the second-moment matrix they give together with the public one."""
+"""Running sums of released moments, and the second-moment matrix from private and public ones."""
 
 from __future__ import annotations
 
@@ -16,33 +16,23 @@ from murk.learners.moments.statistics import Statistics
 
 Floats = NDArray[np.float64]
 
-# People whose vectors are shorter than is typical count for more in it.
+# Shorter vectors count for more.
 _SHORTER = 0.7
 _FEWEST = 1e-6
-"""Where there is no noise to speak of: a smaller share of targets counts as this."""
+# Smallest share of targets to divide by.
 
 
 @dataclass(frozen=True)
 class MomentSums:
-    """What a learner keeps of its releases: O(p^2) numbers, whatever the number of people. Chains merge by ``+``.
+    """Sums of a learner's releases: O(p^2) numbers for any number of people."""
 
-    Parameters
-    ----------
-    total
-        Weighted sum of decoded releases, (d,).
-    sums
-        See :mod:`murk.learners.moments.kernels`.
-    count
-        Number of releases.
-    """
-
-    total: Floats
-    sums: Floats
-    count: int
+    total: Floats  # weighted sum of decoded releases, (d,)
+    sums: Floats  # see `kernels`
+    count: int  # number of releases
 
     @classmethod
     def merged(cls, parts: Sequence[MomentSums]) -> MomentSums:
-        """The sums of all releases of several chains."""
+        """Return the sums of several chains."""
         return cls(
             np.sum([part.total for part in parts], axis=0),
             np.sum([part.sums for part in parts], axis=0),
@@ -52,41 +42,23 @@ class MomentSums:
 
 @dataclass(frozen=True)
 class Private:
-    """Moments as the releases tell them: unbiased, and with noise of a known size.
+    """Unbiased moments of the releases, with the size of their noise."""
 
-    Parameters
-    ----------
-    matrix, cross
-        ``E x x'`` (p, p), ``E x y`` (p,), y in coded units.
-    matrix_noise
-        Variances of the noise on the matrix' entries, (p, p).
-    cross_noise
-        Variance of the noise on an entry of ``E x y``.
-    people
-        Effective numbers of people with a target behind the two, (2,): fewer than released where budgets differ.
-    share_noise
-        Variance of the noise on the share of people with a target, relative to its square; both moments are divided by
-        that share. 0 where it is not released.
-    missing
-        Share of people without a target; 0 up to what noise makes of none once in 10,000 times.
-    """
-
-    matrix: Floats
-    cross: Floats
-    matrix_noise: Floats
-    cross_noise: float
-    people: tuple[float, float]
-    share_noise: float = 0.0
-    missing: float = 0.0
+    matrix: Floats  # E x x', (p, p)
+    cross: Floats  # E x y, (p,), y in coded units
+    matrix_noise: Floats  # noise variances of the matrix's entries, (p, p)
+    cross_noise: float  # noise variance of an entry of E x y
+    people: tuple[float, float]  # effective numbers of people with a target behind the two
+    share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
+    missing: float = 0.0  # share of people without a target; 0 if noise explains it, but for 1 in 10,000
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
-        """Divide the sums by their weights, and by the share of people with a target, who have ``labels`` or numbers.
+        """Divide the sums by their weights, and by the share of people with a target (``labels`` or numbers).
 
-        If the layout is ``observed``, releases that are directions vary by ``v I + a u u'``, u being the vector's own
-        direction. What the second adds to any mean that people's vectors f enter as ``g'f`` is ``a (g'f)^2 / |f|^2``:
-        where all are as long as the bound lets them be it is what they differ by themselves, and where they are
-        shorter it counts as if there were fewer of them. Of a missing target it is on the share alone.
+        In an ``observed`` layout, releases that are directions vary by ``v I + a u u'``, u the vector's direction. The
+        second term adds ``a (g'f)^2 / |f|^2`` to a mean of ``g'f``: equal to people's own variation for vectors as long
+        as the bound, and as if there were fewer people for shorter ones. Without a target it affects the share alone.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -96,9 +68,9 @@ class Private:
         along = 0.0
         if layout.observed:
             noise, along = np.repeat(noise[0], 2), float(noise[1])
-        # Below twice its own noise a share is not told apart from none, and nothing is to be divided by what is.
-        own, found = float(noise[0]), layout.share(mean)
-        share = min(max(found, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
+        # A share below twice its noise cannot be told from zero, by which nothing may be divided.
+        own, observed = float(noise[0]), layout.share(mean)
+        share = min(max(observed, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
         matrix, cross = matrix / share, cross / share
         if layout.constant:
             matrix[-1, -1] = 1.0
@@ -111,7 +83,7 @@ class Private:
             matrix, cross, layout.entry_variances(float(noise[0])) / share**2,
             float(noise[1]) / layout.weight**2 / share**2,
             (float(people[0]) * share, float(people[1]) * share), doubt / share**2,
-            1.0 - share if 1.0 - found > UNLIKE * math.sqrt(doubt) else 0.0,
+            1.0 - share if 1.0 - observed > UNLIKE * math.sqrt(doubt) else 0.0,
         )  # fmt: skip
 
     @property
@@ -121,7 +93,7 @@ class Private:
 
 
 def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> float:
-    """The typical square of the norm of a vector with a target, as far as the means tell it; no more than the bound."""
+    """Return the typical squared norm of a vector with a target, by the means; at most the bound."""
     features = max(float(np.trace(matrix)), 1.0)
     target = 1.0 if labels else min(float(cross[-1]) ** 2, 1.0)
     square = features**2 - 1.0 + layout.presence**2 + layout.weight**2 * features * target
@@ -130,28 +102,18 @@ def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> 
 
 @dataclass(frozen=True)
 class Design:
-    """The second-moment matrix that least squares uses.
+    """The second-moment matrix of least squares."""
 
-    Parameters
-    ----------
-    matrix
-        ``E x x'``, positive definite.
-    share
-        The private releases' share in it; the public covariates have the rest.
-    doubtful
-        Whether an eigenvalue lies below the noise's own largest one: it was set to that, or left as it is.
-    """
-
-    matrix: Floats
-    share: float
-    doubtful: bool
+    matrix: Floats  # E x x'
+    share: float  # the private releases' share in it
+    doubtful: bool  # whether an eigenvalue lies below the noise's own largest one
 
 
 def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
-    """The share of the private releases in the second-moment matrix.
+    """Return the private releases' share in the second-moment matrix.
 
-    ``"private"``: 1. ``"pooled"``: by numbers of people, the paper's Remark 11. ``"both"``: by inverse variance, the
-    noise of the releases included, which is never worse.
+    ``"private"``: 1. ``"pooled"``: by numbers of people, the paper's Remark 11. ``"both"``: by inverse variance, noise
+    included.
     """
     if public is None or covariance == "private":
         return 1.0
@@ -166,11 +128,10 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
 
 
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
-    """The second-moment matrix, positive definite unless ``repair`` is False, as published.
+    """Return the second-moment matrix, positive definite unless ``repair`` is False, as published.
 
-    Noise can make an eigenvalue small or negative. Where one lies below the noise's own largest eigenvalue
-    (``2 sqrt p`` times an entry's standard deviation, times the private share), nothing is known of it but that it is
-    positive: it is set to that. Of the ways to fix the matrix this had the smallest error (benchmarks/glm.py).
+    Eigenvalues below the noise's own largest one (``2 sqrt p`` times an entry's standard deviation, times the private
+    share) are raised to it.
     """
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
@@ -179,7 +140,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
     size = len(matrix)
     floor = share * 2.0 * float(np.sqrt(size * np.mean(private.matrix_noise)))
     values, vectors = np.linalg.eigh(matrix)
-    # A feature that never varies, in public or at all, must not divide noise by nothing.
+    # A constant feature must not divide noise by zero.
     if values[0] <= 1e-9 * float(values[-1]):
         floor = max(2.0 * float(np.sqrt(size * np.mean(private.matrix_noise))), 1e-12 * float(values[-1]))
     doubtful = bool(values[0] < floor)
