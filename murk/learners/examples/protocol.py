@@ -11,23 +11,23 @@ from murk.stream.task.errors import nearest, task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
 
 DIRECTED: Final = ("quadratic", "squared")
-"""Losses that `release: outer` and `release: directions` tell."""
+# Losses that `release: outer` and `release: directions` support.
 OUTER: Final = "outer"
-"""Release of which only means are taken, so that any mechanism will do that is unbiased."""
+# Release of which only means are used, so that any unbiased mechanism works.
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0
-"""mu of Gaussian noise up to which outer products tell at least as much as directions, of few and of many features."""
+# mu of Gaussian noise up to which outer products need no more people than directions.
 ROWS_OF_EACH: Final = 20
-"""Public rows for each coefficient with which directions of labels take no product of noise with noise."""
+# Public rows for each coefficient with which directions of labels are fitted by the rows,
 LOUD: Final = 2.0
-"""mu up to which they then do."""
+# and mu up to which they are.
 BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
 LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
-"""Losses by kind of target."""
+# Losses by kind of target.
 _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
 FORMER_RELEASES: Final = ("joint", "directions")
-"""Releases that earlier versions chose for a task file that names none."""
+# Default releases of earlier versions.
 
 
 class ExamplesBlock(Block):
@@ -65,18 +65,12 @@ class ExamplesBlock(Block):
 def example_release(
     loss: object, guarantees: Iterable[object], coded: int, label: bool = False, rows: float = 0
 ) -> str:
-    """Choose the release of examples that do not say.
+    """Choose the release of a task that names none.
 
-    Of the quadratic and squared losses it is `outer`
-
-    - where a level's guarantee is pure or (epsilon, delta), which other mechanisms than Gaussian noise meet better, or
-      alone;
-    - where the default level's is Gaussian, gdp or zcdp, with mu of at most 3: there it was measured to need fewer
-      people, of 3 to 41 coefficients (docs/iwp-sgd.md). Directions stay for labels with public covariates, at least 20
-      rows for each coefficient, where a level has mu of at most 2: their noise is then not multiplied by itself either;
-
-    but not with so many coded features (more than 64) that thousands of numbers are too much to ask of a person, if
-    Gaussian noise will do. Else it is `directions`.
+    Quadratic and squared losses use `outer` where a level's guarantee is pure or (epsilon, delta), which other
+    mechanisms give better or alone, and where the default level's is gdp or zcdp with mu up to 3 (docs/iwp-sgd.md).
+    They use `directions` for labels with at least 20 public rows a coefficient and a level of mu up to 2, for more than
+    64 coded features unless a guarantee is pure, and otherwise. Other losses use `joint`.
 
     Parameters
     ----------
@@ -89,27 +83,23 @@ def example_release(
     label
         Whether the target is binary.
     rows
-        Public rows, as far as the task says how many.
+        Number of public rows, if the task gives it.
 
     Examples
     --------
-    >>> (
-    ...     example_release("quadratic", [{"pure": {"epsilon": 1.0}}], 2),
-    ...     example_release("squared", [{"gdp": {"mu": 1.0}}], 2),
-    ...     example_release("squared", [{"gdp": {"mu": 4.0}}], 2),
-    ... )
-    ('outer', 'outer', 'directions')
-    >>> example_release("probit", [{"gdp": {"mu": 1.0}}], 2)
-    'joint'
+    >>> mu = lambda mu: [{"gdp": {"mu": mu}}]
+    >>> example_release("squared", mu(1.0), 2), example_release("squared", mu(4.0), 2), example_release("log", mu(1.0),
+    2) ('outer', 'directions', 'joint')
     """
     if loss not in DIRECTED:
         return "joint"
     levels = list(guarantees)
-    if "pure" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+    kinds = {kind for each in levels if isinstance(each, dict) for kind in each}
+    if "pure" in kinds:
         return OUTER
     if coded > _MOST_OUTER:
         return "directions"
-    if "approx" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+    if "approx" in kinds:
         return OUTER
     mus = [_mu(each) for each in levels]
     by_rows = label and rows >= ROWS_OF_EACH * (coded + 1) and any(mu <= LOUD for mu in mus)
@@ -117,7 +107,7 @@ def example_release(
 
 
 def _mu(guarantee: object) -> float:
-    """Of a Gaussian guarantee as a task file writes it; infinite where that is not made out."""
+    """Return mu of a Gaussian guarantee as a task file writes it; infinite if there is none."""
     for kind, key in (("gdp", "mu"), ("zcdp", "rho")):
         block = guarantee.get(kind) if isinstance(guarantee, dict) else None
         value = block.get(key) if isinstance(block, dict) else None
@@ -134,7 +124,7 @@ def _guarantees(privacy: object) -> list[object]:
 
 
 def _rows(public: object) -> float:
-    """How many public rows a task has; a file's are taken as enough, as nobody knows before it is read."""
+    """Return a task's number of public rows; those of a file count as enough, as they are unknown until it is read."""
     if not isinstance(public, dict):
         return 0.0
     aside = public.get("set_aside")
@@ -150,7 +140,7 @@ class ExamplesProtocol(TaskProtocol):
     rank = 4
     block = ExamplesBlock
     releases = "example"
-    # The inverse of Gaussian smoothing is what makes these learners unbiased.
+    # Learning inverts Gaussian smoothing.
     offer = Offer(
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
@@ -161,15 +151,15 @@ class ExamplesProtocol(TaskProtocol):
     estimates_loss = True
 
     def offered(self, block: Any) -> str:
-        """Outer products have mechanisms of their own."""
+        """Return the kind of release: outer products have mechanisms of their own."""
         return OUTER if block is not None and block.release == OUTER else self.releases
 
     def offer_of(self, released: str | None) -> Offer:
-        """Any mechanism of an outer product, Gaussian noise of other releases."""
+        """Return the offered mechanisms: any for outer products, else Gaussian noise."""
         return _OF_OUTER if released == OUTER else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the target's loss, and the release of least noise that tells it."""
+        """Fill in the target's loss, and the release of least noise for it."""
         filled = dict(block)
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]
@@ -180,7 +170,7 @@ class ExamplesProtocol(TaskProtocol):
         return filled
 
     def check(self, block: Any, target: str) -> None:
-        """Check that the loss is the target's, and the release the loss's."""
+        """Check that the loss fits the target, and the release the loss."""
         losses = LOSSES[target]
         if block.loss not in losses:
             raise task_error(
@@ -206,11 +196,11 @@ class ExamplesProtocol(TaskProtocol):
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds by the log loss; a line through labels by the quadratic one."""
+        """Return log odds for the log loss, and the slope of a line for the quadratic ones."""
         return {"log": "log odds", "quadratic": "probability", "squared": "slope"}.get(block.loss, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
-        """The loss, and its weight."""
+        """Return the loss and its weight."""
         return f"{block.loss} loss" + {OUTER: " over 1 + |x|^2", "directions": " over |x|^2"}.get(block.release, "")
 
 

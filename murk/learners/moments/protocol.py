@@ -11,11 +11,11 @@ from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
-"""Losses and links whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
+# Losses and links that directions identify; the cubic link is flat at coefficients of zero.
 OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
-"""Settings that say how second moments are released or used, with their defaults."""
+# Settings for second moments alone, with their defaults.
 FORMER_RELEASES: Final = ("joint",)
-"""Releases that earlier versions chose for a task file that names none."""
+# Default releases of earlier versions.
 
 
 class MomentsBlock(Block):
@@ -52,16 +52,14 @@ class MomentsBlock(Block):
 
 
 def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
-    """What moments release: directions where covariates are public, unless what is asked for takes second moments."""
+    """Return the default release: directions with public covariates and no setting for second moments."""
     asked = [key for key, value in OF_MOMENTS.items() if block.get(key, value) != value]
     told = block.get("loss") in TOLD or block.get("link") in TOLD
     return "directions" if public and told and not asked else "observed"
 
 
 def check_public(moments: MomentsBlock) -> None:
-    """Check that moments without public covariates are not asked for what is made from them.
-
-    What remains needs none: scores are then taken as normal, with the mean and variance that the releases tell.
+    """Check that moments without public covariates use no setting that needs them.
 
     Raises PydanticCustomError, naming the key, with the choices.
     """
@@ -80,7 +78,7 @@ def check_public(moments: MomentsBlock) -> None:
 
 
 def check_directions(block: MomentsBlock, curve: str) -> None:
-    """Check that released directions are not asked for what takes second moments.
+    """Check that released directions use no setting for second moments.
 
     Raises PydanticCustomError, naming the key.
     """
@@ -109,7 +107,7 @@ class MomentsProtocol(TaskProtocol):
     learner_keys = ("radius",)
 
     def release_kind(self, block: Any) -> str:
-        """Directions are scores at the model of version 0."""
+        """Return the kind of release; directions are scores at version 0."""
         return "score" if block is not None and block.release == "directions" else self.releases
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +121,7 @@ class MomentsProtocol(TaskProtocol):
         return filled
 
     def check(self, block: Any, target: str) -> None:
-        """Check that the model is the target's, and what it needs there."""
+        """Check that the model fits the target, and the release the model."""
         wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
@@ -131,7 +129,7 @@ class MomentsProtocol(TaskProtocol):
             check_directions(block, right)
 
     def check_without_public(self, block: Any, target: str) -> None:
-        """Check that nothing is asked for that is made from public covariates."""
+        """Check that no setting needs public covariates."""
         check_public(block)
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
@@ -143,13 +141,13 @@ class MomentsProtocol(TaskProtocol):
         return bool(block.link != "identity")
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds of the logistic model, slopes of the identity link."""
+        """Return log odds for the logistic model, and slopes for the identity link."""
         if block.loss == "logistic":
             return "log odds"
         return "slope" if block.link == "identity" else "own"
 
     def model(self, block: Any, target: str) -> str:
-        """The link or the loss."""
+        """Return the link or the loss."""
         return f"{block.link} link" if block.loss is None else f"{block.loss} loss"
 
 
