@@ -143,7 +143,8 @@ class Task(_ProtocolBlocks):
     @classmethod
     def keys(cls) -> list[str]:
         """Return the keys of a task file; the protocols' own come last."""
-        return [key for key in super().keys() if key not in BLOCKS] + list(BLOCKS)
+        keys = super().keys()
+        return [key for key in keys if key not in BLOCKS] + list(BLOCKS)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

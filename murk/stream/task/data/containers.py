@@ -193,7 +193,7 @@ def _arrow_time(value: Any) -> Any:
     try:
         return value.as_py()
     except (OverflowError, ValueError):
-        unit = getattr(value.type, "unit", "D" if value.type.bit_width == 32 else "ms")
+        unit: Any = getattr(value.type, "unit", "D" if value.type.bit_width == 32 else "ms")
         return np.datetime64(value.value, unit)
 
 
