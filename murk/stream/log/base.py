@@ -15,7 +15,7 @@ from murk.errors import MurkError, UserError
 
 MAX_MESSAGE = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
 MAX_STATE = 8 * 2**20  # longest state of a chain in bytes
-FIRST_CHAIN = 0  # chain whose number models have where all chains share them
+FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
 
 def segment_seconds(retention: int) -> int:

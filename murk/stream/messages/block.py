@@ -55,18 +55,18 @@ class Block(list[Any]):
 
         Raises `MurkError` if payloads of one group differ in length.
         """
-        known, found = self._split
+        known, parts = self._split
         if known != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
             if keys and keys.count(keys[0]) == len(keys):
-                found = {keys[0]: self._rows}
+                parts = {keys[0]: self._rows}
             else:
                 groups: dict[Any, list[list[int]]] = {}
                 for key, payload in zip(keys, self.payloads, strict=True):
                     groups.setdefault(key, []).append(payload)
-                found = {key: rows_of(payloads, len(payloads[0])) for key, payloads in groups.items()}
-            self._split = names, found
-        return found
+                parts = {key: rows_of(payloads, len(payloads[0])) for key, payloads in groups.items()}
+            self._split = names, parts
+        return parts
 
 
 def block_of(releases: Sequence[Any]) -> Block:

@@ -166,6 +166,6 @@ class PublicBlock(Block):
     @model_validator(mode="after")
     def _check(self) -> "PublicBlock":
         if (self.file is None) == (self.set_aside is None):
-            found = "neither file nor set_aside" if self.file is None else "both file and set_aside"
-            raise task_error(f"{found}; give exactly one of them")
+            given = "neither file nor set_aside" if self.file is None else "both file and set_aside"
+            raise task_error(f"{given}; give exactly one of them")
         return self

@@ -179,7 +179,7 @@ class PrivacyBlock(Block):
                     raise task_error(
                         f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism"
                     )
-                # A sketch costs what its guarantee says, in the guarantee's own currency alone.
+                # A sketch costs its guarantee, in the guarantee's own currency only.
                 self._check_cap(level, partial(_own_cost, guarantee))
                 continue
             self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)

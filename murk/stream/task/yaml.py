@@ -103,8 +103,8 @@ def _compose(text: str, source: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{source}, line {mark.line + 1}" if mark else source
-        found = f"{where}: not readable as YAML: {error.problem or error.context}"
-        raise UserError(found + _quoting(text, error)) from None
+        message = f"{where}: not readable as YAML: {error.problem or error.context}"
+        raise UserError(message + _quoting(text, error)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(f"{source}, line {line}: not readable as YAML: {error.reason}; remove the character") from None

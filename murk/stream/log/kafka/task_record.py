@@ -13,7 +13,7 @@ from murk.stream.log.kafka.consumers import Table
 from murk.stream.log.kafka.topics import Names
 
 TASK = b"task"  # key of the task's document on the topic of models
-TASK_PLACE = 0  # partition of that topic on which it stands, and what follows
+TASK_PLACE = 0  # partition of both records
 TOPICS = b"topics"  # key of the ids, by name, of the four topics on which the task was registered
 
 

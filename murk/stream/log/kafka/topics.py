@@ -188,7 +188,7 @@ def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool 
 
 def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
     """Return each topic's name and its retention settings and replication, or why they cannot be read."""
-    found: dict[str, tuple[str, dict[str, str] | str]] = {}
+    settings: dict[str, tuple[str, dict[str, str] | str]] = {}
     kinds = ["releases", "models", "states", "dead"]
     if has_estimates(admin, url, names):
         kinds.append("estimates")
@@ -202,15 +202,15 @@ def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[st
                 raise UnknownTopicOrPartitionError
             configs = _configs(admin, url, [topic])[topic]
         except UnknownTopicOrPartitionError:
-            found[kind] = topic, "it is missing"
+            settings[kind] = topic, "it is missing"
             continue
         except MurkError as error:
-            found[kind] = topic, str(error)
+            settings[kind] = topic, str(error)
             continue
         copies = min(len(part["replica_nodes"]) for part in about["partitions"])
         shown = {key: str(configs.get(key)) for key in _RETENTION}
-        found[kind] = topic, {**shown, "copies": str(copies)}
-    return found
+        settings[kind] = topic, {**shown, "copies": str(copies)}
+    return settings
 
 
 def repair(admin: Any, url: str, names: Names, task: Task) -> None:

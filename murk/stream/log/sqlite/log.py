@@ -167,10 +167,10 @@ class Epoch(Ownership):
 
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit."""
-        found = checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
-        if not found:
+        rows = checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
+        if not rows:
             raise taken_over(self.chain, self._url)
-        return found[0]
+        return rows[0]
 
     def commit(
         self,
@@ -302,13 +302,13 @@ class SqliteLog(Log):
         end = min(offset + max(limit, 0), _LAST)
         rows = self._from_batches(_READ, (partition, end, partition, offset, partition, offset), (int, int, int, bytes))
         try:
-            found = unpack(rows)
+            messages = unpack(rows)
         except ValueError as error:
             raise self._database.damaged(str(error)) from error
-        found = found[bisect_left(found, offset, key=_OFFSET) : bisect_left(found, end, key=_OFFSET)]
-        if not found or found[0].offset != offset:
+        messages = messages[bisect_left(messages, offset, key=_OFFSET) : bisect_left(messages, end, key=_OFFSET)]
+        if not messages or messages[0].offset != offset:
             check_range(self, partition, offset)
-        return found
+        return messages
 
     def begin(self, partition: int) -> int:
         """Return the offset of the oldest message."""
@@ -347,11 +347,11 @@ class SqliteLog(Log):
         if not rows:
             check_partition(self, chain)
             raise self._incomplete(chain)
-        message, end = found = rows[0]
+        message, end = row = rows[0]
         if not (message is None or type(message) is bytes) or type(end) is not int:
             raise self._database.damaged_cell()
         if not self.simulated:
-            self._heard[chain] = now, found
+            self._heard[chain] = now, row
         return message, end
 
     @property
@@ -369,10 +369,10 @@ class SqliteLog(Log):
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
         check_partition(self, chain)
-        found = checkpoints(self._database, "chain = ?", chain)
-        if not found:
+        rows = checkpoints(self._database, "chain = ?", chain)
+        if not rows:
             raise self._incomplete(chain)
-        return found[0]
+        return rows[0]
 
     def acquire(self, chain: int) -> Ownership:
         """Take over a chain: its epoch grows by one."""

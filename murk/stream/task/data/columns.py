@@ -169,15 +169,15 @@ class CategoryColumn:
         """Return the index of a value, and its outcome."""
         # Texts that equal a category, and numbers, but not booleans, which equal 0 and 1.
         if type(value) in _DIRECT:
-            found = self._lookup.get(value)
-            if found is not None:
-                return found, _FINE
+            index = self._lookup.get(value)
+            if index is not None:
+                return index, _FINE
         if is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip()):
             return -1, _MISSING
-        found = self._find(value)
-        if found is None:
-            found = self.other
-        return (-1, _UNDECLARED) if found is None else (found, _FINE)
+        index = self._find(value)
+        if index is None:
+            index = self.other
+        return (-1, _UNDECLARED) if index is None else (index, _FINE)
 
     def _find(self, value: Any) -> int | None:
         text = value.strip() if isinstance(value, str) else value.isoformat() if type(value) is datetime.date else None

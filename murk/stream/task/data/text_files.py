@@ -36,9 +36,9 @@ _OTHERS: Final = {
 def is_gzipped(file: IO[bytes]) -> bool:
     """Return whether a file is gzipped, and rewind it."""
     file.seek(0)
-    found = file.read(len(GZIP)) == GZIP
+    gzipped = file.read(len(GZIP)) == GZIP
     file.seek(0)
-    return found
+    return gzipped
 
 
 def kind_of(head: bytes) -> str | None:

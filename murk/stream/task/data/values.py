@@ -60,8 +60,8 @@ def read_number(value: Any) -> float | None:
     """
     kind = type(value)
     if kind is float:
-        found: float = value
-        return found
+        number: float = value
+        return number
     if kind is str or isinstance(value, str):
         return _read_text(value)
     if is_absent(value):
@@ -86,8 +86,8 @@ def _read_text(text: str) -> float | None:
     word = text.lower()
     if not word or word == "nan":
         return MISSING_VALUE
-    found = _BOOLEANS.get(word)
-    return None if found is None else float(found)
+    boolean = _BOOLEANS.get(word)
+    return None if boolean is None else float(boolean)
 
 
 def exact_number(value: Any) -> int | float | None:
