@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.core.estimator import Record, SGDEstimator, step_setting
-from murk.learners.core.options import Averaging, Weighting
+from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
@@ -54,6 +54,10 @@ class IWPSGD(SGDEstimator):
     noise: NoiseSource | None
 
     _target: ClassVar[Literal["binary", "real"]]
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Store the constructor's arguments under their names, as River requires."""
+        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and start; ``former`` is the default release of an earlier version."""
@@ -118,6 +122,10 @@ class IWPSGD(SGDEstimator):
         return self._settings.mechanism(guarantee)
 
     # Learning
+
+    def _check_raw(self) -> None:
+        if self.inputs == "released":
+            raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
 
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
         """Learn from a decoded example."""
@@ -221,3 +229,16 @@ class IWPSGD(SGDEstimator):
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scores of rows of features without the constant."""
         return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference)
+
+
+def published(gamma: float) -> dict[str, Any]:
+    """Return the paper's settings, which both estimators' `as_published` start from."""
+    return {
+        "release": "separate",
+        "step": InverseScalingStep(gamma, 0.0),
+        "averaging": None,
+        "weighting": "uniform",
+        "regularization": 5.0,
+        "batch": 128,
+        "polish": False,
+    }

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.errors import UserError
 from murk.learners.core.estimator import Record
-from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.options import Averaging, Weighting
 from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
-from murk.learners.examples.base import IWPSGD
+from murk.learners.examples.base import IWPSGD, published
 from murk.learners.examples.losses import probabilities
 from murk.learners.examples.protocol import BinaryLoss
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -111,6 +110,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     """
 
     _target = "binary"
+    classes: Sequence[Any]
+    truncation: int | None
 
     def __init__(
         self,
@@ -140,30 +141,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.levels = levels
-        self.release = release
-        self.split = split
-        self.calibration = calibration
-        self.features = features
-        self.bound = bound
-        self.loss = loss
-        self.truncation = truncation
-        self.regularization = regularization
-        self.batch = batch
-        self.step = step
-        self.averaging = averaging
-        self.weighting = weighting
-        self.radius = radius
-        self.polish = polish
-        self.intercept = intercept
-        self.intervals = intervals
-        self.mechanism = mechanism
-        self.corrected = corrected
-        self.inputs = inputs
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         self._codes = two_labels(classes)
         self._prepare()
 
@@ -174,17 +152,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         Features and label are released separately, with half of epsilon each; batches of 128, lambda = 5.
         ``calibration="classic"`` gives the paper's noise, where valid (epsilon_x up to 8 at delta = 1e-5).
         """
-        settings: dict[str, Any] = {
-            "release": "separate",
-            "loss": "exponential",
-            "step": InverseScalingStep(gamma, 0.0),
-            "averaging": None,
-            "weighting": "uniform",
-            "regularization": 5.0,
-            "batch": 128,
-            "polish": False,
-        }
-        return cls(budget=budget, **{**settings, **more})
+        return cls(budget=budget, **{**published(gamma), "loss": "exponential", **more})
 
     def _scale(self) -> Scale:
         scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
@@ -211,8 +179,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
         ``budget`` is for all rows, or a sequence with one for each.
         """
-        if self.inputs == "released":
-            raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
+        self._check_raw()
         self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _shown(self, target: float) -> Any:

@@ -42,8 +42,7 @@ from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
-BESIDE = 2
-# Numbers of a release beyond the features.
+BESIDE = 2  # Numbers of a release beyond the features
 
 
 @jit

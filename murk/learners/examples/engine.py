@@ -305,8 +305,7 @@ class IWPEngine(RecordEngine):
         rows, beside = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, beside)
 
-    publish_every = 2**31
-    # Devices release examples, not gradients, and wait for no iterate.
+    publish_every = 2**31  # Devices release examples, not gradients, and wait for no iterate
 
     def published(self) -> None:
         """Do nothing: no iterate is published."""

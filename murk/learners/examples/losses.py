@@ -18,12 +18,12 @@ from murk.learners.examples.protocol import LOSSES as BY_TARGET
 from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
 from murk.privacy.guarantees import nearest
 
-DIRECTED_LOSSES: Final = DIRECTED
 # Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
 # quotient as its mean.
+DIRECTED_LOSSES: Final = DIRECTED
 
-LOGIT_WIDTH: Final = 1.702**2
 # t of the probit-type loss: its slope is that of the logistic loss to within 0.0095, so coefficients are logits.
+LOGIT_WIDTH: Final = 1.702**2
 
 Scores = NDArray[np.float64]
 

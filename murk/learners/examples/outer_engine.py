@@ -23,8 +23,7 @@ from murk.stream.messages.releases import ExampleRelease
 
 # Records at once, so that their numbers stay in the processor's cache.
 _BLOCK = 512
-_ALL = np.zeros(0, dtype=np.int64)
-# Instead of each row's level, if all have the current one.
+_ALL = np.zeros(0, dtype=np.int64)  # Instead of each row's level, if all have the current one
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 
 

@@ -10,24 +10,18 @@ from murk.stream.task.block import Block, Integer, Number
 from murk.stream.task.errors import nearest, task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
 
-DIRECTED: Final = ("quadratic", "squared")
-# Losses that `release: outer` and `release: directions` support.
-OUTER: Final = "outer"
-# Release of which only means are used, so that any unbiased mechanism works.
+DIRECTED: Final = ("quadratic", "squared")  # Losses that `release: outer` and `release: directions` support
+OUTER: Final = "outer"  # Release of which only means are used, so that any unbiased mechanism works
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 _MOST_OUTER = 64
-LARGEST_OUTER: Final = 3.0
-# mu of Gaussian noise up to which outer products need no more people than directions.
-ROWS_OF_EACH: Final = 20
-# Public rows for each coefficient with which directions of labels are fitted by the rows,
-LOUD: Final = 2.0
-# and mu up to which they are.
+LARGEST_OUTER: Final = 3.0  # mu of Gaussian noise up to which outer products need no more people than directions
+ROWS_OF_EACH: Final = 20  # Public rows for each coefficient from which they fit directions of labels
+LOUD: Final = 2.0  # Largest mu with which they do
 BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
-LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
 # Losses by kind of target.
+LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
 _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
-FORMER_RELEASES: Final = ("joint", "directions")
-# Default releases of earlier versions.
+FORMER_RELEASES: Final = ("joint", "directions")  # Default releases of earlier versions
 
 
 class ExamplesBlock(Block):

@@ -13,11 +13,11 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.estimator import Record
-from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.options import Averaging, Weighting
 from murk.learners.core.predictions import TargetEstimator
 from murk.learners.core.values import stated_bounds, target, targets
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.examples.base import IWPSGD
+from murk.learners.examples.base import IWPSGD, published
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
@@ -112,6 +112,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """
 
     _target = "real"
+    target_bound: float | None
 
     def __init__(
         self,
@@ -139,28 +140,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.target_bound = target_bound
-        self.levels = levels
-        self.release = release
-        self.split = split
-        self.calibration = calibration
-        self.features = features
-        self.bound = bound
-        self.regularization = regularization
-        self.batch = batch
-        self.step = step
-        self.averaging = averaging
-        self.weighting = weighting
-        self.radius = radius
-        self.polish = polish
-        self.intercept = intercept
-        self.intervals = intervals
-        self.mechanism = mechanism
-        self.corrected = corrected
-        self.inputs = inputs
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         self.loss = "squared"
         self._bound = stated_bounds("target_bound", target_bound, 1.0, seed=seed, records=inputs == "records")
         if not (math.isfinite(self._bound) and self._bound > 0):
@@ -170,17 +150,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """Return a learner with the paper's settings: separate releases, constant steps, the last iterate."""
-        settings: dict[str, Any] = {
-            "target_bound": 1.0,
-            "release": "separate",
-            "step": InverseScalingStep(gamma, 0.0),
-            "averaging": None,
-            "weighting": "uniform",
-            "regularization": 5.0,
-            "batch": 128,
-            "polish": False,
-        }
-        return cls(budget=budget, **{**settings, **more})
+        return cls(budget=budget, **{**published(gamma), "target_bound": 1.0, **more})
 
     def _scale(self) -> Scale:
         return "slope"
@@ -197,8 +167,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
         ``budget`` is for all rows, or a sequence with one for each.
         """
-        if self.inputs == "released":
-            raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
+        self._check_raw()
         self._learn_rows(X, targets(y) / self._bound, budget)
 
     def _shown(self, target: float) -> float:

@@ -39,8 +39,7 @@ from murk.privacy.mechanisms.privacy_loss import is_pure
 ReleaseForm = Literal["outer", "directions", "joint", "separate"]
 ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism | OuterGaussian | OuterMechanism
 
-POLISHED = 64
-# Largest number of coefficients polished by default: the polish keeps, and adds to, O(p^2) sums.
+POLISHED = 64  # Largest number of coefficients polished by default: the polish keeps, and adds to, O(p^2) sums
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:

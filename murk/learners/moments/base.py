@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -29,7 +28,7 @@ from murk.learners.moments.problem import check_size
 from murk.learners.moments.protocol import FORMER_RELEASES
 from murk.learners.moments.root import NoRootError
 from murk.learners.moments.statistics import Statistics, balanced
-from murk.privacy import Guarantee
+from murk.privacy import ApproxDP, Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -69,6 +68,13 @@ class PublicMoments(StreamEstimator):
     inputs: Literal["records", "released"]
     noise: NoiseSource | None
 
+    _curve: Curve  # mean function
+    _response: Response  # meaning of coded targets
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Store the constructor's arguments under their names, as River requires."""
+        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
+
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and start; ``former`` is the default release of an earlier version."""
         for name, choices in _CHOICES.items():
@@ -84,7 +90,7 @@ class PublicMoments(StreamEstimator):
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
         if self.inputs == "released" and self.features is None:
             raise UserError("inputs='released' needs features=[...]: a release does not say what its numbers are of")
-        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve().name
+        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve.name
         if self.release == "directions":
             check_directions(arguments, curve)
         self._released = self.release or former or release_by_rule(arguments, curve)
@@ -94,14 +100,6 @@ class PublicMoments(StreamEstimator):
             # The iterator is exhausted; clones get its rows.
             self.public = self._sample
         super()._prepare()
-
-    @abstractmethod
-    def _curve(self) -> Curve:
-        """Return the mean function."""
-
-    @abstractmethod
-    def _response(self) -> Response:
-        """Return the meaning of coded targets."""
 
     def _expected(self) -> tuple[float | None, float | None]:
         # The public covariates give a normal design's bound.
@@ -116,8 +114,8 @@ class PublicMoments(StreamEstimator):
         engine: MomentEngine | LocalScores
         if self._released == "directions":
             assert sample is not None
-            binary = self._curve().name in LOSSES
-            self._directions = Directions(coded, sample, self._curve(), self._response(), binary, self.mechanism)
+            binary = self._curve.name in LOSSES
+            self._directions = Directions(coded, sample, self._curve, self._response, binary, self.mechanism)
             self._default = "default"
             engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
         else:
@@ -142,17 +140,14 @@ class PublicMoments(StreamEstimator):
         weight = self.target_weight
         if weight is None:
             weight = balanced(bound) if whole else 1.0
-        response = self._response()
-        layout = Statistics(
-            coded if self.intercept else coded[:-1], bound, weight, self.intercept,
-            math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", (self._gain, response.half, response.middle),
-            self._released == "observed",
-        )  # fmt: skip
-        check_size(layout)
+        units = self._gain, self._response.half, self._response.middle
+        root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", self._released == "observed"
+        names = coded if self.intercept else coded[:-1]
+        self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
+        check_size(self._layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
-        model = MomentModel(self._curve(), response, public, self.covariance, self.solver, self.repair)
-        self._layout = layout
-        return MomentEngine(layout, model, self._level_mechanisms(), noise=noise)
+        model = MomentModel(self._curve, self._response, public, self.covariance, self.solver, self.repair)
+        return MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
 
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
@@ -324,3 +319,15 @@ class PublicMoments(StreamEstimator):
         if fitted.missing is not None:
             return np.asarray(X @ fitted.direction)
         return np.asarray(engine.model.curve.mean(X @ fitted.values))
+
+
+def published(budget: Guarantee) -> dict[str, Any]:
+    """Return the paper's settings, which both estimators' `as_published` start from."""
+    return {
+        "release": "separate",
+        "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
+        "covariance": "pooled",
+        "repair": False,
+        "intercept": False,
+        "beyond": "zero",
+    }

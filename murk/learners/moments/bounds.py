@@ -7,9 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-PEOPLE = 1_000_000
-FAILURE = 0.05
-# Defaults: number of people, and the probability that any of them is beyond the bound.
+PEOPLE = 1_000_000  # Default number of people
+FAILURE = 0.05  # Default probability that any of them is beyond the bound
 
 
 def normal_reach(

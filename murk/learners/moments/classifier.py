@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.core.curves import LOSSES, Curve, curve_of
+from murk.learners.core.curves import LOSSES, curve_of
 from murk.learners.core.estimator import Record
 from murk.learners.core.predictions import LabelEstimator, codes_of, two_chances, two_labels
-from murk.learners.moments.base import PublicMoments
+from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response
-from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
 
@@ -111,6 +111,9 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
     """
 
+    loss: str
+    classes: Sequence[Any]
+
     def __init__(
         self,
         *,
@@ -137,56 +140,21 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.public = public
-        self.loss = loss
-        self.classes = classes
-        self.levels = levels
-        self.mechanism = mechanism
-        self.calibration = calibration
-        self.features = features
-        self.radius = radius
-        self.beyond = beyond
-        self.design = design
-        self.people = people
-        self.failure = failure
-        self.release = release
-        self.target_weight = target_weight
-        self.covariance = covariance
-        self.solver = solver
-        self.repair = repair
-        self.intercept = intercept
-        self.inputs = inputs
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         # Without a constant, labels are 0 and 1 as published.
         self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
-        self._fitted_curve = curve_of(loss, LOSSES, "loss")
+        self._curve = curve_of(loss, LOSSES, "loss")
+        self._response = Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, **more: Any) -> Self:
-        """Return a learner with the paper's settings: separate releases, no intercept, pooled and unrepaired
-        covariance.
+        """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
         Give ``radius=`` (the paper's r) or ``design="gaussian"``. The classic calibration must be valid for half of an
         ``ApproxDP`` budget: epsilon up to 17 at delta = 1e-6.
         """
-        settings: dict[str, Any] = {
-            "release": "separate",
-            "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
-            "covariance": "pooled",
-            "repair": False,
-            "intercept": False,
-            "beyond": "zero",
-        }
-        return cls(budget=budget, **{**settings, **more})
-
-    def _curve(self) -> Curve:
-        return self._fitted_curve
-
-    def _response(self) -> Response:
-        return Response(0.0, 1.0) if self.intercept else Response(-1.0, 1.0)
+        return cls(budget=budget, **{**published(budget), **more})
 
     def _scale(self) -> Scale:
         return "log odds" if self.loss == "logistic" else "own"
@@ -222,5 +190,4 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         yield {"budget": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
 
 
-PublicDataGLM = PublicGLMClassifier
-# Name until 0.3.
+PublicDataGLM = PublicGLMClassifier  # Name until 0.3

@@ -27,6 +27,7 @@ from murk.privacy.noise import NoiseSource
 
 Floats = NDArray[np.float64]
 
+# Arguments for moments alone, with their defaults.
 OF_MOMENTS: Final[Mapping[str, Any]] = {
     **moments.OF_MOMENTS,
     "calibration": "analytic",
@@ -37,10 +38,8 @@ OF_MOMENTS: Final[Mapping[str, Any]] = {
     "intercept": True,
     "inputs": "records",
 }
-# Arguments for moments alone, with their defaults.
 
-TOLD: Final = (*moments.TOLD, "exp")
-# Curves whose coefficients directions identify; tasks have no exp link.
+TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions identify; tasks have no exp link
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:

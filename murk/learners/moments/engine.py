@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-BLOCK = 1024
-# Records randomized at once, so that their moments stay in the processor's cache.
+BLOCK = 1024  # Records randomized at once, so that their moments stay in the processor's cache
 
 _NEVER = 2**31
 
@@ -280,7 +279,13 @@ class MomentEngine(RecordEngine):
 
     def __getstate__(self) -> dict[str, Any]:
         # The fit is computed again, and ids of mechanisms change between processes.
-        fresh = {"memory": Held(self._learned), "current": None, "_in_place": False, "_fit": None, "_others": {}}
+        fresh: dict[str, Any] = {
+            "memory": Held(self._learned),
+            "current": None,
+            "_in_place": False,
+            "_fit": None,
+            "_others": {},
+        }
         return {**self.__dict__, **fresh}
 
     def state_dict(self) -> dict[str, Any]:

@@ -32,11 +32,10 @@ from murk.learners.moments.sums import MomentSums, Private, design_of
 Floats = NDArray[np.float64]
 
 DELTA = "delta method"
-LEAST_SQUARES = "least squares"
 # Method of an estimate without a root: the least-squares direction, scaled as if scores were short.
+LEAST_SQUARES = "least squares"
 
-NODES = 61
-# Points of the normal distribution that replaces missing public covariates.
+NODES = 61  # Points of the normal distribution that replaces missing public covariates
 
 _PRESENT = "needs next to no target missing"
 _LIKE = "needs public covariates that are like the people"

@@ -31,8 +31,7 @@ from murk.privacy.noise import NoiseSource
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-WHOLE: Final = ("observed", "joint")
-# Releases of all moments by one mechanism.
+WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
 # P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
 _TAIL = 13

@@ -10,12 +10,11 @@ from murk.stream.task.block import Block
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
-TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
 # Losses and links that directions identify; the cubic link is flat at coefficients of zero.
-OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
+TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
 # Settings for second moments alone, with their defaults.
-FORMER_RELEASES: Final = ("joint",)
-# Default releases of earlier versions.
+OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
+FORMER_RELEASES: Final = ("joint",)  # Default releases of earlier versions
 
 
 class MomentsBlock(Block):

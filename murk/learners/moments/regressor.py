@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.core.curves import LINKS, Curve, curve_of
+from murk.learners.core.curves import LINKS, curve_of
 from murk.learners.core.estimator import Record
 from murk.learners.core.predictions import TargetEstimator
 from murk.learners.core.values import stated_bounds, target, targets
-from murk.learners.moments.base import PublicMoments
+from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response
-from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
 
@@ -115,6 +115,9 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     True
     """
 
+    link: str
+    target_bounds: tuple[float, float] | None
+
     def __init__(
         self,
         *,
@@ -141,38 +144,17 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.public = public
-        self.link = link
-        self.target_bounds = target_bounds
-        self.levels = levels
-        self.mechanism = mechanism
-        self.calibration = calibration
-        self.features = features
-        self.radius = radius
-        self.beyond = beyond
-        self.design = design
-        self.people = people
-        self.failure = failure
-        self.release = release
-        self.target_weight = target_weight
-        self.covariance = covariance
-        self.solver = solver
-        self.repair = repair
-        self.intercept = intercept
-        self.inputs = inputs
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         stated = stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed, records=inputs == "records")
         low, high = map(float, stated)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
-        # Without a constant nothing takes up a middle that is not 0.
+        # Without a constant, the middle must be 0.
         size = max(abs(low), abs(high))
-        self._range = Response(low, high) if intercept else Response(-size, size)
-        self._middle = self._range.middle
+        self._response = Response(low, high) if intercept else Response(-size, size)
+        self._middle = self._response.middle
         self._bounds = low, high
-        self._fitted_curve = curve_of(link, LINKS, "link")
+        self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 
     @classmethod
@@ -186,8 +168,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         error: float,
         **more: Any,
     ) -> Self:
-        """Return a learner with the paper's settings: separate releases, no intercept, pooled and unrepaired
-        covariance.
+        """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
         Parameters
         ----------
@@ -210,27 +191,13 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         if radius is None and "target_bounds" not in more:
             raise UserError("as_published bounds the target by lipschitz * radius: give radius=, or target_bounds=")
         size = lipschitz * (radius or 0.0) + abs(start) + error
-        settings: dict[str, Any] = {
-            "release": "separate",
-            "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
-            "covariance": "pooled",
-            "repair": False,
-            "intercept": False,
-            "beyond": "zero",
-            "target_bounds": (-size, size),
-        }
-        return cls(budget=budget, link=link, radius=radius, **{**settings, **more})
-
-    def _curve(self) -> Curve:
-        return self._fitted_curve
-
-    def _response(self) -> Response:
-        return self._range
+        settings = published(budget) | {"target_bounds": (-size, size)} | more
+        return cls(budget=budget, link=link, radius=radius, **settings)
 
     def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return targets coded to [-1, 1]; NaN if missing or not finite."""
         held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
-        return np.asarray((held - self._range.middle) / self._range.half)
+        return np.asarray((held - self._response.middle) / self._response.half)
 
     def _scale(self) -> Scale:
         return "slope" if self.link == "identity" else "own"
@@ -241,8 +208,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
             self._learn_released(x, budget)
         else:
             value, (low, high) = target(y), self._bounds
-            # As `_code` has it of many.
-            code = (min(max(value, low), high) - self._range.middle) / self._range.half
+            # As in `_code`.
+            code = (min(max(value, low), high) - self._response.middle) / self._response.half
             self._learn(x, code if math.isfinite(value) else math.nan, budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
@@ -258,5 +225,4 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}
 
 
-PublicDataRegression = PublicGLMRegressor
-# Name until 0.3.
+PublicDataRegression = PublicGLMRegressor  # Name until 0.3

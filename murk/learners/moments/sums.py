@@ -18,8 +18,7 @@ Floats = NDArray[np.float64]
 
 # Shorter vectors count for more.
 _SHORTER = 0.7
-_FEWEST = 1e-6
-# Smallest share of targets to divide by.
+_FEWEST = 1e-6  # Smallest share of targets to divide by
 
 
 @dataclass(frozen=True)
