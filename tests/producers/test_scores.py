@@ -95,7 +95,7 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
         releases = [decode(message, rules(world)) for message in messages if message != b"a release"]
         assert {(release.version, release.chain) for release in releases} == {(6_000, chain) for chain in range(3)}
         world.publish(shown, version=6_001)
-        with pytest.raises(UserError, match=r"chain 0 .* no model is published at its version 6001"):
+        with pytest.raises(UserError, match=r"chain 0 .*no model is published at its version 6001"):
             models.newest(2)
 
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murk.producers.ledger.requests import Key
 from murk.producers.receipts import WindowReceipt
@@ -36,7 +36,7 @@ class Window:
     since: int
     outcome: str = "added"
     reason: str = ""
-    accumulator: WindowAccumulator | None = field(default=None, repr=False)
+    accumulator: WindowAccumulator[Any] | None = field(default=None, repr=False)
     records: int = 0
     next_row: int = 0
     message: bytes | None = field(default=None, repr=False)
