@@ -85,8 +85,9 @@ class Membership(ABC):
     def chains(self) -> frozenset[int]:
         """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
 
-        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
-        `UnreachableError` when the other processes cannot be heard of.
+        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
+
+        Raises `UnreachableError` if the other processes cannot be heard of.
         """
 
     @abstractmethod

@@ -100,11 +100,9 @@ class KafkaMembership(Membership):
 
     The group only assigns chains, in cooperative rebalances; committed offsets are in the chains' states, since anybody
     with Kafka's tools can reset a group's offsets. A static member that was away for less than the session time-out
-    keeps its chains without a rebalance. The group is polled in a thread of its own, so that learning does not wait for
-    it.
+    keeps its chains without a rebalance. A thread polls the group, so that learning does not wait for it.
 
-    ``name`` is the learner's name; by default the machine's name and the number of a `Slot`. Raises `UserError` if the
-    name is invalid.
+    ``name`` is by default the machine's name and the number of a `Slot`. Raises `UserError` if it is invalid.
     """
 
     shared = True

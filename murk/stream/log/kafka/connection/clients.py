@@ -94,8 +94,8 @@ class TransactionalProducer(InterruptibleProducer):
     def commit_transaction(self) -> None:
         """Commit.
 
-        Raises `KafkaTimeoutError` if no answer came within ``max_block_ms``; the outcome is unknown; `KafkaError` if
-        the broker refused the transaction.
+        Raises `KafkaTimeoutError` if no answer came within ``max_block_ms``, so that the outcome is unknown;
+        `KafkaError` if the broker refused the transaction.
         """
         transactions = self._transaction_manager
         deadline = monotonic() + self.config["max_block_ms"] / 1000

@@ -159,8 +159,10 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         """Poll the group's coordinator and return the partitions assigned to this member.
 
         It waits only during a rebalance, since the library restarts a join that it did not see end. ``settled`` says
-        whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this member's name;
-        `KafkaError` if the broker refuses.
+        whether the join ended.
+
+        Raises `FencedInstanceIdError` if another member has joined under this member's name; `KafkaError` if the broker
+        refuses.
         """
         # The consumer's own poll would also fetch records and join twice.
         self.settled = self._coordinator.poll(timeout_ms=_JOIN_MS)
