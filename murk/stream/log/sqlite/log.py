@@ -101,7 +101,7 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     little-endian integers, then the messages.
 
     >>> [*pack([b"one", b"three"])]
-    [(2, b'\\x03\\x00\\x00\\x00\\x05\\x00\\x00\\x00onethree')]
+    [(2, b'\x03\x00\x00\x00\x05\x00\x00\x00onethree')]
     """
     sizes = [*map(len, values)]
     ends = [*accumulate(size + _SIZE for size in sizes)]
