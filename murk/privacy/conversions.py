@@ -54,7 +54,6 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import gdp_delta
     >>> [round(gdp_delta(1.0, epsilon), 4) for epsilon in (1.0, 2.0, 3.0)]
     [0.1269, 0.0209, 0.0015]
     """
@@ -74,7 +73,6 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import gdp_epsilon
     >>> round(gdp_epsilon(1.0, 1e-5), 3)
     4.377
     """
@@ -110,7 +108,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import gdp_mu
     >>> round(gdp_mu(1.0, 1e-5), 4)
     0.2681
     """
@@ -144,7 +141,6 @@ def pure_to_gdp(epsilon: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import pure_to_gdp
     >>> round(pure_to_gdp(1.0), 4)
     1.232
     """
@@ -171,7 +167,6 @@ def gdp_to_pure(mu: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import gdp_to_pure
     >>> round(gdp_to_pure(1.0), 4)
     0.807
     """
@@ -193,7 +188,6 @@ def pure_delta(epsilon: float, at: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import pure_delta
     >>> pure_delta(1.0, 1.0)
     0.0
     >>> round(pure_delta(1.0, 0.0), 4)  # total variation distance tanh(1/2)
@@ -217,7 +211,6 @@ def pure_epsilon(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import pure_epsilon
     >>> pure_epsilon(1.0, 0.0)
     1.0
     >>> round(pure_epsilon(1.0, 0.01), 4)
@@ -250,7 +243,6 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import classic_scale
     >>> round(classic_scale(2.0, 1.0, 1e-5), 3)
     9.69
     """

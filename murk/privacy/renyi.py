@@ -54,7 +54,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import zcdp_epsilon
     >>> round(zcdp_epsilon(0.5, 1e-5), 3)
     4.728
     """
@@ -87,7 +86,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> from murk.privacy.conversions import zcdp_delta
     >>> f"{zcdp_delta(0.5, 4.728):.1e}"
     '1.0e-05'
     """

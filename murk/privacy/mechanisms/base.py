@@ -28,7 +28,7 @@ TAIL = 13
 
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
-_RADII = (1e-100, 1e100)
+_BOUNDS = (1e-100, 1e100)
 
 
 class Costed(Protocol):
@@ -128,16 +128,21 @@ def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, f
     size = checked_integer(owner, "dimension", dimension)
     if size < 1:
         raise UserError(f"{owner}: dimension={dimension!r} is below 1")
+    return size, checked_bound(owner, "radius", radius, "; rescale the vectors")
+
+
+def checked_bound(owner: str, name: str, value: object, advice: str = "") -> float:
+    """Return the bound of a norm, checked."""
     try:
-        bound = float(radius)  # type: ignore[arg-type]
+        bound = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         bound = math.nan
-    if isinstance(radius, bool | str) or not _RADII[0] <= bound <= _RADII[1]:
+    if isinstance(value, bool | str) or not _BOUNDS[0] <= bound <= _BOUNDS[1]:
         raise UserError(
-            f"{owner}: radius={radius!r} is not a bound of a norm; it needs a number above 0 "
-            f"(from {_RADII[0]:g} to {_RADII[1]:g}); rescale the vectors"
+            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
+            f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g}){advice}"
         )
-    return size, bound
+    return bound
 
 
 def checked_integer(owner: str, name: str, value: object) -> int:

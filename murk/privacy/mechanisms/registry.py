@@ -14,7 +14,7 @@ from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
 __all__ = ["BEST", "KINDS", "VECTOR_MECHANISMS", "calibrate", "former_kind"]
 
-# A new mechanism is one entry here. Where several are equally good, the first is taken.
+# A new mechanism is added here. Of several equally good ones, the first is preferred.
 _CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
 
 VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
@@ -26,8 +26,8 @@ KINDS: Final = tuple(VECTOR_MECHANISMS)
 BEST: Final = "best"
 """Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
 
-# A mechanism has to be better by this much to be taken before another: what differs in the last digits from one
-# machine to another must not decide what an integer of a release means.
+# A mechanism must be better by this factor to be preferred: last digits, which differ between machines, must not
+# decide what an integer of a release means.
 _BETTER = 0.99
 
 
@@ -75,15 +75,15 @@ def former_kind(guarantee: Guarantee) -> str:
 
 
 def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
-    found: Mechanism | None = None
+    best: Mechanism | None = None
     for cls in VECTOR_MECHANISMS.values():
         try:
-            one: Mechanism = cls.calibrate(guarantee, dimension=dimension, radius=radius)
+            mechanism: Mechanism = cls.calibrate(guarantee, dimension=dimension, radius=radius)
         except UserError:
             continue
-        if found is None or one.variance < _BETTER * found.variance:
-            found = one
-    if found is None:
-        # The reason is the same for all; it is given by the one that used to be taken.
-        found = VECTOR_MECHANISMS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
-    return found
+        if best is None or mechanism.variance < _BETTER * best.variance:
+            best = mechanism
+    if best is None:
+        # All fail for the same reason, which the former default explains.
+        best = VECTOR_MECHANISMS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
+    return best

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.noise.distributions import LATTICE_WIDTH
+from murk.privacy.noise.distributions import NoiseDistribution
 from murk.privacy.noise.philox import Purpose
-from murk.privacy.noise.sources import SecureNoise
+from murk.privacy.noise.sources import DrawnNoise, SecureNoise
 from murk.privacy.noise.streaming import Integers, Words
 
 
-class OpenDPNoise:
+class OpenDPNoise(DrawnNoise):
     """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: independent code, much slower.
 
     Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
@@ -29,13 +29,9 @@ class OpenDPNoise:
     def __init__(self) -> None:
         _measurements()
 
-    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
-        return _noise("gaussian", records, size)
-
-    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        return _noise("laplace", records, size)
+    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
+        count = len(np.asarray(records))
+        return opendp_draw(distribution.kind, distribution.scale, count * size).reshape(count, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """Draw uniform 64-bit words (m, size) of the operating system."""
@@ -43,11 +39,6 @@ class OpenDPNoise:
 
     def __repr__(self) -> str:
         return "OpenDPNoise()"
-
-
-def _noise(kind: str, records: npt.ArrayLike, size: int) -> Integers:
-    count = len(np.asarray(records))
-    return opendp_draw(kind, LATTICE_WIDTH, count * size).reshape(count, size)
 
 
 def opendp_draw(kind: str, scale: int, count: int) -> Integers:

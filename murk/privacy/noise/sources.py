@@ -1,6 +1,7 @@
 """Sources of noise: the operating system's randomness, and a reproducible simulation."""
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,7 +59,25 @@ def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int
     return noise
 
 
-class SecureNoise:
+class DrawnNoise(ABC):
+    """Base class of the sources whose noise is drawn by distribution."""
+
+    __slots__ = ()
+
+    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)`` with S = 2^20."""
+        return self._draw(GAUSSIAN_NOISE, records, size)
+
+    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
+        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)`` with S = 2^20."""
+        return self._draw(LAPLACE_NOISE, records, size)
+
+    @abstractmethod
+    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
+        """Draw integers (m, size) of a distribution."""
+
+
+class SecureNoise(DrawnNoise):
     r"""Exact noise from the operating system's randomness.
 
     Given ideal random bits, the distribution is exact: integers with ``P(x) \propto exp(-x^2 / 2 S^2)`` or ``P(x)
@@ -75,13 +94,11 @@ class SecureNoise:
     __slots__ = ()
     simulated = False
 
-    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
-        return _secure(GAUSSIAN_NOISE, records, size)
-
-    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        return _secure(LAPLACE_NOISE, records, size)
+    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
+        count = _length(records)
+        out = empty(count * size, np.int64)
+        fill(distribution, out, secure_feed, compiled)
+        return out.reshape(count, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """Draw uniform 64-bit words (m, size), fresh at every call."""
@@ -112,19 +129,12 @@ def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribu
     fill(distribution, out, feed, compiled)
 
 
-def _secure(distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
-    count = _length(records)
-    out = empty(count * size, np.int64)
-    fill(distribution, out, secure_feed, compiled)
-    return out.reshape(count, size)
-
-
 def _length(records: npt.ArrayLike) -> int:
     return len(records) if isinstance(records, list | np.ndarray) else len(np.asarray(records))
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedNoise:
+class SimulatedNoise(DrawnNoise):
     """Reproducible noise of the same distribution, for simulation only: it protects nobody.
 
     The noise is a function of the seed, the record's index and the purpose (counter-based: Philox4x32-10), so a
@@ -163,16 +173,10 @@ class SimulatedNoise:
         """Always true."""
         return True
 
-    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
+    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
+        draw = blocks.simulated_gaussians if distribution is GAUSSIAN_NOISE else blocks.simulated_laplaces
         out = empty((_length(records), size), np.int64)
-        blocks.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
-        return out
-
-    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """Draw integers (m, size), ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        out = empty((_length(records), size), np.int64)
-        blocks.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
+        draw(np.uint64(self.seed), _indices(records), out)
         return out
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:

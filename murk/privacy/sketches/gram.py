@@ -11,11 +11,11 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_integer
+from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.sketches.bounds import Neighbours
-from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_bound, check_choice
+from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_choice
 
 __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 
@@ -97,7 +97,7 @@ class GramMechanism:
         size = _columns(self.columns)
         object.__setattr__(self, "columns", size)
         for name in ("feature_bound", "target_bound"):
-            object.__setattr__(self, name, check_bound("GramMechanism", name, getattr(self, name)))
+            object.__setattr__(self, name, checked_bound("GramMechanism", name, getattr(self, name)))
         check_choice("neighbours", self.neighbours, Neighbours)
         most = checked_integer("GramMechanism", "rows_per_person", self.rows_per_person)
         if not 1 <= most <= LARGEST_ROWS_PER_PERSON:
@@ -165,10 +165,10 @@ class GramMechanism:
         """Factors (d, d) that convert a release to the units of the rows."""
         steps = np.full(self.columns, self.feature_step)
         steps[-1] = self.target_bound / self.target_steps
-        own, other = self.ratios
-        found: npt.NDArray[np.float64] = np.outer(steps, steps) / float(other)
-        np.fill_diagonal(found, steps * steps / float(own))
-        return found
+        diagonal, off_diagonal = self.ratios
+        units: npt.NDArray[np.float64] = np.outer(steps, steps) / float(off_diagonal)
+        np.fill_diagonal(units, steps * steps / float(diagonal))
+        return units
 
     @property
     def scale(self) -> float:
@@ -199,11 +199,10 @@ class GramMechanism:
                 f"a Gram matrix of {self.columns} columns has {self.dimension} integers, got {array.dtype} of shape "
                 f"{array.shape}"
             )
-        found = np.zeros((self.columns, self.columns))
-        found[np.triu_indices(self.columns)] = array.ravel()
-        found += np.triu(found, 1).T
-        decoded: npt.NDArray[np.float64] = found * self.units
-        return decoded
+        matrix = np.zeros((self.columns, self.columns))
+        matrix[np.triu_indices(self.columns)] = array.ravel()
+        matrix += np.triu(matrix, 1).T
+        return matrix * self.units
 
     # What it promises
 

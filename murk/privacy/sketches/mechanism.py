@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
-from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_integer, plain
+from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer, plain
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 from murk.privacy.sketches import tight
-from murk.privacy.sketches import tight as tight_settings
 from murk.privacy.sketches.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
 from murk.privacy.sketches.renyi import joint_settings, smallest_threshold
 
@@ -30,7 +29,6 @@ It hides floating-point rounding where the data's own spread needs no noise.
 """
 
 _ENTRIES = 2**26
-_BOUNDS = (1e-100, 1e100)
 # Rows whose norm is the bound itself exceed it by rounding: C is larger by this than the square root says.
 _SLACK = 1 + 2.0**-40
 
@@ -114,7 +112,7 @@ class GaussMixMechanism:
         for name, value in (("rows", rows), ("columns", columns)):
             object.__setattr__(self, name, value)
         for name in ("feature_bound", "target_bound"):
-            object.__setattr__(self, name, check_bound("GaussMixMechanism", name, getattr(self, name)))
+            object.__setattr__(self, name, checked_bound("GaussMixMechanism", name, getattr(self, name)))
         for name, least in (("g", LEAST_SPREAD**2 if self.analysis == "tight" else 1.0), ("eta", 0.0), ("tau", 0.0)):
             value = getattr(self, name)
             if isinstance(value, bool | str) or not least <= float(value) <= 1e9:
@@ -132,11 +130,12 @@ class GaussMixMechanism:
         if self.method == "linear-mixing" and not (self.eta and self.tau):
             raise UserError("GaussMixMechanism: eta=0 or tau=0 would release the eigenvalue itself; use calibrate()")
         with precise():
-            found = self._epsilon(self.neighbours)
-            if found > decimal(Fraction(cap_of(self.stated).units, UNITS)):
+            epsilon = self._epsilon(self.neighbours)
+            if epsilon > decimal(Fraction(cap_of(self.stated).units, UNITS)):
                 raise UserError(
                     f"{self.stated!r} does not hold for {self.neighbours} neighbours with {self.rows} sketch rows, "
-                    f"g={self.g!r}, eta={self.eta!r}, tau={self.tau!r} (epsilon is {float(found):.6g}); use calibrate()"
+                    f"g={self.g!r}, eta={self.eta!r}, tau={self.tau!r} (epsilon is {float(epsilon):.6g}); use "
+                    "calibrate()"
                 )
 
     def _epsilon(self, neighbours: Neighbours) -> Decimal:
@@ -302,14 +301,14 @@ class GaussMixMechanism:
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))
         if method == "mixing" and analysis == "tight":
-            least = tight_settings.mixing_noise if neighbours == "zero-out" else tight_settings.replaced_noise
+            least = tight.mixing_noise if neighbours == "zero-out" else tight.replaced_noise
             g, eta, tau = least(epsilon, delta, k), 0.0, 0.0
         elif method == "mixing":
             g, eta, tau = smallest_threshold(epsilon, delta, k, method, neighbours), 0.0, 0.0
         elif analysis == "joint" or (analysis == "tight" and neighbours == "replace-one"):
             g, eta, tau = joint_settings(epsilon, delta, k, neighbours)
         elif analysis == "tight":
-            g, eta, tau = tight_settings.settings(epsilon, delta, k)
+            g, eta, tau = tight.settings(epsilon, delta, k)
         else:
             g = smallest_threshold(epsilon, delta, k, method, neighbours)
             eta = noise_on_eigenvalue(g, k)
@@ -336,20 +335,6 @@ def _shape(rows: object, columns: object) -> tuple[int, int]:
     if k * width > _ENTRIES:
         raise UserError(f"a sketch of {k} x {width} entries is too large; rows * columns is at most {_ENTRIES}")
     return k, width
-
-
-def check_bound(owner: str, name: str, value: object) -> float:
-    """Return the bound of a norm, checked."""
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool | str) or not _BOUNDS[0] <= number <= _BOUNDS[1]:
-        raise UserError(
-            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
-            f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g})"
-        )
-    return number
 
 
 def check_choice(name: str, value: object, kinds: Any) -> None:
