@@ -1,4 +1,4 @@
-"""Sections on what is asked, what leaves a device, and what is guaranteed of it."""
+"""Sections on the purpose, the data asked for, what leaves a device, and the guarantee."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from murk.dossier.content import Claim, Sample, Section, Table
+from murk.dossier.content import Block, Claim, Sample, Section, Table
 from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts
 from murk.dossier.figures import DELTA, row, stated, together
@@ -19,62 +19,60 @@ _SHOWN = 900
 _COUNTS = (1, 2, 4, 10)
 _FIELDS = {
     "schema": "version of this format",
-    "kind": "which protocol",
-    "id": "128 random bits, new for every release; nothing else is known by them",
+    "kind": "protocol",
+    "id": "128 random bits, new for every release and used for nothing else",
     "task": "the task's hash",
-    "level": "the privacy level that was chosen, without looking at the record",
-    "chain": "which partition, drawn at random",
-    "version": "at which published model",
-    "question": "which question was answered, drawn without looking at the record",
-    "payload": "the answer under noise: the only field that depends on the record",
-    "spread": "how far the window's records are spread, under noise of its own",
-    "records": "how many records the window has",
-    "time": "when, truncated to the task's granularity",
-    "expires": "until when it may be learned, truncated alike",
+    "level": "the chosen privacy level, independent of the record",
+    "chain": "partition, drawn at random",
+    "version": "version of the published model",
+    "question": "the answered question, drawn independently of the record",
+    "payload": "the answer with noise: the only field that depends on the record",
+    "spread": "spread of the window's records, with its own noise",
+    "records": "number of records of the window",
+    "time": "time of the release, truncated to the task's granularity",
+    "expires": "time until which it may be learned, truncated alike",
     "simulated": "whether the noise protects nobody",
 }
 
 
 def purpose(facts: Facts) -> Section:
-    """Why this is done."""
+    """Return the section on the purpose."""
     task = facts.task
     names = ", ".join(feature.name for feature in task.features)
     blocks = [
         Claim(
-            f"To learn how “{task.target.name}” goes with {names}, over all who take part: one number for each of "
-            f"{task.coding.size} coefficients, with its uncertainty. Nobody's own record is learned, and none is "
-            "needed.",
+            f"To learn how “{task.target.name}” depends on {names}, across all participants: an estimate of each of "
+            f"{task.coding.size} coefficients, with its uncertainty. No individual record is learned.",
             source="task",
         )
     ]
     for label, text, empty in (
         ("Purpose", facts.purpose, "not stated (--purpose): for which purpose, and on which legal basis"),
-        ("Answers for it", facts.controller, "not stated (--controller): the controller, and whom to ask"),
+        ("Responsible", facts.controller, "not stated (--controller): the controller, and whom to ask"),
     ):
         blocks.append(Claim(f"{label}: {text or f'________ {empty}.'}", source="organisation"))
     return Section("purpose", "Purpose", tuple(blocks))
 
 
 def asked(facts: Facts) -> Section:
-    """What is asked of whom."""
+    """Return the section on the data asked for."""
     task = facts.task
     rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
     rows.append((task.target.name, "target", _values(task.target)))
     missing = (
-        "What is missing or not declared counts as the middle, by a public rule; nobody is left out for it."
+        "A missing or undeclared value counts as the middle, by a public rule; nobody is left out."
         if task.missing == "midpoint"
-        else "A file with a missing or undeclared value is refused as a whole, before anybody releases."
+        else "A file with a missing or undeclared value is refused as a whole, before any release."
     )
     return Section(
         "asked",
         "What is asked",
         (
-            Claim("These columns of a record are looked at, and no others.", ("release",)),
+            Claim("Only these columns of a record are used.", ("release",)),
             Table(("column", "used as", "public bounds or values"), tuple(rows), source="task"),
             Claim(
                 "The bounds are public and part of the task. They must be known without looking at these people's "
-                "data: bounds that were taken from it would disclose what is in it. Murk cannot tell where they are "
-                "from.",
+                "data: bounds derived from the data would disclose it. Murk cannot check where they come from.",
                 source="organisation",
             ),
             Claim(missing, ("values",)),
@@ -83,7 +81,7 @@ def asked(facts: Facts) -> Section:
 
 
 def leaves(facts: Facts) -> Section:
-    """What leaves the device, to the byte."""
+    """Return the section on what leaves the device, to the byte."""
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
@@ -92,18 +90,17 @@ def leaves(facts: Facts) -> Section:
     many = len(example.messages) > 1
     again = _short(json.loads(example.messages[1])["payload"]) if many else ""
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
-    blocks: list[Claim | Table | Sample] = [
+    blocks: list[Block] = [
         Claim(
-            f"Only a release leaves the {facts.device}: a message of the fields below. The answer in it is bounded, "
-            "then randomized, before anything is sent or written to disk. The record itself, names and identifiers "
-            "of people or devices are in none of them.",
+            f"Only a release leaves the {facts.device}: a message with the fields below. The answer in it is bounded "
+            "and randomized before anything is sent or written to disk. No field contains the record, a name or an "
+            "identifier of a person or device.",
             ("window",) if task.of_organisations else ("release", "bound", "noise"),
         ),
         Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False)),
         Sample(
-            f"MADE UP: the very bytes ({len(text):,}) that {of} was released as, by the code and with the randomness "
-            "of "
-            "a device" + (", into a public sample that was made up, too" if example.made_up_public else ""),
+            f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
+            + (", with a public sample that was made up, too" if example.made_up_public else ""),
             shown,
         ),
         Table(("field", "what it is", "in the example"), known, ("release", "days")),
@@ -111,34 +108,39 @@ def leaves(facts: Facts) -> Section:
     if many:
         blocks.append(
             Claim(
-                f"The same made-up record released a second time, by somebody else: payload {again}. What two "
-                "releases have in common is settings; where they stand in a log can link two all the same, also one "
-                "person's releases to two tasks. What they disclose together is within what is said of their sum.",
+                f"The same made-up record released again, by somebody else: payload {again}. Two releases have only "
+                "settings in common, but their positions in a log can link them, also one person's releases to two "
+                "tasks. What they disclose together is covered by the guarantee of their sum.",
                 source="example",
             )
         )
     what = "window is summarised and" if task.of_organisations else "record is"
-    once = f"Each {what} randomized once; a retry sends the same bytes."
-    blocks.append(Claim(f"{once} Whether, when and where something is sent depends on no value.", ("once", "values")))
+    blocks.append(
+        Claim(
+            f"Each {what} randomized once; a retry sends the same bytes. Whether, when and where something is sent "
+            "does not depend on any value.",
+            ("once", "values"),
+        )
+    )
     return Section("leaves", f"What leaves the {facts.device}", tuple(blocks))
 
 
 def guarantee(facts: Facts) -> Section:
-    """The guarantee, per release, per task, and over all tasks."""
+    """Return the section on the guarantee per release, per task, and over all tasks."""
     task = facts.task
     apart = "told from a blank one at most" if facts.is_central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")
     levels = tuple(
-        (f"{name} ({stated(one)}, {facts.mechanisms[name].kind})", *row(facts.given(name), one))
-        for name, one in task.privacy.levels.items()
+        (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), level))
+        for name, level in task.privacy.levels.items()
     )
     default = task.privacy.guarantee
-    blocks: list[Claim | Table | Sample] = [
+    blocks: list[Block] = [
         Claim(
-            "“Told apart at most” is how often somebody is right who must say which of two records is behind a "
-            "release, knows everything else and has unlimited computing power; by tossing a coin they are right in "
-            f"50%. Epsilon is stated at delta {DELTA:g} unless the guarantee has its own; a dash means that the "
-            "guarantee implies no such figure.",
+            "“Told apart at most” is how often an attacker correctly names which of two records is behind a release, "
+            "knowing everything else and with unlimited computing power; guessing is right in 50%. Epsilon is stated "
+            f"at delta {DELTA:g} unless the guarantee has its own; a dash means that the guarantee implies no such "
+            "figure.",
             ("attack",),
         )
     ]
@@ -147,8 +149,8 @@ def guarantee(facts: Facts) -> Section:
         blocks.append(Claim(f"Each release. {words}", ("calibration", "bound")))
         blocks.append(
             Claim(
-                "The tables are about a record and a blank one; any two records are told apart, from one release at "
-                f"the default level, in at most {percent(facts.any_two('default'))}.",
+                "The tables are about a record and a blank one. One release at the default level tells any two records "
+                f"apart in at most {percent(facts.any_two('default'))}.",
                 ("attack",),
             )
         )
@@ -162,7 +164,7 @@ def guarantee(facts: Facts) -> Section:
     blocks.append(
         Claim(
             f"This task, all releases of one {facts.who}: at most {caps_of(task)}. Beyond that the {facts.device} "
-            "refuses, whatever is asked of it.",
+            "refuses every request.",
             ("caps", "composition", "crash"),
         )
     )
@@ -172,28 +174,26 @@ def guarantee(facts: Facts) -> Section:
         )
     elif len(task.privacy.levels) > 1:
         blocks.append(
-            Claim("Anyone who has released at one level has spent the budgets of all: levels are a choice, not a sum.",
+            Claim("A release at one level spends the budgets of all levels: they are alternatives and do not add up.",
                   ("caps",))
         )  # fmt: skip
     blocks += _all_tasks(facts)
     counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
-    rows = tuple((f"{count}", *row(sum_)) for count, sum_ in counted if sum_ is not None)
+    rows = tuple((f"{count}", *row(total)) for count, total in counted if total is not None)
     blocks.append(
-        Claim("Releases add up. What so many at this task's default level would promise together, of one task or of "
-              "several:", ("composition",))
-    )  # fmt: skip
+        Claim("Releases add up. The joint guarantee of several at this task's default level:", ("composition",))
+    )
     blocks.append(Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",)))
     return Section("guarantee", "What is guaranteed", tuple(blocks))
 
 
-def _all_tasks(facts: Facts) -> list[Claim | Table | Sample]:
+def _all_tasks(facts: Facts) -> list[Block]:
     accounts = facts.accounts
     if accounts is None:
         return [
             Claim(
-                "All tasks together: no ledger was read (--ledger), so nothing is known of a cap over all tasks. "
-                f"Without one nothing caps what all tasks together cost one {facts.who} (--lifetime, "
-                "Policy(lifetime=...)).",
+                "All tasks together: no ledger was read (--ledger), so it is not known whether there is a cap over all "
+                f"tasks. Without one (--lifetime, Policy(lifetime=...)) the loss of one {facts.who} is unlimited.",
                 ("caps",),
             )
         ]
@@ -222,7 +222,7 @@ def _values(block: Any) -> str:
 
 def _meaning(name: str, fields: Mapping[str, Any]) -> str:
     if name == "payload" and "records" in fields:
-        return "a summary of the window, under noise"
+        return "a summary of the window, with noise"
     return _FIELDS.get(name, "a setting of the protocol")
 
 

@@ -1,4 +1,4 @@
-"""What a dossier is made of: sections of claims, tables and samples, as data that a page or JSON is made of."""
+"""Content of a dossier as data, for a page or JSON: sections of claims, tables and samples."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Source = Literal["task", "deployment", "audit", "code", "example", "organisation"]
-"""Where a sentence is from that no test supports: settings, readings, what was measured, or what others must say."""
+"""Source of a sentence that no test supports: settings, readings, measurements, or statements of others."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence or two, and what supports them.
+    """One or two sentences, and what supports them.
 
-    Parameters
-    ----------
-    text
-        The sentences.
-    evidence
-        Keys of `murk.dossier.evidence.EVIDENCE`: the tests that fail where this is not so.
-    source
-        Where it is from, if not from tested code.
+    ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true; ``source`` is
+    its source if not tested code.
     """
 
     text: str
@@ -31,7 +25,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts under the names of their columns; the first column says what a row is of."""
+    """Rows of texts under column names; the first column names the row."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -41,36 +35,40 @@ class Table:
 
 @dataclass(frozen=True)
 class Sample:
-    """Something shown as it is, letter by letter."""
+    """Something shown verbatim."""
 
     caption: str
     text: str
     source: Source = "example"
 
 
+Block = Claim | Table | Sample
+"""A part of a section."""
+
+
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its blocks."""
 
     key: str
     title: str
-    blocks: tuple[Claim | Table | Sample, ...]
+    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True)
 class Dossier:
-    """All of it.
+    """A whole dossier.
 
     Parameters
     ----------
     title, made, murk, task_hash
-        The task's name; when and by which version this was made (UTC); the task's hash.
+        The task's name; time (UTC) and version of creation; the task's hash.
     simulated
         Whether releases protect nobody.
     summary
         What an officer reads first.
     to_settle
-        What nobody has said or what could not be read: to be settled before anyone signs.
+        Open questions to settle before anyone signs.
     sections
         The rest.
     """
@@ -85,16 +83,18 @@ class Dossier:
     sections: tuple[Section, ...]
 
     @property
-    def blocks(self) -> Iterator[Claim | Table | Sample]:
+    def blocks(self) -> Iterator[Block]:
         """All blocks of all sections."""
         for section in self.sections:
             yield from section.blocks
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Keys of all evidence, in the order in which it is first called upon."""
-        return tuple(dict.fromkeys(key for one in self.blocks if not isinstance(one, Sample) for key in one.evidence))
+        """Keys of all evidence, in order of first use."""
+        return tuple(
+            dict.fromkeys(key for block in self.blocks if not isinstance(block, Sample) for key in block.evidence)
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return asdict(self)

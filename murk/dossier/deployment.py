@@ -1,4 +1,4 @@
-"""What is really configured where a task runs: read from its log and its ledger, and said where it cannot be."""
+"""Configuration of a deployment, read from its log and its ledger."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _UNKNOWN = "not known"
 
 @dataclass(frozen=True)
 class Store:
-    """One kind of what is kept: releases, models, states or dead letters.
+    """A kind of stored messages: releases, models, states or dead letters.
 
     Parameters
     ----------
     place
         The topic, or the part of the file.
     kept
-        How long, in words.
+        Retention in words.
     settings
-        What was read of it.
+        Settings as read.
     seconds
-        For how long: infinite where a topic keeps the newest for good; None where nobody knows, and in a file.
+        Retention: infinite if a topic keeps the newest for ever; None if unknown, and in a file.
     later
-        How many seconds more a message may stay, as a broker deletes whole segments.
+        How many more seconds a message may stay, because a broker deletes whole segments.
     """
 
     place: str
@@ -46,22 +46,22 @@ class Store:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What was read of a log.
+    """Configuration of a log.
 
     Parameters
     ----------
     url, kind
         The log; ``"file"`` or ``"kafka"``.
     task
-        The task that it carries; None where it carries none yet.
+        The task that the log carries, if any.
     stores
-        What is kept where, by ``releases``, ``models``, ``states``, ``dead`` and ``estimates``.
+        Stores by ``releases``, ``models``, ``states``, ``dead`` and ``estimates``.
     connection
-        How it is reached, in words.
+        The connection in words.
     encrypted, identified
-        Whether connections are encrypted, and whether clients say who they are; None where there are none.
+        Whether connections are encrypted and clients authenticated; None if there are none.
     problems
-        What does not fit, and what could not be read; each a sentence.
+        Misconfigurations and failed readings; each a sentence.
     """
 
     url: str
@@ -76,32 +76,32 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Accounts:
-    """What was read of a ledger; sums that name nobody.
+    """Sums of a ledger, without names.
 
     Parameters
     ----------
     path, people, releases, withdrawn
-        The ledger, and figures of everybody in it.
+        The ledger, and its total counts.
     lifetime
-        Caps over all tasks, and the most that anyone has spent, a sentence each.
+        Caps over all tasks and the largest spending, a sentence each.
     capped
-        Whether there is such a cap.
+        Whether there is a cap over all tasks.
     keyed
-        Whether people stand in it under keyed hashes.
+        Whether names are stored as keyed hashes.
     tasks
-        Tasks that it knows, by their releases.
+        Number of releases by task.
     problems
-        What an officer should know of it; each a sentence.
+        Problems of the ledger; each a sentence.
     files
-        How many files people released from.
+        Number of files that people released from.
     rows
-        How many people are rows of a file.
+        Number of people who are rows of a file.
     counted
-        How many people or organisations, in words.
+        Number of people or organisations, in words.
     plain
-        Whether names stand in it as they are.
+        Whether names are stored as they are.
     digests
-        Whether unkeyed digests of files stand in it.
+        Whether unkeyed digests of files are stored.
     """
 
     path: str
@@ -121,12 +121,12 @@ class Accounts:
 
     @property
     def spent(self) -> tuple[str, ...]:
-        """What was spent on all tasks together, without saying each time of what."""
+        """Spending on all tasks together, without repeating what it is about."""
         return tuple(one.removeprefix("All tasks together: ") for one in self.lifetime)
 
 
 def read_deployment(log: Log, task: Task) -> Deployment:
-    """Read what a log says of itself; nothing is changed."""
+    """Read the configuration of a log, without changing it."""
     document = log.document()
     carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
     if log.url.startswith("kafka:"):
@@ -208,7 +208,7 @@ def _store(topic: str, about: Mapping[str, str]) -> Store:
 
 
 def read_accounts(path: str | Path) -> Accounts:
-    """Read sums of a ledger; nothing is changed, and nobody is named."""
+    """Read sums of a ledger, without changing it and without names."""
     path = Path(path)
     with Ledger(path, create=False) as ledger:
         totals = ledger.totals()
@@ -245,7 +245,7 @@ def read_accounts(path: str | Path) -> Accounts:
 
 
 def span(seconds: float) -> str:
-    """A time that something is kept for, in words.
+    """Return a duration in words.
 
     Examples
     --------

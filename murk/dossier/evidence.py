@@ -1,4 +1,4 @@
-"""Which tests support which sentence of a dossier: each fails where the sentence is not true of the code."""
+"""Evidence of a dossier: tests that fail if a sentence is not true of the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is tested, and where: a file of tests, two colons, and a name."""
+    """What is tested, and where (file, two colons, name)."""
 
     what: str
     tests: tuple[str, ...]

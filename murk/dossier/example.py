@@ -1,4 +1,4 @@
-"""What leaves a device, as bytes: a made-up record goes through the code that devices run, with their own noise."""
+"""Example of a release as bytes: a made-up record processed by the code and noise of a device."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record and what a device made of it.
+    """A made-up record and its releases.
 
     Parameters
     ----------
     record
-        The record; of organisations one of the window's.
+        The record; for organisations one of the window.
     messages
-        The bytes of two releases of the same record (of organisations, of one window).
+        The bytes of two releases of the same record (for organisations, of one window).
     made_up_public
-        Whether the task's public sample was made up, too, since there is none yet.
+        Whether the task's public sample was made up, because there is none yet.
     records
-        How many records are in a release.
+        Number of records in a release.
     """
 
     record: Mapping[str, Any]
@@ -44,13 +44,13 @@ class Example:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the first message says."""
+        """Content of the first message."""
         content: dict[str, Any] = json.loads(self.messages[0])
         return content
 
 
 def made_up(task: Task) -> dict[str, Any]:
-    """A record that nobody has: the middle of every range and the last of every list."""
+    """Return a record that nobody has: the middle of every range and the last item of every list."""
     record: dict[str, Any] = {}
     for feature in task.features:
         if isinstance(feature, NumberFeature):
@@ -107,7 +107,7 @@ def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, A
 
 
 def with_sample(task: Task) -> Task:
-    """The task with a made-up public sample, drawn evenly from its box, where it needs one that is not there yet."""
+    """Return the task with a made-up public sample, drawn uniformly from its box, if it needs one and has none."""
     if task.public is None or task.covariates is not None:
         return task
     draw = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def with_sample(task: Task) -> Task:
 
 
 def _days(feature: DateFeature) -> tuple[date, int]:
-    """The first day of a date's range and how many there are; a year where only weekdays or months count."""
+    """Return the first day of a date's range and its length; a year if only weekdays or months count."""
     if feature.low is None or feature.high is None:
         return date(2024, 1, 1), 365
     return feature.low, (feature.high - feature.low).days
@@ -140,11 +140,11 @@ def _middle(low: float, high: float) -> float | int:
 
 
 def caps_of(task: Task) -> str:
-    """What a device lets a person spend on a task by default, in words."""
+    """Describe the default cap of a person's spending on a task."""
     whole = task.privacy.per_person
     return "one release at the level that they chose" if whole is None else str(cap_of(whole))
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """The mechanism of each level, as devices use it."""
+    """Return the mechanism of each level, as devices use it."""
     return problem_for(with_sample(task)).mechanisms

@@ -1,4 +1,4 @@
-"""What a dossier is made from, gathered once."""
+"""Facts from which a dossier is made."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _FINDING: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit measured, and whether it was run for this dossier or read from a file.
+    """Results of an audit.
 
     Parameters
     ----------
     findings
-        As `murk audit --json` gives them.
+        Findings in the format of `murk audit --json`.
     confidence
         Probability with which no bound exceeds the truth.
     simulated
-        Whether its noise was simulated.
+        Whether the noise was simulated.
     origin
-        Where the figures are from, in words.
+        Origin of the figures, in words.
     """
 
     findings: Sequence[Mapping[str, Any]]
@@ -53,12 +53,12 @@ class Audit:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a dossier says is a function of these.
+    """Facts that determine a dossier.
 
     Parameters
     ----------
     task
-        The task; as its log carries it, where one was read that does.
+        The task, as carried by the log if one was read.
     origin
         Where the task was read.
     mechanisms
@@ -66,9 +66,9 @@ class Facts:
     example
         A made-up record and its releases.
     deployment, accounts, audit
-        What was read of a log and a ledger, and what was measured; None where it was not.
+        Readings of a log and a ledger, and an audit; None if there is none.
     purpose, controller
-        What the organisation says of why this is done, and who answers for it; empty where it said nothing.
+        The organisation's purpose and who is responsible; empty if not stated.
     """
 
     task: Task
@@ -83,22 +83,22 @@ class Facts:
 
     @property
     def disclosure(self) -> Disclosure | None:
-        """What is public of people's features."""
+        """The public data of people's features, if any."""
         return Disclosure.of(self.task)
 
     @property
     def who(self) -> str:
-        """Who releases."""
+        """Word for who releases."""
         return "organisation" if self.task.of_organisations else "person"
 
     @property
     def is_central(self) -> bool:
-        """Whether releases are of a window of records, whose neighbours are a record and a blank one."""
+        """Whether releases summarise a window of records, whose neighbours are a record and a blank one."""
         return is_central(self.mechanisms)
 
     @property
     def told(self) -> str:
-        """What the figures of guarantees are about."""
+        """What the figures of guarantees compare."""
         return "a record from a blank one (all zeros)" if self.is_central else "any two records"
 
     def given(self, level: str) -> Guarantee:
@@ -106,13 +106,13 @@ class Facts:
         return strongest(self.task.privacy.levels[level], self.mechanisms[level])
 
     def any_two(self, level: str) -> float:
-        """Return how often any two records are told apart from one release at a level, at most."""
+        """Return the largest probability of telling any two records apart from one release at a level."""
         if not self.is_central:
             return self.given(level).max_attack_accuracy
         return strongest_replace_one(self.mechanisms[level]).max_attack_accuracy
 
     def any_two_of(self, whole: Guarantee) -> Guarantee:
-        """What all of an organisation's windows together promise for any two records; as each window does, in sum."""
+        """Return the guarantee of all of an organisation's windows together for any two records."""
         one = self.mechanisms["default"]
         stated, replaced = (made.to_dict()[made.kind] for made in (one.stated, one.replace_one()))
         if whole.kind != one.stated.kind or one.replace_one().kind != whole.kind:
@@ -122,17 +122,17 @@ class Facts:
 
     @property
     def device(self) -> str:
-        """What they release from."""
+        """Word for the releasing device."""
         return "organisation's machine" if self.task.of_organisations else "person's device"
 
 
 def read_audit(path: str | Path, task: Task) -> Audit:
-    """Read what ``murk audit TASK --json`` printed of this very task.
+    """Read the output of ``murk audit TASK --json`` for this task.
 
     Raises
     ------
     UserError
-        When the file is something else, of another task, or does not say of which.
+        If the file is not an audit of this task.
     """
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:

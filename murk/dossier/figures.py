@@ -1,4 +1,4 @@
-"""A guarantee in numbers, in every kind that it implies, and what it comes to with more than one release."""
+"""Figures of a guarantee in every kind that it implies, and of several releases together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from murk.privacy.explain import number, percent
 from murk.privacy.sketches.explain import CENTRAL
 
 DELTA = 1e-5
-"""At which an epsilon is stated that holds but for so small a probability."""
+"""delta at which epsilon is stated."""
 WEAK = 0.9
-"""An adversary who is right in so many cases is told as a warning."""
+"""Attack accuracy above which the dossier warns."""
 
 
 def row(guarantee: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:
@@ -26,21 +26,21 @@ def row(guarantee: Guarantee, stated: Guarantee | None = None) -> tuple[str, str
 
 
 def strongest(guarantee: Guarantee, mechanism: Any) -> Guarantee:
-    """Return the guarantee under which two records are hardest to tell apart: the task's, or one of its mechanism's.
+    """Return the guarantee with the lowest attack accuracy: the task's, or one of its mechanism's.
 
-    An (epsilon, delta) that Gaussian noise was calibrated to says less of an attack than the noise's own mu.
+    If Gaussian noise was calibrated to (epsilon, delta), its own mu bounds attacks more tightly.
     """
     claims: tuple[Guarantee, ...] = (guarantee, *getattr(mechanism, "guarantees", ()))
     return min(claims, key=lambda claim: claim.max_attack_accuracy)
 
 
 def stated(guarantee: Guarantee) -> str:
-    """A guarantee as its task states it."""
+    """Format a guarantee as its task states it."""
     return ", ".join(f"{name} = {value:.10g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
 
 
 def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | None:
-    """What several releases promise together, in the strongest terms that they allow; None where there are none."""
+    """Return the joint guarantee of several releases in the strongest possible kind, if any."""
     account = Accountant()
     account.compose(mechanism if hasattr(mechanism, "guarantees") else guarantee, count=count)
     own = count * float(getattr(guarantee, "delta", 0.0))
@@ -53,7 +53,7 @@ def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | No
 
 
 def is_central(mechanisms: Mapping[str, Any]) -> bool:
-    """Whether releases are of an organisation's window, whose neighbours are a record and a blank one."""
+    """Return whether releases summarise an organisation's window, whose neighbours are a record and a blank one."""
     return any(one.kind in CENTRAL for one in mechanisms.values())
 
 

@@ -1,4 +1,4 @@
-"""Puts a dossier together: what an officer reads first, what is to be settled, and the sections."""
+"""Assembly of a dossier: summary, open questions and sections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from murk import __version__
 from murk.dossier.answers import asked, guarantee, leaves, purpose
-from murk.dossier.content import Claim, Dossier, Sample, Section, Table
+from murk.dossier.content import Block, Claim, Dossier, Sample, Section, Table
 from murk.dossier.deployment import span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts
@@ -27,15 +27,7 @@ _KEPT: Final = 40
 
 
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
-    """Make a dossier.
-
-    Parameters
-    ----------
-    facts
-        What was gathered.
-    now
-        When that is; by default the clock says.
-    """
+    """Return the dossier of these facts, made at ``now``, by default the current time."""
     moment = now or datetime.now(UTC)
     return Dossier(
         facts.task.name,
@@ -66,16 +58,16 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     weakest = max(task.privacy.levels, key=facts.any_two)
     promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
     columns = ", ".join([*(feature.name for feature in task.features), task.target.name])
-    yield "Asked", f"{columns}. Nothing else of a record is looked at."
+    yield "Asked", f"{columns}. Nothing else of a record is used."
     size = len(facts.example.messages[0])
     window = "for each window of records, " if task.of_organisations else ""
-    yield "Leaves", f"{window}one message of about {size:,} bytes, with noise in it; no name, and no value as it is."
+    yield "Leaves", f"{window}one message of about {size:,} bytes, with noise; no name, and no exact value."
     blank = percent(facts.given(weakest).max_attack_accuracy)
     from_blank = f" (and a record from a blank one, as the task states it, in {blank})" if facts.is_central else ""
     yield (
         "Guarantee",
         f"from one release, nobody tells any two records apart in more than {worst} of cases{from_blank}, whatever "
-        f"they know and however they compute; tossing a coin: 50%. ({stated(promise)}"
+        f"they know or compute; guessing: 50%. ({stated(promise)}"
         + (f", level {weakest!r}, the weakest)" if len(task.privacy.levels) > 1 else ")"),
     )
     whole = task.privacy.per_person
@@ -97,23 +89,21 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     if disclosure is not None:
         yield "Public", disclosure.what() + ", as they are."
     elif task.public is not None:
-        yield "Public", "features of a public sample, as they are, from when the task is announced."
+        yield "Public", "features of a public sample, as they are, once the task is announced."
     else:
         yield "Public", "results; nobody's features or answers."
     stores = {} if facts.deployment is None else facts.deployment.stores
     kept = stores["releases"].kept if "releases" in stores else "as the deployment is configured, which was not read"
-    yield "Kept", f"releases: {kept}. Ledgers: as long as there may be another task, since they hold the budgets."
+    yield "Kept", f"releases: {kept}. Ledgers: as long as there may be another task, because they hold the budgets."
     yield "Measured", _audited(facts)
 
 
 def _lifetime(facts: Facts) -> str:
     if facts.accounts is None:
         return "not known: no ledger was read. Without a cap over all tasks, further tasks add up."
-    return (
-        "; ".join(facts.accounts.spent) + "."
-        if facts.accounts.lifetime
-        else ("nothing was spent yet, and no cap is noted in the ledger.")
-    )
+    if facts.accounts.lifetime:
+        return "; ".join(facts.accounts.spent) + "."
+    return "nothing was spent yet, and the ledger has no cap."
 
 
 def _audited(facts: Facts) -> str:
@@ -124,7 +114,7 @@ def _audited(facts: Facts) -> str:
     said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
     blind = sum(verdict(one["lower_bound"], one["holds"]) == "no power" for one in audit.findings)
     if blind == len(audit.findings):
-        return f"the audit had no power: from so few releases it could not have refuted a claim ({audit.origin})."
+        return f"the audit had no power: it had too few releases to refute a claim ({audit.origin})."
     if blind:
         said += f" ({blind} of {len(audit.findings)} audits had no power)"
     return (
@@ -138,9 +128,9 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield from _several_rows(facts)
     if facts.accounts is not None and facts.accounts.rows:
         yield (
-            "People are rows of a file: nobody is recognised in a copy that was sorted anew or corrected. A withdrawal "
-            "does not follow into it, nor what was spent (under a cap over all tasks this ledger refuses it, another "
-            "one does not): name them by a column (use --person)."
+            "People are rows of a file: nobody is recognised in a copy that was sorted or corrected, so withdrawals "
+            "and spending do not carry over to it (under a cap over all tasks this ledger refuses the copy, another "
+            "one does not). Name people by a column (--person)."
         )
     yield from _of_task(facts)
     yield from _of_gateways(facts)
@@ -151,24 +141,24 @@ def _to_settle(facts: Facts) -> Iterator[str]:
 
 
 def _several_rows(facts: Facts) -> Iterator[str]:
-    """Whether a person may have several rows, which decides what every figure is about."""
+    """Yield whether a person may have several rows, which decides what the figures are about."""
     task = facts.task
     if task.of_organisations:
         if task.block.person is None:
             yield f"May one person have several records? {SEVERAL_RECORDS}"
     elif facts.accounts is None or facts.accounts.rows:
         yield (
-            "May one person have several rows of a file? Where nobody names the people (--person COLUMN of `murk run` "
-            "and `murk produce`), each row counts as a person: figures of one person below are then of one row, and a "
-            "person's rows together disclose more, up to everything."
+            "May one person have several rows of a file? Unless a column names the people (--person COLUMN of "
+            "`murk run` and `murk produce`), each row counts as a person: figures for one person below are then for "
+            "one row, and a person's rows together disclose more, without a limit."
         )
 
 
 def _of_task(facts: Facts) -> Iterator[str]:
-    """What the task itself leaves open, and how weak its promise is."""
+    """Yield the task's own open questions and weak guarantees."""
     task, audit = facts.task, facts.audit
     if task.simulated:
-        yield "The task is for SIMULATED releases, which protect nobody: no real person's record may be released to it."
+        yield "The task is for SIMULATED releases, which protect nobody: release no real person's record to it."
     if audit is not None and not audit.holds:
         yield "An audit REFUTED a claim: releases disclose more than is guaranteed. Stop, and report it."
     for level, one in task.privacy.levels.items():
@@ -182,32 +172,32 @@ def _of_task(facts: Facts) -> Iterator[str]:
     if not facts.purpose:
         yield "Purpose and legal basis are not stated (--purpose)."
     if not facts.controller:
-        yield "Who answers for it is not stated (--controller)."
-    yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot tell."
+        yield "Who is responsible is not stated (--controller)."
+    yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot check that."
     if task.public is not None:
-        yield "Have the people of the public sample agreed that their features become public, as they are?"
+        yield "Have the people of the public sample agreed that their exact features become public?"
 
 
 def _of_gateways(facts: Facts) -> Iterator[str]:
-    """Who can tell more than the log shows."""
+    """Yield who can learn more than the log shows."""
     if facts.accounts is not None and facts.accounts.files:
         yield (
             "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
-            "records, the ledger with its key, and perhaps the log."
+            "records, the ledger with its key, and possibly the log."
         )
     if not facts.task.of_organisations:
         yield (
             "Who can see both the log and the order of a gateway's file, or its ledger? They can tell from which block "
-            "of its people each release is, and whose, where a block is of one. What it discloses of the record stays "
-            "within the guarantee."
+            "of people each release is, and from whom if the block has one person. What the release discloses of the "
+            "record stays within the guarantee."
         )
 
 
 def _of_deployment(facts: Facts) -> Iterator[str]:
-    """What was read of the log: how long it keeps what, and who gets at it."""
+    """Yield questions on the log's retention and access."""
     task, deployment, accounts = facts.task, facts.deployment, facts.accounts
     if deployment is None:
-        yield "No log was read (--log): retention is what the task asks for, and nothing is known of copies or access."
+        yield "No log was read (--log): retention is what the task asks for, and copies and access are not known."
         return
     yield from deployment.problems
     releases = deployment.stores.get("releases")
@@ -224,31 +214,31 @@ def _of_deployment(facts: Facts) -> Iterator[str]:
             f"(duplicates), and the ledger knows {accounts.people:,} people. Who deletes the file, and when?"
         )
     if deployment.task is None:
-        yield "The log carries no task yet: this dossier is of the file, and not of what people will be asked."
+        yield "The log carries no task yet: this dossier is about the file, not about what people will be asked."
     if deployment.encrypted is False:
-        yield "Connections to the broker are not encrypted: who sends, and when, can be seen on the network."
+        yield "Connections to the broker are not encrypted: the network reveals who sends, and when."
     if deployment.identified is False:
-        yield "Clients do not say who they are to the broker: nothing keeps others from writing models or floods."
+        yield "The broker does not authenticate clients: nothing prevents others from writing models or floods."
     if deployment.kind == "kafka":
-        yield "Rights at the broker were not read: devices need to write releases and to read models, no more."
+        yield "Permissions at the broker were not read: devices only need to write releases and to read models."
 
 
 def _of_accounts(facts: Facts) -> Iterator[str]:
-    """What was read of people's accounts."""
+    """Yield questions on people's accounts."""
     if facts.accounts is None:
         yield "No ledger was read (--ledger): whether there is a cap over all tasks is not known."
         return
     yield from facts.accounts.problems
     if not facts.accounts.capped:
-        yield "No cap over all tasks is noted in the ledger: further tasks add up without a limit (--lifetime)."
+        yield "The ledger has no cap over all tasks: further tasks add up without a limit (--lifetime)."
 
 
 def _measured(facts: Facts) -> Section:
-    blocks: list[Claim | Table | Sample] = [
+    blocks: list[Block] = [
         Claim(
-            "An audit makes releases of the two records that are furthest apart, by the code that devices run, and "
-            "tells them apart as well as can be. It finds a lower bound of what is disclosed: one above its claim "
-            "refutes it, one below proves nothing.",
+            "An audit releases the two records that are furthest apart, by the code that devices run, and tells them "
+            "apart with an optimal test. That gives a lower bound of the privacy loss: a bound above the claim refutes "
+            "it, a bound below proves nothing.",
             ("audit",),
         )
     ]
@@ -258,24 +248,23 @@ def _measured(facts: Facts) -> Section:
     else:
         noise = "simulated noise" if audit.simulated else "the randomness that devices use"
         blocks.append(
-            Claim(f"This task's figures, {audit.origin}, with {noise}; all bounds hold with a probability of "
-                  f"{audit.confidence:g}:", (), "audit")
-        )  # fmt: skip
-        rows = tuple(
-            (
-                str(one["name"]), str(one["measure"]), number(one["claimed"]), number(one["lower_bound"]),
-                f"{one['draws']:,}", verdict(one["lower_bound"], one["holds"]),
-            )
-            for one in audit.findings
-        )  # fmt: skip
-        blocks.append(
-            Table(
-                ("audited", "measure", "claimed", "found at least", "releases of each", "claim"),
-                rows,
-                ("audit",),
+            Claim(
+                f"This task's figures, {audit.origin}, with {noise}; all bounds hold with probability "
+                f"{audit.confidence:g}:",
+                (),
                 "audit",
             )
         )
+        rows = tuple(
+            (
+                str(finding["name"]), str(finding["measure"]), number(finding["claimed"]),
+                number(finding["lower_bound"]), f"{finding['draws']:,}",
+                verdict(finding["lower_bound"], finding["holds"]),
+            )
+            for finding in audit.findings
+        )  # fmt: skip
+        columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
+        blocks.append(Table(columns, rows, ("audit",), "audit"))
     return Section("measured", "What was measured", tuple(blocks))
 
 
@@ -289,7 +278,10 @@ def _versions(facts: Facts) -> Section:
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
-        ("dependencies", ", ".join(f"{name} {found}" for name, found in _dependencies()) or "not known: not installed"),
+        (
+            "dependencies",
+            ", ".join(f"{name} {found}" for name, found in _dependencies()) or "not known: murk is not installed",
+        ),
     ]
     if facts.deployment is not None:
         rows.insert(1, ("log", facts.deployment.url))
@@ -298,18 +290,18 @@ def _versions(facts: Facts) -> Section:
         "Versions and hashes",
         (
             Claim(
-                "The hash is of the whole task but its log's retention: bounds, guarantee, levels, mechanism, rules. "
-                "A device releases to the task with this hash alone. This dossier is of that task, and of no other.",
+                "The hash covers the whole task except its log's retention: bounds, guarantee, levels, mechanism, "
+                "rules. A device releases only to the task with this hash. This dossier is about that task alone.",
                 ("release",),
             ),
             Table(("what", "which"), tuple(rows)),
-            Sample("The resolved task: the hash covers all of it but `log`", abridged(task.document()), "task"),
+            Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task"),
         ),
     )
 
 
 def abridged(document: bytes) -> str:
-    """Return a JSON document with its long texts cut, as encoded public rows are: a page is for reading.
+    """Return a JSON document with long texts cut, such as encoded public rows.
 
     Examples
     --------

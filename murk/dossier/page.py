@@ -1,4 +1,4 @@
-"""A dossier as one HTML file: nothing is loaded from anywhere, and it prints."""
+"""A dossier as one printable HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import re
 from importlib.resources import files
 
-from murk.dossier.content import Claim, Dossier, Sample, Section, Table
+from murk.dossier.content import Block, Claim, Dossier, Sample, Section
 from murk.dossier.evidence import EVIDENCE
 from murk.errors import printable
 
@@ -20,7 +20,7 @@ _SOURCES = {
 
 
 def page_of(dossier: Dossier) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     numbers = {key: at for at, key in enumerate(dossier.evidence, start=1)}
     style = (files("murk.dossier") / "page.css").read_text(encoding="utf-8")
     contents = "".join(f'<li><a href="#{one.key}">{_text(one.title)}</a></li>' for one in dossier.sections)
@@ -61,8 +61,8 @@ def page_of(dossier: Dossier) -> str:
 {"".join(_section(one, numbers) for one in dossier.sections)}
 {_evidence(numbers)}
 </main>
-<footer><p>Small numbers lead to the tests that support a sentence. Sentences without one say where they are from.
-Generated; whoever signs it answers for what Murk cannot know.</p>
+<footer><p>Small numbers link to the tests that support a sentence. Sentences without one state their source.
+Generated; whoever signs it is responsible for what Murk cannot know.</p>
 <div class="sign"><p>Date, name</p><p>Signature</p></div></footer>
 </body>
 </html>
@@ -74,7 +74,7 @@ def _section(section: Section, numbers: dict[str, int]) -> str:
     return f'<section id="{section.key}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>\n'
 
 
-def _block(block: Claim | Table | Sample, numbers: dict[str, int]) -> str:
+def _block(block: Block, numbers: dict[str, int]) -> str:
     if isinstance(block, Sample):
         kind = "sample made-up" if block.source == "example" else "sample"
         caption, text = _text(block.caption), _text(block.text)
@@ -106,8 +106,8 @@ def _evidence(numbers: dict[str, int]) -> str:
         for key, at in numbers.items()
     )
     return (
-        '<section id="evidence"><h2>Evidence</h2><p>Tests of the source code that fail where the sentence is not so. '
-        f"They are run on every change; in a checkout of the source <code>make test</code> runs them.</p>"
+        '<section id="evidence"><h2>Evidence</h2><p>Tests of the source code that fail if the sentence is not true. '
+        "They run on every change; in a checkout of the source, <code>make test</code> runs them.</p>"
         f"<ol>{rows}</ol></section>"
     )
 
