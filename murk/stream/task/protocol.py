@@ -70,10 +70,7 @@ class TaskProtocol(ABC):
         return dict(block)
 
     def check(self, block: Any, target: str) -> None:  # noqa: B027 - most blocks need no more than their model
-        """Check a block against the task's kind of target.
-
-        Raises `PydanticCustomError`, naming the key.
-        """
+        """Check a block against the task's kind of target; raise `PydanticCustomError`, naming the key."""
 
     def check_without_public(self, block: Any, target: str) -> None:  # noqa: B027
         """Check that a task without public covariates needs none.

@@ -18,10 +18,7 @@ TOPICS = b"topics"  # key of the ids, by name, of the four topics on which the t
 
 
 def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, str]:
-    """Return the ids of the topics on which the task was registered.
-
-    Raises `MurkError` if they are missing.
-    """
+    """Return the ids of the topics on which the task was registered; raise `MurkError` if they are missing."""
     try:
         ids = json.loads(models.get(TOPICS, b""))
     except (ValueError, RecursionError):

@@ -89,10 +89,7 @@ class TopicSetup:
         return self._task.simulated
 
     def announced(self) -> bool:
-        """Return whether the log carries this task.
-
-        Raises `UserError` if it carries another task.
-        """
+        """Return whether the log carries this task; raise `UserError` if it carries another task."""
         carried = self._registered()
         if carried is None:
             return False

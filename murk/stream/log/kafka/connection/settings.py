@@ -85,10 +85,7 @@ class Settings:
         return self.security_protocol.endswith("SSL")
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context.
-
-        Raises `UserError`, naming the file that is invalid.
-        """
+        """Return the TLS context; raise `UserError`, naming the file that is invalid."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -138,10 +135,7 @@ def set_below(values: Mapping[str, str], where: str) -> None:
 
 
 def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
-    """Return the value and source of each field that is set.
-
-    Raises `UserError`, naming the unknown key.
-    """
+    """Return the value and source of each field that is set; raise `UserError`, naming the unknown key."""
     environment = os.environ if environment is None else environment
     values = dict(_below)
     path = environment.get(VARIABLE)
