@@ -1,6 +1,6 @@
-"""The wire: task specification, release records and their codec, logs, and the worker that feeds a learner.
+"""Tasks, release records and their codec, logs, and the worker that feeds a learner.
 
-Names are imported when they are first used: a device that only releases loads neither logs nor workers.
+Names are imported on first use, so that devices load neither logs nor workers.
 """
 
 from typing import TYPE_CHECKING

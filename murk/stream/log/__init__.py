@@ -1,1 +1,1 @@
-"""Logs: ordered, partitioned, replayable streams with states; one in a file, one on a Kafka cluster."""
+"""Logs: the contract, and its implementations in a file and on a Kafka cluster."""

@@ -1,1 +1,1 @@
-"""The task: the public specification that devices, learners and monitors share, block by block."""
+"""Task files: validation, defaults, and the coding of records."""

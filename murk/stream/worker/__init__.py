@@ -1,1 +1,1 @@
-"""Workers: releases off a log into learners, each exactly once."""
+"""Workers: feed the messages of a log to learners, each exactly once."""

@@ -1,1 +1,1 @@
-"""Reaching a cluster: addresses, credentials, clients and what their errors mean."""
+"""Connections to a Kafka cluster: settings, clients, group members and errors."""
