@@ -1,4 +1,4 @@
-"""What both GaussMix estimators share: the window of raw records, its release, and what copies leave behind."""
+"""Base of both GaussMix estimators: the open window of raw records, and its release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import estimate_newton
-from murk.learners.sketches.problem import newton_accumulator
+from murk.learners.sketches.problem import first_part, newton_accumulator
 from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -35,7 +35,6 @@ from murk.privacy.sketches import (
     SketchAccumulator,
 )
 from murk.privacy.sketches import Method as Mixing
-from murk.privacy.sketches.newton import default_first
 
 Method = Literal["moments", "newton"] | Mixing
 Engine = SketchEngine | GramEngine | NewtonEngine
@@ -48,7 +47,7 @@ _BLOCK = 4096
 
 
 class GaussMix(StreamEstimator):
-    """What both estimators share: the window of raw records, its release, and what copies leave behind."""
+    """Base class of both estimators: the open window of raw records, its release, and what copies keep."""
 
     budget: Budget
     levels: Mapping[str, Budget] | None
@@ -65,7 +64,6 @@ class GaussMix(StreamEstimator):
     noise: NoiseSource | None
 
     def _prepare(self) -> None:
-        """Set what is not a constructor argument; check what can be checked without a record."""
         self._turns = Turns()
         self._window: Accumulator | None = None
         self._released = 0
@@ -82,33 +80,26 @@ class GaussMix(StreamEstimator):
         super()._prepare()
 
     def _way(self) -> Method:
-        """What is released of a window: as asked, or second moments unless something is said of mixtures."""
-        of_mixing = [
-            name
-            for name, said in (
-                ("rows", self.rows is not None),
-                ("analysis", self.analysis != "tight"),
-                ("debiased", not self.debiased),
-            )
-            if said
-        ]
+        """Return the method: as given, or second moments unless an argument of mixtures is given."""
+        mixing = {"rows": self.rows is not None, "analysis": self.analysis != "tight", "debiased": not self.debiased}
+        given = [name for name, is_given in mixing.items() if is_given]
         if self.method is None:
-            return "linear-mixing" if of_mixing else "moments"
+            return "linear-mixing" if given else "moments"
         if self.method not in ("moments", "newton", "linear-mixing", "mixing"):
             raise UserError(f'method={self.method!r}; known are "moments", "newton", "linear-mixing" and "mixing"')
-        if self.method in ("moments", "newton") and of_mixing:
+        if self.method in ("moments", "newton") and given:
             raise UserError(
-                f'{of_mixing[0]}= says how records are mixed, and method="{self.method}" mixes none: leave it out'
+                f'{given[0]}= says how records are mixed, and method="{self.method}" mixes none: leave it out'
             )
         if self.method == "newton" and self._kind() == "real":
             raise UserError('method="newton" is a step of the logistic loss, and the target is real: take "moments"')
         if self.method == "newton" and self._reach() is not None:
-            raise UserError('range= says where a quadratic stands in, and method="newton" needs none: leave it out')
+            raise UserError('range= is of the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
 
     @abstractmethod
     def _kind(self) -> Kind:
-        """Of its target."""
+        """Return the kind of the target."""
 
     def _reach(self) -> float | None:
         return None
@@ -116,17 +107,15 @@ class GaussMix(StreamEstimator):
     def _target_bound(self) -> float:
         return 1.0
 
-    # Start: the features are fixed once
-
     def _expected(self) -> tuple[float | None, float | None]:
         return self.feature_bound or 1.0, getattr(self, "_bound", None)
 
     def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]
         columns = len(coded) + 1
-        both: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "names": coded,
-            # Features coded to [-1, 1], and the constant, if there is one.
+            # By default features are coded to [-1, 1].
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
             "target_bound": self._target_bound(),
             "kind": self._kind(),
@@ -137,49 +126,44 @@ class GaussMix(StreamEstimator):
         }
         engine: Engine
         if self._way() == "newton":
-            self._settings: Settings = NewtonSettings(first=self._first_part(len(coded)), **both)
+            first = first_part(getattr(self, "first", None), len(coded), self.window)
+            self._settings: Settings = NewtonSettings(first=first, **shared)
             engine = NewtonEngine(self._settings, self._level_mechanisms())
         elif self._way() == "moments":
-            self._settings = GramSettings(**both)
+            self._settings = GramSettings(**shared)
             engine = GramEngine(self._settings, self._level_mechanisms())
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
-            self._settings = SketchSettings(rows=rows, debiased=self.debiased, **both)
+            self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
             engine = SketchEngine(self._settings, self._level_mechanisms())
         self._names = names
         self._watch()
         self._engine = engine
         return engine
 
-    def _first_part(self, features: int) -> int:
-        """Records of a window's first part, where that has one."""
-        first: int | None = getattr(self, "first", None)
-        if first is None:
-            first = default_first(features)
-            return first if self.window is None else max(min(first, self.window // 2), 1)
-        return first
-
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
-        settings, way = self._settings, self._way()
-        both: dict[str, Any] = {
+        settings, method = self._settings, self._way()
+        shared: dict[str, Any] = {
             "columns": settings.columns,
             "feature_bound": settings.feature_bound,
             "neighbours": self.neighbours,
         }
         if isinstance(settings, NewtonSettings):
-            return NewtonMechanism.calibrate(guarantee, first=settings.first, **both)
-        both["target_bound"] = settings.target_bound
-        if isinstance(settings, GramSettings) or way == "moments" or way == "newton":
-            return GramMechanism.calibrate(guarantee, **both)
-        return GaussMixMechanism.calibrate(guarantee, rows=settings.rows, method=way, analysis=self.analysis, **both)
+            return NewtonMechanism.calibrate(guarantee, first=settings.first, **shared)
+        shared["target_bound"] = settings.target_bound
+        if isinstance(settings, GramSettings) or method == "moments" or method == "newton":
+            return GramMechanism.calibrate(guarantee, **shared)
+        return GaussMixMechanism.calibrate(
+            guarantee, rows=settings.rows, method=method, analysis=self.analysis, **shared
+        )
 
     def _open(self) -> Accumulator:
-        """The window that records go to, a new one where the last was released, or lost when adding was interrupted."""
+        """Return the open window, or a new one if the last was released, or lost in an interrupt."""
         if self._window is None or self._window.released:
             if self._released >= self.windows:
                 raise UserError(
-                    f"windows={self.windows}: so many were released, each at the whole budget. If no person is in "
-                    "two windows, or they may spend as often, give the learner a larger windows="
+                    f"windows={self.windows}: all of them were released, each at the whole budget. If no person is in "
+                    "two windows, or people may spend it that often, give the learner a larger windows="
                 )
             source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
             mechanism = self.mechanism
@@ -191,8 +175,6 @@ class GaussMix(StreamEstimator):
             else:
                 self._window = SketchAccumulator(mechanism, source, self._released)
         return self._window
-
-    # Learning
 
     @wiped
     def _put(self, x: Record, y: float) -> None:
@@ -216,14 +198,14 @@ class GaussMix(StreamEstimator):
             self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Features and the constant, if any; what is no finite number counts as 0, as it does one by one."""
+        """Return features and the constant, if any; what is not finite counts as 0, as in ``learn_one``."""
         rows = keep(np.where(np.isfinite(rows), rows, 0.0))
         return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
 
     @in_turn
     def _add(self, rows: NDArray[np.float64]) -> None:
         """Put coded rows into the window, releasing it whenever it is full."""
-        # A target that is missing: the zero row, so that the count of records stays public.
+        # A missing target gives a row of zeros, so that the count of records stays public.
         rows[~np.isfinite(rows[:, -1])] = 0.0
         while len(rows):
             window = self._open()
@@ -235,14 +217,9 @@ class GaussMix(StreamEstimator):
 
     @in_turn
     def release(self) -> None:
-        """Release the sketch of the records since the last one, forget them, and learn from it.
+        """Release the records since the last release, forget them, and learn from the release.
 
-        Spends ``budget`` for each person in the window.
-
-        Raises
-        ------
-        UserError
-            If there is no record since the last release.
+        Spends ``budget`` for each person in the window. Raises UserError if there is no record since the last release.
         """
         self._release()
 
@@ -250,57 +227,48 @@ class GaussMix(StreamEstimator):
         engine, window = self._require(), self._window
         if window is None or window.released or not window.records:
             raise UserError("there is no record since the last release: learn some first")
-        # Counted and let go first: a release that fails must not be tried again on the same records.
+        # Counted and dropped first: a release that fails must not be repeated on the same records.
         self._released, self._window = self._released + 1, None
         engine.learn_window(window.release())
 
     @property
     def pending(self) -> int:
-        """Records that are in no release yet: lost by a copy, a pickle or a crash."""
+        """Records that are in no release yet: a copy, a pickle or a crash loses them."""
         window = self._window
         return 0 if window is None or window.released else window.records
 
-    # What was learned
-
     @property
     def mechanism(self) -> Mechanism:
-        """How windows are released: its noise, its bounds, what it promises, also for replaced records."""
-        found: Mechanism = self._require().mechanisms["default"]
-        return found
+        """The mechanism that releases windows, with its noise, bounds and guarantee, also for replaced records."""
+        mechanism: Mechanism = self._require().mechanisms["default"]
+        return mechanism
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from the releases of this learner and of ``others`` with the same settings, by sum."""
-        engines = self._engines(others)
-        return _merged(engines)
+        """Return the joint estimate of this learner and ``others`` with the same settings."""
+        return _merged(self._engines(others))
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
-        """The state as plain data (JSON), of released sketches alone: records still pending are not in it."""
+        """Return the state as plain data (JSON), from releases alone: pending records are not in it."""
         return {**super().state_dict(), "released": self._released}
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state of a learner with the same settings; pending records are dropped.
+        """Load a state of a learner with the same settings; pending records are dropped.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Raises MurkError if the state is malformed or belongs to other features.
         """
         released = state.get("released")
         if isinstance(released, bool) or not isinstance(released, int) or released < 0:
             raise MurkError("the state is malformed: it needs a count of released windows")
         super().load_state_dict(state)
-        # Windows spent here are spent, whatever the state says.
+        # Windows released here stay spent, whatever the state says.
         self._released, self._window = max(self._released, released), None
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Raw records are in the open window and in nothing else: it is never copied. The engine is, now: its sums and
-        # the count of released windows belong together.
+        # Only the open window holds raw records: it is never copied. The engine is copied with the count of windows.
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
-
-    # Prediction
 
     def _values(self) -> NDArray[np.float64]:
         sums, known = self._require().sums, self._fit
@@ -309,7 +277,7 @@ class GaussMix(StreamEstimator):
         return known[1]
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores of rows of features without the constant."""
+        """Return scores of rows of features without the constant."""
         scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
         return scores
 

@@ -1,11 +1,4 @@
-"""What the engines of sketches and of Gram matrices share.
-
-The engine of released Gram matrices: what it admits, and what it learns. River-free.
-
-The engine of released Newton steps: what it admits, and what it learns. River-free.
-
-The engine of sketches: what it admits, and what it learns. River-free.
-"""
+"""Engines that learn from released windows: Gram matrices, Newton steps and sketches. River-free."""
 
 from __future__ import annotations
 
@@ -24,15 +17,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import MOST, estimate_newton
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, WindowSettings
-from murk.learners.sketches.sums import (
-    GramSums,
-    NewtonSums,
-    SketchSums,
-    WindowSums,
-    gram,
-    gram_precision,
-    sketch_precision,
-)
+from murk.learners.sketches.sums import GramSums, NewtonSums, SketchSums, WindowSums, gram
 from murk.privacy.sketches import LARGEST_WINDOW, GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease, NewtonRelease, SketchRelease
@@ -42,98 +27,95 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound=WindowSettings)
-M = TypeVar("M")
+M = TypeVar("M", GramMechanism, NewtonMechanism, GaussMixMechanism)
 T = TypeVar("T", bound=WindowSums)
 
-# What a state calls the counts of sums.
+# Names of counts in a state, where they differ.
 _NAMES = {"releases": "n_releases"}
+
+# Noise beyond 12 standard deviations: below 4e-33 for each entry, and e^-72 for the least eigenvalue.
+_FAR = 12.0
+
+# An honest sketch is refused with probability e^-70 = 4e-31.
+_TAIL = 70.0
 
 
 class WindowEngine(ABC, Generic[S, M, T]):
-    """Running sums over released windows, O(d^2), and the regression that they tell. Threads take turns.
+    """Running sums over released windows, O(d^2), and the regression from them; thread-safe.
 
-    Parameters
-    ----------
-    settings
-        What is public.
-    mechanisms
-        Level name to mechanism.
+    ``mechanisms`` maps level names to mechanisms. Raises UserError if one does not fit the settings.
     """
 
     kind: ClassVar[str]
-    released: ClassVar[str]
-    """What a release is called in errors."""
+    released: ClassVar[str]  # name of a release in errors
+    sums_class: ClassVar[type[WindowSums]]
+    shared: ClassVar[tuple[str, ...]]  # attributes that settings and mechanisms must agree on
 
     def __init__(self, settings: S, mechanisms: Mapping[str, M]) -> None:
+        for level, mechanism in mechanisms.items():
+            if any(getattr(mechanism, name) != getattr(settings, name) for name in self.shared):
+                sizes = "rows, columns or bounds" if "rows" in self.shared else "columns or bounds"
+                plural = self.released.replace("matrix", "matrice") + "s"
+                raise UserError(f"level {level!r} makes {plural} of other {sizes} than the learner's")
         self._turns = Turns()
-        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
-        # new.
-        self.sums = self._nothing(settings)
         self.settings = settings
         self.mechanisms = dict(mechanisms)
+        # Replaced, never written to: a reader sees one moment, and an interrupt leaves the old or the new.
+        self.sums = self._empty_sums()
 
-    @abstractmethod
-    def _nothing(self, settings: S) -> T:
-        """Sums over no window."""
+    def _empty_sums(self) -> T:
+        sums: Any = self.sums_class(self.settings.columns)
+        return sums  # type: ignore[no-any-return]
 
     @property
-    @abstractmethod
     def dimension(self) -> int:
         """Integers in a release."""
+        return self.settings.dimension
 
     @abstractmethod
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return coefficients in coded units with their intervals."""
 
     @property
     def n_releases(self) -> int:
-        """Windows learned."""
+        """Number of windows learned."""
         return self.sums.releases
 
     @property
     def coefficients(self) -> int:
-        """Coefficients of the estimate."""
+        """Number of coefficients of the estimate."""
         return len(self.settings.names)
 
     @property
     def publish_every(self) -> int:
-        """Nobody waits for an iterate."""
+        """A count that is never reached: nobody waits for an iterate."""
         return 2**31
 
     def published(self) -> None:
-        """No iterate is published: windows are released without one."""
+        """Return None: no iterate is published, as windows are released without one."""
 
     def figures(self) -> dict[str, float]:
-        """Records in all the windows learned."""
+        """Return the number of records in all windows learned."""
         return {"records": float(self.sums.records)}
 
     def _mechanism(self, level: str) -> M:
-        """The mechanism of a level.
-
-        Raises
-        ------
-        RejectedError
-            If there is none.
-        """
         mechanism = self.mechanisms.get(level)
         if mechanism is None:
-            raise RejectedError("level", "a level that is not the task's")
+            raise RejectedError("level", f"level {level!r} is not one of the task's")
         return mechanism
 
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
-        """Refuse a payload of another size, or of more records than a window has.
-
-        Raises
-        ------
-        RejectedError
-            With reason ``"dimension"`` or ``"magnitude"``.
-        """
+        """Raise RejectedError if a payload has another size, or more records than a window."""
         if integers.size != self.dimension:
             raise RejectedError("dimension", f"{integers.size} integers, a {self.released} has {self.dimension}")
         window = self.settings.window
         most = min(largest, LARGEST_WINDOW if window is None else window)
         if records > most:
             raise RejectedError("magnitude", f"{records} records, a window holds {most}")
+
+    def _check_integers(self, integers: NDArray[np.int64], magnitude: int) -> None:
+        if np.max(np.abs(integers)) > magnitude:
+            raise RejectedError("magnitude", f"an integer beyond {magnitude}")
 
     def _check_admitted(self, integers: NDArray[np.int64]) -> None:
         if np.size(integers) != self.dimension:
@@ -147,7 +129,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         self.sums = sums
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data, of what was released alone: loaded elsewhere, it goes on bit for bit."""
+        """Return the state as plain data, from releases alone; a learner that loads it continues bit for bit."""
         sums = self.sums
         return {
             "schema": 1,
@@ -160,14 +142,11 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state_dict` gave.
+        """Load a state from :meth:`state_dict`.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or of other settings.
         """
-        d, found = self.settings.columns, self._nothing(self.settings)
+        d, sums = self.settings.columns, self._empty_sums()
         try:
             if state["schema"] != 1 or state["columns"] != d:
                 raise MurkError(
@@ -176,77 +155,39 @@ class WindowEngine(ABC, Generic[S, M, T]):
                 )
             if state["settings"] != self.settings.digest:
                 raise MurkError("the state is of a learner with other settings: make one with the same")
-            counts = [state[_NAMES.get(name, name)] for name in found.counts]
+            counts = [state[_NAMES.get(name, name)] for name in sums.counts]
             if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
-                raise MurkError("the state's counts are no whole numbers")
-            for name, array in found.arrays().items():
+                raise MurkError("the state's counts are not whole numbers from 0")
+            for name, array in sums.arrays().items():
                 array[...] = unpack(state[name], array.size).reshape(array.shape)
-            scalars = unpack(state["sums"], len(found.scalars))
+            scalars = unpack(state["sums"], len(sums.scalars))
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if np.any(scalars < 0.0):
-            raise MurkError("the state holds a sum that is negative")
-        for name, value in zip(found.scalars, scalars.tolist(), strict=True):
-            setattr(found, name, value)
-        for name, count in zip(found.counts, counts, strict=True):
-            setattr(found, name, count)
-        self.sums = found
-
-
-# Noise beyond 12 standard deviations: below 4e-33 for each entry, and e^-72 for the least eigenvalue.
-_FAR = 12.0
+            raise MurkError("the state holds a negative sum")
+        for name, value in zip((*sums.scalars, *sums.counts), (*scalars.tolist(), *counts), strict=True):
+            setattr(sums, name, value)
+        self.sums = sums
 
 
 class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
-    """Running sums over Gram matrices, O(d^2), and the regression that they tell. Threads take turns.
-
-    Parameters
-    ----------
-    settings
-        What is public.
-    mechanisms
-        Level name to mechanism; all of the settings' columns and bounds.
-
-    Raises
-    ------
-    UserError
-        If a mechanism does not fit the settings.
-    """
+    """Running sums over Gram matrices, O(d^2), and the regression from them; thread-safe."""
 
     kind: ClassVar[str] = "gram"
     released: ClassVar[str] = "Gram matrix"
-
-    def __init__(self, settings: GramSettings, mechanisms: Mapping[str, GramMechanism]) -> None:
-        for level, mechanism in mechanisms.items():
-            wanted = (settings.columns, settings.feature_bound, settings.target_bound)
-            if (mechanism.columns, mechanism.feature_bound, mechanism.target_bound) != wanted:
-                raise UserError(f"level {level!r} makes Gram matrices of other columns or bounds than the learner's")
-        super().__init__(settings, mechanisms)
-
-    def _nothing(self, settings: GramSettings) -> GramSums:
-        return GramSums(settings.columns)
-
-    @property
-    def dimension(self) -> int:
-        """Integers in a release."""
-        return self.settings.dimension
+    sums_class: ClassVar[type[WindowSums]] = GramSums
+    shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound")
 
     def admit(self, release: GramRelease, ahead: int = 0) -> None:
         """Refuse a Gram matrix that no honest organisation sends.
 
-        Whatever the records are, no entry exceeds n times the product of its columns' bounds, the trace of X'X is at
-        most n C_X^2, and the matrix has no negative eigenvalue; beyond that is noise, of which 12 standard deviations
-        are allowed for (of the least eigenvalue, beside the noise's own radius).
-
-        Raises
-        ------
-        RejectedError
-            With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        No entry exceeds n times the product of its columns' bounds, the trace of X'X is at most n C_X^2, and no
+        eigenvalue is negative, each up to 12 standard deviations of the noise (the least eigenvalue also up to the
+        noise's own radius). Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
-        if np.max(np.abs(integers)) > mechanism.magnitude:
-            raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
+        self._check_integers(integers, mechanism.magnitude)
         check_gram(mechanism.decode(integers), release.records, mechanism, self.settings.largest)
 
     def learn_releases(self, releases: Sequence[GramRelease]) -> None:
@@ -255,46 +196,33 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
             self.learn_gram(release.integers, records=release.records, level=release.level)
 
     def learn_window(self, gram: Gram) -> None:
-        """Learn from what an accumulator released, at the default level."""
+        """Learn from an accumulator's release, at the default level."""
         self.learn_gram(gram.integers, records=gram.records)
 
     def learn_gram(self, integers: NDArray[np.int64], *, records: int, level: str = "default") -> None:
-        """Learn from the integers of one Gram matrix and its n records.
+        """Learn from the integers of one Gram matrix of n records.
 
-        Raises
-        ------
-        MurkError
-            If it was not admitted: it has another size.
+        Raises MurkError if its size is wrong, so that it was not admitted.
         """
-        settings, mechanism = self.settings, self.mechanisms[level]
+        mechanism = self.mechanisms[level]
         self._check_admitted(integers)
-        noise, weight = mechanism.scale**2, 1.0
-        if settings.weighting == "inverse-variance":
-            weight = gram_precision(records=records, noise=noise, square=settings.feature_bound**2)
-        self._add(moment=mechanism.decode(integers), records=records, noise=noise, weight=weight)
+        weight = self.settings.weight(mechanism, records)
+        self._add(moment=mechanism.decode(integers), records=records, noise=mechanism.scale**2, weight=weight)
 
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return coefficients in coded units with their intervals."""
         return estimate_grams(self.settings, self.target_weight, [self.sums], self.mechanisms)
 
     @property
     def target_weight(self) -> float:
-        """The target's weight in a release: public bounds alone decide it, so all levels have the same."""
+        """The target's weight in a release; the public bounds determine it, so it is the same at all levels."""
         return next(iter(self.mechanisms.values())).target_weight
 
 
 def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechanism, largest: float) -> None:
-    """Refuse a matrix (d, d) that no so many records make, with the mechanism's noise.
+    """Refuse a matrix (d, d) that this number of records and the mechanism's noise cannot make.
 
-    Parameters
-    ----------
-    largest
-        Largest square of a single feature.
-
-    Raises
-    ------
-    RejectedError
-        With reason ``"magnitude"``.
+    ``largest`` is the largest square of a single feature. Raises RejectedError with reason ``"magnitude"``.
     """
     d = mechanism.columns
     p = d - 1
@@ -304,74 +232,43 @@ def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechani
     even, noise = moment * np.outer(weights, weights), mechanism.scale
     bounds = np.full(d, math.sqrt(min(largest, mechanism.feature_bound**2)))
     bounds[-1] = mechanism.target_bound * mechanism.target_weight
-    # The grid and the lattice round by less than a thousandth of what stands beside them.
+    # Rounding to the grid and the lattice adds less than a thousandth.
     if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
         raise RejectedError("magnitude", "an entry larger than its records and noise can make it")
     trace, room = float(np.trace(even[:p, :p])), records * mechanism.feature_bound**2
     if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
         raise RejectedError("magnitude", "rows longer than their records and noise can make them")
     if float(np.linalg.eigvalsh(even)[0]) < -1.001 * noise * (2.0 * math.sqrt(d) + _FAR):
-        raise RejectedError("magnitude", "a direction of less than nothing, beyond its noise")
+        raise RejectedError("magnitude", "a negative eigenvalue, beyond the noise")
 
 
 class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
-    """Running sums over Newton steps, O(d^2), and the logistic model that they tell. Threads take turns.
-
-    Parameters
-    ----------
-    settings
-        What is public.
-    mechanisms
-        Level name to mechanism; all of the settings' columns, bounds and first part.
-
-    Raises
-    ------
-    UserError
-        If a mechanism does not fit the settings.
-    """
+    """Running sums over Newton steps, O(d^2), and the logistic model from them; thread-safe."""
 
     kind: ClassVar[str] = "newton"
     released: ClassVar[str] = "Newton step"
-
-    def __init__(self, settings: NewtonSettings, mechanisms: Mapping[str, NewtonMechanism]) -> None:
-        for level, mechanism in mechanisms.items():
-            wanted = (settings.columns, settings.feature_bound, settings.target_bound, settings.first)
-            if (mechanism.columns, mechanism.feature_bound, mechanism.target_bound, mechanism.first) != wanted:
-                raise UserError(f"level {level!r} makes Newton steps of other columns or bounds than the learner's")
-        super().__init__(settings, mechanisms)
-
-    def _nothing(self, settings: NewtonSettings) -> NewtonSums:
-        return NewtonSums(settings.columns)
-
-    @property
-    def dimension(self) -> int:
-        """Integers in a release."""
-        return self.settings.dimension
+    sums_class: ClassVar[type[WindowSums]] = NewtonSums
+    shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound", "first")
 
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
         """Refuse a Newton step that no honest organisation sends.
 
-        Each matrix is checked as those of `GramEngine` are; no coefficient of an honest model is beyond `MOST`.
-
-        Raises
-        ------
-        RejectedError
-            With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model is beyond `MOST`. Raises
+        RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
         if len(release.model) != self.settings.features:
             raise RejectedError(
-                "dimension", f"a model of {len(release.model)} coefficients, it has {self.settings.features}"
+                "dimension", f"a model of {len(release.model)} coefficients, the task's has {self.settings.features}"
             )
         if max(map(abs, release.model)) > MOST:
             raise RejectedError("magnitude", f"a coefficient of the model beyond {MOST:g}")
-        if np.max(np.abs(integers)) > mechanism.magnitude:
-            raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
+        self._check_integers(integers, mechanism.magnitude)
         first, step = mechanism.decode(integers)
         own, others = mechanism.parts(release.records)
         check_gram(first, own, mechanism.start, self.settings.largest)
-        # Where w is 1/4 at most.
+        # The logistic weight is at most 1/4.
         check_gram(step, others, mechanism.step, self.settings.largest / 4.0)
 
     def learn_releases(self, releases: Sequence[NewtonRelease]) -> None:
@@ -381,18 +278,15 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
             self.learn_newton(release.integers, model=model, records=release.records, level=release.level)
 
     def learn_window(self, newton: Newton) -> None:
-        """Learn from what an accumulator released, at the default level."""
+        """Learn from an accumulator's release, at the default level."""
         self.learn_newton(newton.integers, model=newton.model, records=newton.records)
 
     def learn_newton(
         self, integers: NDArray[np.int64], *, model: NDArray[np.float64], records: int, level: str = "default"
     ) -> None:
-        """Learn from the integers of one window, the model of its step and its n records.
+        """Learn from the integers of one window of n records and the model of its step.
 
-        Raises
-        ------
-        MurkError
-            If it was not admitted: it has another size.
+        Raises MurkError if a size is wrong, so that it was not admitted.
         """
         mechanism = self.mechanisms[level]
         self._check_admitted(integers)
@@ -405,93 +299,54 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
         self, first: NDArray[np.float64], step: NDArray[np.float64], *, model: NDArray[np.float64], records: int,
         mechanism: NewtonMechanism, windows: int = 1,
     ) -> None:  # fmt: skip
-        """Learn from a window's two matrices in the units of its rows; or the sums of those of windows of one model."""
+        """Learn from a window's two matrices in the units of its rows, or from their sums over windows of one model."""
         own, others = mechanism.parts(records)
+        weight = self.settings.weight
         self._add(
             first=first, step=step, model=model, records=(windows * own, windows * others),
             noise=(windows * mechanism.start.scale**2, windows * mechanism.step.scale**2),
-            weights=(self._weight(own, mechanism.start), self._weight(others, mechanism.step)),
+            weights=(weight(mechanism.start, own), weight(mechanism.step, others)),
         )  # fmt: skip
 
-    def _weight(self, records: int, part: GramMechanism) -> float:
-        if self.settings.weighting == "uniform":
-            return 1.0
-        return gram_precision(records=records, noise=part.scale**2, square=part.feature_bound**2)
-
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return coefficients in coded units with their intervals."""
         return estimate_newton(self.settings, self.target_weights, [self.sums])
 
     @property
     def target_weights(self) -> tuple[float, float]:
-        """The targets' weights in the two matrices: public bounds alone decide them, so all levels have the same."""
+        """The target's weights in the two matrices; the public bounds determine them, as in `GramEngine`."""
         mechanism = next(iter(self.mechanisms.values()))
         return mechanism.start.target_weight, mechanism.step.target_weight
 
 
-_TAIL = 70.0  # e^-70 = 4e-31: an honest sketch is refused about never.
-
-
 class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
-    """Running sums over sketches, O(d^2), and the regression that they tell. Threads take turns.
-
-    Parameters
-    ----------
-    settings
-        What is public.
-    mechanisms
-        Level name to mechanism; all of the settings' rows, columns and bounds.
-
-    Raises
-    ------
-    UserError
-        If a mechanism does not fit the settings.
-    """
+    """Running sums over sketches, O(d^2), and the regression from them; thread-safe."""
 
     kind: ClassVar[str] = "sketch"
     released: ClassVar[str] = "sketch"
-
-    def __init__(self, settings: SketchSettings, mechanisms: Mapping[str, GaussMixMechanism]) -> None:
-        for level, mechanism in mechanisms.items():
-            wanted = (settings.rows, settings.columns, settings.feature_bound, settings.target_bound)
-            if (mechanism.rows, mechanism.columns, mechanism.feature_bound, mechanism.target_bound) != wanted:
-                raise UserError(f"level {level!r} makes sketches of other rows, columns or bounds than the learner's")
-        super().__init__(settings, mechanisms)
-
-    def _nothing(self, settings: SketchSettings) -> SketchSums:
-        return SketchSums(settings.columns)
-
-    @property
-    def dimension(self) -> int:
-        """Integers in a release: ``rows * columns``."""
-        return self.settings.dimension
+    sums_class: ClassVar[type[WindowSums]] = SketchSums
+    shared: ClassVar[tuple[str, ...]] = ("rows", "columns", "feature_bound", "target_bound")
 
     def admit(self, release: SketchRelease, ahead: int = 0) -> None:
         """Refuse a sketch that no honest organisation sends.
 
         Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the
         bound of its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
-        Massart 2000), here 4e-31.
-
-        Raises
-        ------
-        RejectedError
-            With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Massart 2000), here 4e-31. Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:
             raise RejectedError("dimension", f"a sketch of {release.rows} rows, the task's have {settings.rows}")
         self._check_payload(integers, release.records)
         if not math.isfinite(release.spread):
-            raise RejectedError("magnitude", "a spread that is no number")
+            raise RejectedError("magnitude", "the spread is not finite")
         try:
             unit = mechanism.spacing(release.spread)
         except UserError:
             raise RejectedError("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
         if not mechanism.releases_eigenvalue and release.spread != mechanism.largest_spread:
             raise RejectedError("magnitude", f"a spread of {release.spread:g}, the mechanism has one alone")
-        if np.max(np.abs(integers)) > mechanism.magnitude:
-            raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
+        self._check_integers(integers, mechanism.magnitude)
         table = integers.reshape(settings.rows, -1) * unit
         self._check_squares(np.mean(table * table, axis=0), release.records, mechanism.noise_variance(release.spread))
 
@@ -515,16 +370,13 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
             self.learn_sketch(release.integers, records=release.records, spread=release.spread, level=release.level)
 
     def learn_window(self, sketch: Sketch) -> None:
-        """Learn from what an accumulator released, at the default level."""
+        """Learn from an accumulator's release, at the default level."""
         self.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
 
     def learn_sketch(self, integers: NDArray[np.int64], *, records: int, spread: float, level: str = "default") -> None:
-        """Learn from the integers of one sketch, its n records and its spread.
+        """Learn from the integers of one sketch of n records, and its spread.
 
-        Raises
-        ------
-        MurkError
-            If it was not admitted: it has another size.
+        Raises MurkError if its size is wrong, so that it was not admitted.
         """
         settings, mechanism = self.settings, self.mechanisms[level]
         self._check_admitted(integers)
@@ -532,11 +384,9 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         moment = np.zeros((settings.columns, settings.columns))
         table = np.ascontiguousarray(integers, dtype=np.int64).reshape(settings.rows, settings.columns)
         gram(table, mechanism.spacing(spread), moment)
-        weight = 1.0
-        if settings.weighting == "inverse-variance":
-            weight = sketch_precision(rows=settings.rows, records=records, noise=noise, unit=settings.signal)
+        weight = settings.weight(records, noise)
         self._add(moment=moment / settings.rows, rows=settings.rows, records=records, noise=noise, weight=weight)
 
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return coefficients in coded units with their intervals."""
         return estimate(self.settings, [self.sums])

@@ -1,7 +1,4 @@
-"""What an organisation and a learner must agree on to speak of the same release, derived from a task.
-
-River-free: an organisation's producer imports this and nothing heavier.
-"""
+"""Problems of tasks to which organisations release, shared by producers and learners. River-free."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import estimate_newton, first_model
-from murk.learners.sketches.protocol import GRAM, NEWTON, SketchBlock
+from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class WindowProblem(ABC):
-    """What organisations release of a window of records, with how much noise, and what is learned from it."""
+    """Base class of problems: what a window of records releases, with which noise, and what is learned from it."""
 
     settings: Any
     mechanisms: Any
@@ -44,58 +41,45 @@ class WindowProblem(ABC):
     interactive: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def dimension(self) -> int:
         """Integers in a release."""
+        dimension: int = self.settings.dimension
+        return dimension
 
     @property
     @abstractmethod
     def fewest(self) -> int:
-        """Records below which a window at the end of a source is left out."""
+        """Fewest records of a window at the end of a source; a smaller one is left out."""
 
     @property
     @abstractmethod
     def rows(self) -> int | None:
-        """Rows of a mixture; None where nothing is mixed."""
+        """Rows of a mixture; None if nothing is mixed."""
 
     @abstractmethod
     def check_state(self) -> None:
-        """Refuse a task whose releases no log would take, before anything is set up.
-
-        Raises
-        ------
-        UserError
-            Saying what would fit.
-        """
+        """Raise UserError, with a size that fits, if a release is too long for a log."""
 
     @abstractmethod
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
-        """What a window's rows are put into, at a level."""
+        """Return an accumulator of a window's rows, at a level."""
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
-        """The message of what an accumulator released, with the fields that every release has."""
+        """Return the message of an accumulator's release, with the fields that every release has."""
 
     @abstractmethod
     def engine(self) -> Any:
-        """A learner of this task's releases that has learned none."""
+        """Return a learner of this task's releases, at version 0."""
 
     @abstractmethod
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """The estimate of several chains, merged by sum."""
+        """Return the joint estimate of several chains."""
 
     def records(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rows ``(m, p + 1)`` of coded records.
+        """Return the rows ``(m, p + 1)`` of coded features ``X`` (m, p), the constant last, and targets ``y`` (m,).
 
-        A binary target, coded 0 and 1, becomes -1 and +1. A record whose target is missing becomes the zero row:
-        it is counted, and says nothing.
-
-        Parameters
-        ----------
-        X
-            ``(m, p)`` coded features, the constant last.
-        y
-            ``(m,)`` coded targets, NaN where missing.
+        A binary target, coded 0 and 1, becomes -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
         """
         targets = np.asarray(y, dtype=np.float64)
         if self.settings.kind == "binary":
@@ -107,15 +91,7 @@ class WindowProblem(ABC):
 
 @dataclass(frozen=True)
 class SketchProblem(WindowProblem):
-    """The mixtures of a task.
-
-    Attributes
-    ----------
-    settings
-        Public settings of the learner.
-    mechanisms
-        Level name to mechanism.
-    """
+    """The mixtures of a task."""
 
     settings: SketchSettings
     mechanisms: dict[str, GaussMixMechanism]
@@ -123,13 +99,8 @@ class SketchProblem(WindowProblem):
     kind: ClassVar[str] = "sketch"
 
     @property
-    def dimension(self) -> int:
-        """Integers in a release: ``rows * columns``."""
-        return self.settings.dimension
-
-    @property
     def fewest(self) -> int:
-        """As many as a sketch has rows: more rows than records are work without gain."""
+        """As many as a sketch has rows: more rows than records cost time without gain."""
         return self.settings.rows
 
     @property
@@ -138,254 +109,169 @@ class SketchProblem(WindowProblem):
         return self.settings.rows
 
     def check_state(self) -> None:
-        """Refuse a task whose sketches no log would take, naming the largest number of rows that fits."""
+        """Raise UserError, with the largest number of rows, if a sketch is too long for a log."""
         check_message(self.settings.rows, self.settings.columns)
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> SketchAccumulator:
-        """What mixes a window's rows."""
+        """Return an accumulator that mixes a window's rows."""
         from murk.privacy.sketches import SketchAccumulator
 
         return SketchAccumulator(self.mechanisms[level], noise, window)
 
     def release(self, made: Sketch, **fields: Any) -> SketchRelease:
-        """The message of a sketch."""
+        """Return the message of a sketch."""
         packed = SketchRelease.packed(made.integers)
         return SketchRelease(payload=packed, rows=made.rows, records=made.records, spread=made.spread, **fields)
 
     def engine(self) -> SketchEngine:
-        """A learner of sketches."""
+        """Return a learner of sketches."""
         return SketchEngine(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[SketchEngine]) -> Estimate:
-        """From the sums of their sketches."""
+        """Return the joint estimate of several chains."""
         return estimate(self.settings, [engine.sums for engine in engines])
 
 
-@dataclass(frozen=True)
-class GramProblem(WindowProblem):
-    """The second moments of a task's windows.
+class MatrixProblem(WindowProblem):
+    """Base class of problems whose windows release second moments."""
 
-    Attributes
-    ----------
-    settings
-        Public settings of the learner.
-    mechanisms
-        Level name to mechanism.
-    """
+    settings: GramSettings
+    rows: ClassVar[None] = None
+
+    @property
+    def fewest(self) -> int:
+        """As many as a record has numbers: fewer do not determine them."""
+        return self.settings.columns
+
+    def check_state(self) -> None:
+        """Raise UserError, with the largest number of features, if a release is too long for a log."""
+        self.settings.check_message()
+
+
+@dataclass(frozen=True)
+class GramProblem(MatrixProblem):
+    """The second moments of a task's windows."""
 
     settings: GramSettings
     mechanisms: dict[str, GramMechanism]
 
     kind: ClassVar[str] = GRAM
-    rows: ClassVar[None] = None
-
-    @property
-    def dimension(self) -> int:
-        """Integers in a release: the upper triangle of a matrix."""
-        return self.settings.dimension
-
-    @property
-    def fewest(self) -> int:
-        """As many as a record has numbers: fewer say nothing of that many."""
-        return self.settings.columns
-
-    def check_state(self) -> None:
-        """Refuse a task whose matrices no log would take, naming the most features that fit."""
-        self.settings.check_message()
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> GramAccumulator:
-        """What adds up a window's rows."""
+        """Return an accumulator of a window's rows."""
         from murk.privacy.sketches import GramAccumulator
 
         return GramAccumulator(self.mechanisms[level], noise, window)
 
     def release(self, made: Gram, **fields: Any) -> GramRelease:
-        """The message of a Gram matrix."""
+        """Return the message of a Gram matrix."""
         return GramRelease(payload=GramRelease.packed(made.integers), records=made.records, **fields)
 
     def engine(self) -> GramEngine:
-        """A learner of Gram matrices."""
+        """Return a learner of Gram matrices."""
         return GramEngine(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[GramEngine]) -> Estimate:
-        """From the sums of their matrices."""
+        """Return the joint estimate of several chains."""
         sums = [engine.sums for engine in engines]
         return estimate_grams(self.settings, engines[0].target_weight, sums, self.mechanisms)
 
 
 @dataclass(frozen=True)
-class NewtonProblem(WindowProblem):
-    """The Newton steps of a task's windows.
-
-    Attributes
-    ----------
-    settings
-        Public settings of the learner.
-    mechanisms
-        Level name to mechanism.
-    """
+class NewtonProblem(MatrixProblem):
+    """The Newton steps of a task's windows."""
 
     settings: NewtonSettings
     mechanisms: dict[str, NewtonMechanism]
 
     kind: ClassVar[str] = NEWTON
-    rows: ClassVar[None] = None
-
-    @property
-    def dimension(self) -> int:
-        """Integers in a release: the upper triangles of two matrices."""
-        return self.settings.dimension
 
     @property
     def first_part(self) -> GramProblem:
-        """The release of a window's first part, as if it were alone."""
+        """The problem of a window's first part alone."""
         return GramProblem(self.settings, {level: made.start for level, made in self.mechanisms.items()})
 
-    @property
-    def fewest(self) -> int:
-        """As many as a record has numbers: fewer say nothing of that many."""
-        return self.settings.columns
-
-    def check_state(self) -> None:
-        """Refuse a task whose matrices no log would take, naming the most features that fit."""
-        self.settings.check_message()
-
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
-        """What adds up a window's rows."""
+        """Return an accumulator of a window's rows."""
         return newton_accumulator(self.settings, self.mechanisms[level], noise, window)
 
     def release(self, made: Newton, **fields: Any) -> NewtonRelease:
-        """The message of a Newton step."""
+        """Return the message of a Newton step."""
         packed = NewtonRelease.packed(made.integers)
         return NewtonRelease(payload=packed, records=made.records, model=made.model.tolist(), **fields)
 
     def engine(self) -> NewtonEngine:
-        """A learner of Newton steps."""
+        """Return a learner of Newton steps."""
         return NewtonEngine(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[NewtonEngine]) -> Estimate:
-        """From the sums of their matrices."""
+        """Return the joint estimate of several chains."""
         return estimate_newton(self.settings, engines[0].target_weights, [engine.sums for engine in engines])
 
 
 def newton_accumulator(
     settings: NewtonSettings, mechanism: NewtonMechanism, noise: NoiseSource | None, window: int
 ) -> NewtonAccumulator:
-    """What adds up a window's rows, with the model that its first part's release tells by these settings."""
+    """Return an accumulator of a window's rows, whose model is estimated from its first part's release."""
     from murk.privacy.sketches import NewtonAccumulator
 
     return NewtonAccumulator(mechanism, partial(first_model, settings, mechanism), noise, window)
 
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
-    """The problem of a resolved task to which organisations release.
+    """Return the problem of a resolved task to which organisations release.
 
-    Raises
-    ------
-    UserError
-        If a level's guarantee cannot be given, or the rows are too few.
+    Raises UserError if a level's guarantee cannot be given, or the rows are too few.
     """
-    block = task.block
+    block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
+    levels = task.privacy.levels.items()
+    shared: dict[str, Any] = {
+        "names": tuple(coding.names),
+        "feature_bound": math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
+        "target_bound": 1.0 if block.target_bound is None else block.target_bound,
+        "largest": 1.0,  # coded features are within [-1, 1]
+        "kind": "binary" if binary else "real",
+        "reach": block.range if binary else None,
+        "window": block.window,
+    }
+
+    def of_level(settings: Any) -> dict[str, Any]:
+        """Return the arguments that all mechanisms take."""
+        bounds = {"columns": settings.columns, "feature_bound": settings.feature_bound}
+        return {**bounds, "neighbours": block.neighbours}
+
     if block.method == "newton":
-        return _of_newton(task, block)
-    return _of_moments(task, block) if block.method == "moments" else _of_mixtures(task, block)
+        del shared["target_bound"], shared["reach"]
+        newton = NewtonSettings(**shared, first=first_part(block.first, coding.size, block.window))
+        _check_columns(newton)
+        people: dict[str, Any] = {"first": newton.first, "rows_per_person": block.most_rows, **of_level(newton)}
+        return NewtonProblem(newton, {name: NewtonMechanism.calibrate(each, **people) for name, each in levels})
+    if block.method == "moments":
+        grams = GramSettings(**shared)
+        _check_columns(grams)
+        people = {"target_bound": grams.target_bound, "rows_per_person": block.most_rows, **of_level(grams)}
+        return GramProblem(grams, {name: GramMechanism.calibrate(each, **people) for name, each in levels})
+    columns, rows = coding.size + 1, block.rows
+    if rows is None:
+        # More rows than records cost time without gain.
+        rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
+    settings = SketchSettings(rows=rows, **shared)
+    mixing: dict[str, Any] = {"rows": rows, "target_bound": settings.target_bound, **of_level(settings)}
+    mixing |= {"method": block.method, "analysis": block.analysis}
+    return SketchProblem(settings, {name: GaussMixMechanism.calibrate(each, **mixing) for name, each in levels})
 
 
-def _of_newton(task: Task, block: SketchBlock) -> NewtonProblem:
-    coding, first = task.coding, block.first
-    if first is None:
-        first = default_first(coding.size)
-        if block.window is not None:
-            first = max(min(first, block.window // 2), 1)
-    settings = NewtonSettings(
-        names=tuple(coding.names),
-        feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
-        largest=1.0,
-        kind="binary",
-        window=block.window,
-        first=first,
-    )
-    _check_columns(settings)
-    mechanisms = {
-        level: NewtonMechanism.calibrate(
-            guarantee,
-            columns=settings.columns,
-            feature_bound=settings.feature_bound,
-            first=first,
-            neighbours=block.neighbours,
-            rows_per_person=block.most_rows,
-        )
-        for level, guarantee in task.privacy.levels.items()
-    }
-    return NewtonProblem(settings, mechanisms)
-
-
-def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
-    coding, binary = task.coding, task.target.kind == "binary"
-    settings = GramSettings(
-        names=tuple(coding.names),
-        feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
-        target_bound=1.0 if block.target_bound is None else block.target_bound,
-        largest=1.0,
-        kind="binary" if binary else "real",
-        reach=block.range if binary else None,
-        window=block.window,
-    )
-    _check_columns(settings)
-    mechanisms = {
-        level: GramMechanism.calibrate(
-            guarantee,
-            columns=settings.columns,
-            feature_bound=settings.feature_bound,
-            target_bound=settings.target_bound,
-            neighbours=block.neighbours,
-            rows_per_person=block.most_rows,
-        )
-        for level, guarantee in task.privacy.levels.items()
-    }
-    return GramProblem(settings, mechanisms)
+def first_part(first: int | None, features: int, window: int | None) -> int:
+    """Return the records of a window's first part: as given, or the default, at most half of the window."""
+    if first is not None:
+        return first
+    first = default_first(features)
+    return first if window is None else max(min(first, window // 2), 1)
 
 
 def _check_columns(settings: GramSettings) -> None:
-    """Refuse matrices that no mechanism releases: what is wrong is the number of features, not a mechanism's."""
+    """Blame the number of features for matrices that no mechanism releases, before a mechanism does."""
     if settings.columns > LARGEST_COLUMNS:
         settings.check_message()
-
-
-def _of_mixtures(task: Task, block: SketchBlock) -> SketchProblem:
-    assert block.method != "moments"
-    assert block.method != "newton"
-    coding = task.coding
-    columns = coding.size + 1
-    binary = task.target.kind == "binary"
-    rows = block.rows
-    if rows is None:
-        # More rows than records are work without gain.
-        rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
-    settings = SketchSettings(
-        names=tuple(coding.names),
-        rows=rows,
-        feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
-        target_bound=1.0 if block.target_bound is None else block.target_bound,
-        # Coded features lie in [-1, 1].
-        largest=1.0,
-        kind="binary" if binary else "real",
-        reach=block.range if binary else None,
-        window=block.window,
-    )
-    mechanisms = {
-        level: GaussMixMechanism.calibrate(
-            guarantee,
-            rows=settings.rows,
-            columns=settings.columns,
-            feature_bound=settings.feature_bound,
-            target_bound=settings.target_bound,
-            method=block.method,
-            neighbours=block.neighbours,
-            analysis=block.analysis,
-        )
-        for level, guarantee in task.privacy.levels.items()
-    }
-    return SketchProblem(settings, mechanisms)

@@ -10,12 +10,9 @@ from murk.stream.task.errors import task_error
 from murk.stream.task.learner import Positive
 from murk.stream.task.protocol import Offer, Scale, TaskProtocol
 
-GRAM: Final = "gram"
-"""Kind of the releases of second moments."""
-NEWTON: Final = "newton"
-"""Kind of the releases of second moments and a Newton step from what they tell."""
-FORMER_METHOD: Final = "linear-mixing"
-"""Method that versions up to 0.3 took for a sketch that names none; logs that were begun so go on."""
+GRAM: Final = "gram"  # kind of the releases of second moments
+NEWTON: Final = "newton"  # kind of the releases of second moments and a Newton step
+FORMER_METHOD: Final = "linear-mixing"  # method of a sketch that names none, up to version 0.3: logs from then keep it
 _OF_MIXING: Final = ("rows", "analysis")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
@@ -88,11 +85,10 @@ class SketchBlock(Block):
 
 
 def method_by_rule(block: Mapping[str, Any]) -> str:
-    """Choose what organisations release where a task file does not say.
+    """Return the method of a task file that names none.
 
-    It is `moments`: at equal guarantees their error is that of mixing where there are few records for the number of
-    features, and falls below it by orders of magnitude from there (docs/gaussmix.md has the table). A file that says
-    how many rows a mixture has, or how one is proved private, means mixing.
+    It is `moments`, whose error is at most that of mixing at equal guarantees (docs/gaussmix.md). A file with the rows
+    of a mixture, or its analysis, means mixing.
     """
     return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
 
@@ -104,17 +100,17 @@ class SketchProtocol(TaskProtocol):
     rank = 5
     block = SketchBlock
     releases = "sketch"
-    # Of mixtures; they have a mechanism of their own.
+    # Of mixtures, which have a mechanism of their own.
     offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
     learner_keys = ("radius",)
     of_organisations = True
 
     def release_kind(self, block: Any) -> str:
-        """Second moments, a Newton step from them, or a mixture."""
+        """Return the kind: second moments, a Newton step, or a mixture."""
         return self.releases if block is None else _KINDS.get(block.method, self.releases)
 
     def offer_of(self, released: str | None) -> Offer:
-        """What second moments can have, or mixtures."""
+        """Return the guarantees that second moments, or mixtures, can have."""
         return _OF_MOMENTS if released in _KINDS.values() else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,18 +167,18 @@ class SketchProtocol(TaskProtocol):
         return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
-        """A Newton step in place of second moments, for a binary target."""
+        """Offer a Newton step in place of second moments, for a binary target."""
         applies = block is not None and block.method == "moments" and block.range is None and target == "binary"
         return ({"method": "newton"},) if applies else ()
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds of two labels, unless the quadratic surrogate's range is given: then its own."""
+        """Return log odds for two labels, unless the quadratic surrogate's range is given: then its own scale."""
         if target == "real":
             return "slope"
         return "log odds" if block.range is None else "own"
 
     def model(self, block: Any, target: str) -> str:
-        """Least squares, of labels by a quadratic surrogate; or the logistic loss itself."""
+        """Return least squares, a quadratic surrogate, or the logistic loss itself."""
         if block is not None and block.method == "newton":
             return "logistic loss"
         return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"

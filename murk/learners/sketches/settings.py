@@ -1,72 +1,52 @@
-"""What learners of sketches and of Gram matrices are given beforehand: public settings, checked once, frozen.
-
-What a learner of released Gram matrices is given beforehand: public settings, checked once, frozen.
-
-What a learner of Newton steps is given beforehand: public settings, checked once, frozen.
-
-What a learner of sketches is given beforehand: public settings, checked once, frozen.
-"""
+"""Public settings of learners of released windows: checked once, frozen."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from murk.errors import UserError
+from murk.learners.sketches.sums import gram_precision, sketch_precision
 from murk.learners.sketches.surrogate import Surrogate, quadratic
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.messages.codec import longest_release
 
+if TYPE_CHECKING:
+    from murk.privacy.sketches import GramMechanism
+
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
+
+ROWS = 4096
+"""Default rows of a sketch: more are more exact (docs/gaussmix.md) and cost time and memory in proportion."""
+
+SIGNAL = 0.1
+"""Mean square in a direction, over C^2 / d, at which weights balance noise and signal."""
 
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """Everything public that decides what is made of released windows.
+    """Public settings that decide what is learned from released windows.
 
-    Parameters
-    ----------
-    names
-        Coded features in their fixed order, the constant last.
-    feature_bound, target_bound
-        C_X and C_Y.
-    largest
-        Largest square of a single feature (and the constant); infinite where only their length is bounded.
-    kind
-        ``"real"``, or ``"binary"`` with labels -1 and +1 (0: missing).
-    reach
-        Q of the quadratic surrogate; None for normal scores (`surrogate`).
-    weighting
-        Of windows: ``"inverse-variance"`` by public figures, or ``"uniform"`` (each person alike).
-    window
-        Most records of a window, where the task says so.
-    constant
-        Whether the last of the names is the constant; False: there is none.
-    surrogate
-        Which quadratic on [-Q, Q].
-
-    Raises
-    ------
-    UserError
-        Naming the value.
+    Raises UserError naming an invalid value.
     """
 
-    names: tuple[str, ...]
-    feature_bound: float
-    target_bound: float = 1.0
-    largest: float = math.inf
-    kind: Kind = "real"
-    reach: float | None = None
-    weighting: Weighting = "inverse-variance"
-    window: int | None = None
-    constant: bool = True
-    surrogate: Surrogate = "minimax"
+    names: tuple[str, ...]  # coded features in their fixed order, the constant last
+    feature_bound: float  # C_X
+    target_bound: float = 1.0  # C_Y
+    largest: float = math.inf  # largest square of a single feature; infinite where only their norm is bounded
+    kind: Kind = "real"  # or "binary", with labels -1 and +1 (0: missing)
+    reach: float | None = None  # Q of the quadratic surrogate; None for normal scores (`surrogate`)
+    weighting: Weighting = "inverse-variance"  # of windows, by public figures, or "uniform": each person alike
+    window: int | None = None  # most records of a window, if the task limits them
+    constant: bool = True  # whether the last of the names is the constant
+    surrogate: Surrogate = "minimax"  # which quadratic on [-Q, Q]
 
+    # Names of settings in the order in which `digest` has them, which must never change.
     digested: ClassVar[tuple[str, ...]]
-    """Names of the settings in the order in which `digest` has them, which must never change."""
     prefix: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -88,8 +68,13 @@ class WindowSettings:
         return self.features + 1
 
     @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Integers in a release."""
+
+    @property
     def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and sums merge, only between equal ones."""
+        """Fingerprint of all settings: states continue, and sums merge, only between equal ones."""
         parts = [*self.prefix, *(repr(getattr(self, name)) for name in self.digested)]
         parts += [] if self.constant else ["no constant"]
         parts += [] if self.surrogate == "minimax" else [self.surrogate]
@@ -98,15 +83,14 @@ class WindowSettings:
 
 @dataclass(frozen=True)
 class GramSettings(WindowSettings):
-    """Everything public that decides what is made of released Gram matrices."""
+    """Public settings that decide what is learned from released Gram matrices."""
 
     digested: ClassVar[tuple[str, ...]] = (
         "names", "feature_bound", "target_bound", "largest", "kind", "reach", "weighting", "window",
     )  # fmt: skip
     prefix: ClassVar[tuple[str, ...]] = ("gram",)
     release_kind: ClassVar[str] = "gram"
-    matrices: ClassVar[int] = 1
-    """Matrices of a release."""
+    matrices: ClassVar[int] = 1  # of a release
 
     @property
     def dimension(self) -> int:
@@ -115,17 +99,17 @@ class GramSettings(WindowSettings):
 
     @property
     def slope(self) -> float:
-        """The slope with which the target moves over its whole range as a feature does: a scale for what is hidden."""
+        """Slope at which a feature's range moves the target over its own: the scale of coefficients that are hidden."""
         return self.target_bound * math.sqrt(self.features) / self.feature_bound
 
-    def check_message(self) -> None:
-        """Refuse Gram matrices that no log would take.
+    def weight(self, mechanism: GramMechanism, records: int) -> float:
+        """Return the weight of a matrix of n records."""
+        if self.weighting == "uniform":
+            return 1.0
+        return gram_precision(records=records, noise=mechanism.scale**2, square=mechanism.feature_bound**2)
 
-        Raises
-        ------
-        UserError
-            Naming the largest number of columns that fits.
-        """
+    def check_message(self) -> None:
+        """Raise UserError, with the largest number of features that fits, if a release is too long for a log."""
         if fits_message(self.columns, self.matrices):
             return
         most = self.columns
@@ -134,36 +118,23 @@ class GramSettings(WindowSettings):
         what = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
         raise UserError(
             f"{self.features:,} coded features: a release of {what} {self.columns:,} columns (they and the target) "
-            f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log "
-            f"{MAX_MESSAGE:,} at most: at most {most - 1:,} coded features would do (the constant is one of them, and "
-            "each category but the first). Give the task fewer, or, where people release for themselves, protocol: "
-            "examples"
+            f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log at most "
+            f"{MAX_MESSAGE:,}: at most {most - 1:,} coded features would do (the constant is one of them, and each "
+            "category but the first). Give the task fewer, or, where people release for themselves, protocol: examples"
         )
 
 
 def fits_message(columns: int, matrices: int = 1) -> bool:
-    """Whether a message of a log holds the Gram matrices of so many columns, and models of as many coefficients.
-
-    Examples
-    --------
-    >>> fits_message(400), fits_message(500)
-    (True, False)
-    """
+    """Return whether a message of a log holds Gram matrices of ``columns``, and a model of as many coefficients."""
     kind = "gram" if matrices == 1 else "newton"
     return longest_release(kind, matrices * columns * (columns + 1) // 2) <= MAX_MESSAGE
 
 
 @dataclass(frozen=True)
 class NewtonSettings(GramSettings):
-    """Everything public that decides what is made of Newton steps.
+    """Public settings that decide what is learned from Newton steps."""
 
-    Parameters
-    ----------
-    first
-        Records of a window's first part.
-    """
-
-    first: int = 1
+    first: int = 1  # records of a window's first part
 
     digested: ClassVar[tuple[str, ...]] = (*GramSettings.digested, "first")
     prefix: ClassVar[tuple[str, ...]] = ("newton",)
@@ -171,28 +142,12 @@ class NewtonSettings(GramSettings):
     matrices: ClassVar[int] = 2
 
 
-ROWS = 4096
-"""Rows of a sketch where nobody chose: more are better (docs/gaussmix.md) and cost time and room in proportion."""
-
-SIGNAL = 0.1
-"""Mean square in a direction against C^2 / d, at which weights balance noise and signal: low, as the directions that
-matter are those of little variance."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SketchSettings(WindowSettings):
-    """Everything public that decides what is made of sketches.
+    """Public settings that decide what is learned from sketches."""
 
-    Parameters
-    ----------
-    rows
-        k, of every sketch.
-    debiased
-        False for the paper's estimate.
-    """
-
-    rows: int
-    debiased: bool = True
+    rows: int  # k, of every sketch
+    debiased: bool = True  # False for the paper's estimate
 
     digested: ClassVar[tuple[str, ...]] = (
         "names", "rows", "feature_bound", "target_bound", "largest", "kind", "reach", "debiased", "weighting", "window",
@@ -210,18 +165,18 @@ class SketchSettings(WindowSettings):
 
     @property
     def signal(self) -> float:
-        """What `sketch_sums.precision` takes for a person's mean square in a direction."""
+        """A person's assumed mean square in a direction, for weights."""
         return SIGNAL * self.square / self.columns
+
+    def weight(self, records: int, noise: float) -> float:
+        """Return the weight of a sketch of n records with this variance of its noise."""
+        if self.weighting == "uniform":
+            return 1.0
+        return sketch_precision(rows=self.rows, records=records, noise=noise, unit=self.signal)
 
 
 def largest_rows(columns: int) -> int:
-    """Most rows of a sketch of so many columns (features, constant, target) that one message of a log holds.
-
-    Examples
-    --------
-    >>> largest_rows(7)
-    13386
-    """
+    """Return the most rows of a sketch of ``columns`` (features, constant, target) that one message of a log holds."""
     rows = MAX_MESSAGE * 6 // (64 * columns)
     while rows and longest_release("sketch", rows * columns) > MAX_MESSAGE:
         rows -= 1
@@ -229,12 +184,9 @@ def largest_rows(columns: int) -> int:
 
 
 def default_rows(columns: int) -> int:
-    """Rows of a sketch where nobody chose: `ROWS`, or what fits in a message.
+    """Return the default rows of a sketch: `ROWS`, or as many as fit in a message.
 
-    Raises
-    ------
-    UserError
-        If not even twice as many rows as columns fit.
+    Raises UserError if not even twice as many rows as columns fit.
 
     Examples
     --------
@@ -251,16 +203,10 @@ def default_rows(columns: int) -> int:
 
 
 def check_message(rows: int, columns: int) -> None:
-    """Refuse sketches that no log would take.
-
-    Raises
-    ------
-    UserError
-        Naming the largest number of rows that fits.
-    """
+    """Raise UserError, with the largest number of rows that fits, if a sketch is too long for a log."""
     if longest_release("sketch", rows * columns) > MAX_MESSAGE:
         raise UserError(
             f"a sketch of rows={rows} and {columns} columns takes {longest_release('sketch', rows * columns):,} bytes, "
-            f"and a message of a log {MAX_MESSAGE:,} at most: set rows to {largest_rows(columns)} or fewer, and let "
-            "several windows take the place of more rows"
+            f"and a message of a log {MAX_MESSAGE:,} at most: set rows to {largest_rows(columns)} or fewer, and "
+            "release several windows in place of more rows"
         )

@@ -237,7 +237,7 @@ def test_what_does_not_go_with_a_step_is_refused():
     budget = ApproxDP(1.0, 1e-6)
     for more, words in (
         ({"rows": 64}, "mixes none"),
-        ({"range": 3.0}, "needs none"),
+        ({"range": 3.0}, "does not use"),
         ({"method": "moments", "first": 10}, "give method="),
         ({"method": "newtons"}, "known are"),
     ):
