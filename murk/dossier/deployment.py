@@ -122,7 +122,7 @@ class Accounts:
     @property
     def spent(self) -> tuple[str, ...]:
         """Spending on all tasks together, without repeating what it is about."""
-        return tuple(one.removeprefix("All tasks together: ") for one in self.lifetime)
+        return tuple(sentence.removeprefix("All tasks together: ") for sentence in self.lifetime)
 
 
 def read_deployment(log: Log, task: Task) -> Deployment:
@@ -144,7 +144,7 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
             f"{path} can be read by other users of its machine (mode {mode:04o}): it holds releases, which are "
             "protected, and is no secret by itself; chmod 600 if it should be"
         )
-    found = {
+    stores = {
         "releases": Store(
             path,
             f"{days} after they arrive, and until they are learned; the newest {task.duplicates:,} of a chain as long "
@@ -156,7 +156,7 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
         "states": Store(path, "the newest alone", "one row a chain"),
         "dead": Store(path, f"{days}", f"log.retention = {days}", task.log.retention),
     }
-    return Deployment(log.url, "file", carried, found, "a file on this machine", problems=tuple(problems))
+    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=tuple(problems))
 
 
 def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
@@ -167,21 +167,21 @@ def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
     encrypted = settings.security_protocol.endswith("SSL")
     identified = settings.security_protocol.startswith("SASL") or settings.ssl_certificate_file is not None
     with TopicSetup(log.url, task) as setup:
-        problems, found = [], {}
+        problems, stores = [], {}
         try:
             problems = setup.problems()
         except (UserError, MurkError) as error:
             problems = [f"whether the topics fit the task could not be read: {error}"]
         for kind, (topic, about) in setup.settings().items():
             if isinstance(about, str):
-                found[kind] = Store(topic, _UNKNOWN, f"could not be read: {about}")
+                stores[kind] = Store(topic, _UNKNOWN, f"could not be read: {about}")
                 problems.append(f"the settings of {topic} could not be read: {about}")
             else:
-                found[kind] = store = _store(topic, about)
+                stores[kind] = store = _store(topic, about)
                 if store.kept == _UNKNOWN:
                     problems.append(f"for how long {topic} keeps messages is not known: {store.settings}")
     how = f"{settings.security_protocol}, as this command was configured"
-    return Deployment(log.url, "kafka", carried, found, how, encrypted, identified, tuple(problems))
+    return Deployment(log.url, "kafka", carried, stores, how, encrypted, identified, tuple(problems))
 
 
 def _store(topic: str, about: Mapping[str, str]) -> Store:
@@ -216,16 +216,16 @@ def read_accounts(path: str | Path) -> Accounts:
         for (name, _), count in totals.levels.items():
             tasks[name] = tasks.get(name, 0) + count
         problems = []
-        left = ledger.names.left()
-        if left:
-            problems.append(f"the ledger {path}: {left}")
+        leftover = ledger.names.left()
+        if leftover:
+            problems.append(f"the ledger {path}: {leftover}")
         missing = ledger.names.missing()
         if missing is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
-        for place in (path, key_path(path)):
-            mode = _mode(place)
+        for file in (path, key_path(path)):
+            mode = _mode(file)
             if mode is not None and mode & 0o077:
-                problems.append(f"{place} can be read by other users of its machine (mode {mode:04o}): chmod 600")
+                problems.append(f"{file} can be read by other users of its machine (mode {mode:04o}): chmod 600")
         return Accounts(
             str(path),
             totals.people,

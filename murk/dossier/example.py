@@ -87,12 +87,12 @@ def example_of(task: Task) -> Example:
                 producer = Producer(task, log, ledger, policy=Policy(public_sample=True))
                 for person in ("one", "another"):
                     producer.release(record, person=person)
-            found = [
+            messages = [
                 (message.offset, message.value)
                 for chain in range(log.partitions)
                 for message in log.read(chain, log.begin(chain), 2)
             ]
-    return Example(record, tuple(value for _, value in sorted(found)), invented, records)
+    return Example(record, tuple(value for _, value in sorted(messages)), invented, records)
 
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:

@@ -48,7 +48,7 @@ class Audit:
     @property
     def holds(self) -> bool:
         """Whether no claim was refuted."""
-        return all(one["holds"] for one in self.findings)
+        return all(finding["holds"] for finding in self.findings)
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Facts:
 
     def any_two_of(self, whole: Guarantee) -> Guarantee:
         """Return the guarantee of all of an organisation's windows together for any two records."""
-        one = self.mechanisms["default"]
-        stated, replaced = (made.to_dict()[made.kind] for made in (one.stated, one.replace_one()))
-        if whole.kind != one.stated.kind or one.replace_one().kind != whole.kind:
+        mechanism = self.mechanisms["default"]
+        stated, replaced = (made.to_dict()[made.kind] for made in (mechanism.stated, mechanism.replace_one()))
+        if whole.kind != mechanism.stated.kind or mechanism.replace_one().kind != whole.kind:
             return any_two_records(whole)
         of = whole.to_dict()[whole.kind]
         return guarantee_from_dict({whole.kind: {name: of[name] * replaced[name] / stated[name] for name in of}})
@@ -129,16 +129,13 @@ class Facts:
 def read_audit(path: str | Path, task: Task) -> Audit:
     """Read the output of ``murk audit TASK --json`` for this task.
 
-    Raises
-    ------
-    UserError
-        If the file is not an audit of this task.
+    Raises `UserError` if the file is not an audit of this task.
     """
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:
         content = json.loads(Path(path).read_bytes())
-        findings = tuple({key: kind(one[key]) for key, kind in _FINDING.items()} for one in content["findings"])
-        of = None if content["task"] is None else str(content["task"]["hash"])
+        findings = tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in content["findings"])
+        task_hash = None if content["task"] is None else str(content["task"]["hash"])
         confidence, simulated = float(content["confidence"]), bool(content["simulated"])
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}): {remedy}") from None
@@ -146,8 +143,8 @@ def read_audit(path: str | Path, task: Task) -> Audit:
         raise UserError(
             f"{path}: is not the outcome of an audit of a task, or of an earlier version: {remedy}"
         ) from None
-    if of != task.hash:
-        whose = "no task" if of is None else f"a task with the hash {of[:12]}"
+    if task_hash != task.hash:
+        whose = "no task" if task_hash is None else f"a task with the hash {task_hash[:12]}"
         raise UserError(f"{path}: is an audit of {whose}, and this one's is {task.hash[:12]}: {remedy}")
     if not findings:
         raise UserError(f"{path}: is an audit of nothing: {remedy}")

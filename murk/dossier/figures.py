@@ -43,8 +43,8 @@ def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | No
     """Return the joint guarantee of several releases in the strongest possible kind, if any."""
     account = Accountant()
     account.compose(mechanism if hasattr(mechanism, "guarantees") else guarantee, count=count)
-    own = count * float(getattr(guarantee, "delta", 0.0))
-    for kind, options in (("pure", {}), ("gdp", {}), ("zcdp", {}), ("approx", {"delta": 2 * own})):
+    added_delta = count * float(getattr(guarantee, "delta", 0.0))
+    for kind, options in (("pure", {}), ("gdp", {}), ("zcdp", {}), ("approx", {"delta": 2 * added_delta})):
         try:
             return account.spent(kind, **options)  # type: ignore[arg-type]
         except UserError:
@@ -54,15 +54,15 @@ def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | No
 
 def is_central(mechanisms: Mapping[str, Any]) -> bool:
     """Return whether releases summarise an organisation's window, whose neighbours are a record and a blank one."""
-    return any(one.kind in CENTRAL for one in mechanisms.values())
+    return any(mechanism.kind in CENTRAL for mechanism in mechanisms.values())
 
 
 def _of(guarantee: Guarantee, kind: Any) -> str:
     try:
-        found = guarantee.to(kind)
+        implied = guarantee.to(kind)
     except UserError:
         return "-"
-    [value] = found.to_dict()[found.kind].values()
+    [value] = implied.to_dict()[implied.kind].values()
     return number(value)
 
 
@@ -70,7 +70,7 @@ def _epsilon(guarantee: Guarantee) -> str:
     if guarantee.kind in ("pure", "approx"):
         return stated(guarantee).removeprefix("epsilon = ").replace(", delta = ", " at delta ")
     try:
-        found = guarantee.to("approx", delta=DELTA)
+        implied = guarantee.to("approx", delta=DELTA)
     except UserError:
         return "-"
-    return f"{number(getattr(found, 'epsilon'))} at delta {DELTA:g}"  # noqa: B009
+    return f"{number(getattr(implied, 'epsilon'))} at delta {DELTA:g}"  # noqa: B009

@@ -110,9 +110,9 @@ def _audited(facts: Facts) -> str:
     audit = facts.audit
     if audit is None:
         return "no audit was run or read for this dossier."
-    worst = max(audit.findings, key=lambda one: one["ratio"])
+    worst = max(audit.findings, key=lambda finding: finding["ratio"])
     said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
-    blind = sum(verdict(one["lower_bound"], one["holds"]) == "no power" for one in audit.findings)
+    blind = sum(verdict(finding["lower_bound"], finding["holds"]) == "no power" for finding in audit.findings)
     if blind == len(audit.findings):
         return f"the audit had no power: it had too few releases to refute a claim ({audit.origin})."
     if blind:
@@ -274,13 +274,14 @@ def _versions(facts: Facts) -> Section:
         ("task", f"{task.name}, read from {facts.origin}"),
         ("task hash (SHA-256), on every release", task.hash),
         ("protocol", f"{task.protocol}, model: {task.fitted_model}"),
-        ("mechanisms", ", ".join(dict.fromkeys(one.kind for one in facts.mechanisms.values()))),
+        ("mechanisms", ", ".join(dict.fromkeys(mechanism.kind for mechanism in facts.mechanisms.values()))),
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
         (
             "dependencies",
-            ", ".join(f"{name} {found}" for name, found in _dependencies()) or "not known: murk is not installed",
+            ", ".join(f"{name} {installed}" for name, installed in _dependencies())
+            or "not known: murk is not installed",
         ),
     ]
     if facts.deployment is not None:

@@ -23,10 +23,11 @@ def page_of(dossier: Dossier) -> str:
     """Return the page as HTML."""
     numbers = {key: at for at, key in enumerate(dossier.evidence, start=1)}
     style = (files("murk.dossier") / "page.css").read_text(encoding="utf-8")
-    contents = "".join(f'<li><a href="#{one.key}">{_text(one.title)}</a></li>' for one in dossier.sections)
+    contents = "".join(f'<li><a href="#{item.key}">{_text(item.title)}</a></li>' for item in dossier.sections)
     summary = "".join(f"<div><dt>{_text(name)}</dt><dd>{_prose(words)}</dd></div>" for name, words in dossier.summary)
     settle = "".join(
-        f'<li><span class="box" aria-hidden="true"></span><span>{_prose(one)}</span></li>' for one in dossier.to_settle
+        f'<li><span class="box" aria-hidden="true"></span><span>{_prose(item)}</span></li>'
+        for item in dossier.to_settle
     )
     banner = (
         '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
@@ -58,7 +59,7 @@ def page_of(dossier: Dossier) -> str:
 <section id="settle" class="settle"><h2>To be settled before anyone signs ({len(dossier.to_settle)})</h2>
 <ul>{settle}</ul></section>
 <nav aria-label="Contents"><ol>{contents}<li><a href="#evidence">Evidence</a></li></ol></nav>
-{"".join(_section(one, numbers) for one in dossier.sections)}
+{"".join(_section(item, numbers) for item in dossier.sections)}
 {_evidence(numbers)}
 </main>
 <footer><p>Small numbers link to the tests that support a sentence. Sentences without one state their source.
@@ -70,7 +71,7 @@ Generated; whoever signs it is responsible for what Murk cannot know.</p>
 
 
 def _section(section: Section, numbers: dict[str, int]) -> str:
-    blocks = "\n".join(_block(one, numbers) for one in section.blocks)
+    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
     return f'<section id="{section.key}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>\n'
 
 

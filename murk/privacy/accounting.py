@@ -62,10 +62,7 @@ class Accountant:
         """Add ``count`` releases, each with a guarantee or by a mechanism (with its ``guarantees``); return the
         accountant.
 
-        Raises
-        ------
-        UserError
-            If ``release`` is neither, or the count is not a positive integer.
+        Raises `UserError` if ``release`` is neither, or the count is not a positive integer.
         """
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise UserError(f"count={count!r} is not a positive integer")
@@ -77,10 +74,7 @@ class Accountant:
 
         For ``"approx"``, give either delta or epsilon; the other is computed.
 
-        Raises
-        ------
-        UserError
-            If a release implies no guarantee of that kind.
+        Raises `UserError` if a release implies no guarantee of that kind.
         """
         check_kind(kind, delta, epsilon)
         if delta is not None:
@@ -261,10 +255,7 @@ def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
 
     People are disjoint, so nothing adds up: (max epsilon, max delta), max mu, max rho.
 
-    Raises
-    ------
-    UserError
-        If there are none, or they are of different kinds.
+    Raises `UserError` if there are none, or they are of different kinds.
 
     Examples
     --------

@@ -48,9 +48,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
     .. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2) - e^{\epsilon}\, \Phi(-\epsilon/\mu - \mu/2)
 
-    References
-    ----------
-    Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022), corollary 2.13; Balle, Wang 2018, theorem 8.
+    Reference: Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022), corollary 2.13; Balle, Wang 2018,
+    theorem 8.
 
     Examples
     --------
@@ -102,9 +101,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Gaussian noise of standard deviation (sensitivity / mu) is the analytic calibration.
 
-    References
-    ----------
-    Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
+    Reference: Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
 
     Examples
     --------
@@ -134,10 +131,8 @@ def pure_to_gdp(epsilon: float) -> float:
     Randomized response is the worst epsilon-DP release, and telling its two inputs apart is no easier than telling N(0,
     1) from N(mu, 1).
 
-    References
-    ----------
-    Dong, Roth, Su 2022: the trade-off function of randomized response touches that of N(0, 1) against N(mu, 1)
-    at equal error rates.
+    Reference: Dong, Roth, Su 2022: the trade-off function of randomized response touches that of N(0, 1) against N(mu,
+    1) at equal error rates.
 
     Examples
     --------
@@ -181,9 +176,7 @@ def pure_delta(epsilon: float, at: float) -> float:
 
     .. math:: \delta = \max\left(0, (e^{\epsilon} - e^{at}) / (1 + e^{\epsilon})\right)
 
-    References
-    ----------
-    Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015 (randomized response
+    Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015 (randomized response
     dominates).
 
     Examples
@@ -237,9 +230,7 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     Proved for epsilon <= 1 only; above 8 it is too small at delta = 1e-5, so that the claim is false. Use it to
     reproduce a paper, and `gdp_mu` for everything else.
 
-    References
-    ----------
-    Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
+    Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 
     Examples
     --------

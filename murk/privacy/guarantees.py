@@ -50,17 +50,14 @@ class Guarantee(ABC):
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee":
         """Return the smallest guarantee of another kind that this one implies.
 
+        Raises `UserError` if this guarantee implies none of that kind.
+
         Parameters
         ----------
         kind
             ``"pure"``, ``"approx"``, ``"gdp"`` or ``"zcdp"``.
         delta, epsilon
             For ``"approx"``: exactly one of them; the other is computed.
-
-        Raises
-        ------
-        UserError
-            If this guarantee implies none of that kind.
         """
         check_kind(kind, delta, epsilon)
         if kind != "approx":
@@ -184,14 +181,12 @@ class PureDP(Guarantee):
 
     .. math:: P(M(x) \in S) \le e^{\epsilon}\, P(M(x') \in S) \quad\text{for all } x, x', S
 
+    Reference: Dwork, McSherry, Nissim, Smith 2006; Kasiviswanathan et al. 2011 (local).
+
     Parameters
     ----------
     epsilon
         At least 0 (nothing disclosed).
-
-    References
-    ----------
-    Dwork, McSherry, Nissim, Smith 2006; Kasiviswanathan et al. 2011 (local).
 
     Examples
     --------
@@ -227,16 +222,14 @@ class ApproxDP(Guarantee):
 
     .. math:: P(M(x) \in S) \le e^{\epsilon}\, P(M(x') \in S) + \delta \quad\text{for all } x, x', S
 
+    Reference: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006.
+
     Parameters
     ----------
     epsilon
         At least 0.
     delta
         At least 0 (then it is `PureDP`) and below 1.
-
-    References
-    ----------
-    Dwork, Kenthapadi, McSherry, Mironov, Naor 2006.
 
     Examples
     --------
@@ -274,14 +267,12 @@ class ApproxDP(Guarantee):
 class GaussianDP(Guarantee):
     """Gaussian differential privacy: no easier than telling N(0, 1) from N(mu, 1) with one draw.
 
+    Reference: Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022).
+
     Parameters
     ----------
     mu
         At least 0 (nothing disclosed).
-
-    References
-    ----------
-    Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022).
 
     Examples
     --------
@@ -320,14 +311,12 @@ class GaussianDP(Guarantee):
 class ZeroConcentratedDP(Guarantee):
     """Zero-concentrated differential privacy: Renyi divergence of order alpha at most rho alpha.
 
+    Reference: Bun, Steinke, "Concentrated differential privacy", TCC 2016.
+
     Parameters
     ----------
     rho
         At least 0 (nothing disclosed).
-
-    References
-    ----------
-    Bun, Steinke, "Concentrated differential privacy", TCC 2016.
 
     Examples
     --------
@@ -379,10 +368,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
     {"rho": r}}``.
 
-    Raises
-    ------
-    UserError
-        For anything else, and for a guarantee of zeros, under which nothing could be released.
+    Raises `UserError` for anything else, and for a guarantee of zeros, under which nothing could be released.
 
     Examples
     --------
@@ -417,10 +403,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
 def guarantee_from_text(text: str) -> Guarantee:
     """Read a guarantee in the command line's format: kind, colon, figures.
 
-    Raises
-    ------
-    UserError
-        If the text is not a guarantee.
+    Raises `UserError` if the text is not a guarantee.
 
     Examples
     --------

@@ -48,9 +48,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     If the release is Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
 
-    References
-    ----------
-    Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
+    Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
 
     Examples
     --------
@@ -80,9 +78,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     .. math:: \delta = \min_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho - \epsilon)}}{\alpha - 1}
         \left(1 - \frac1\alpha\right)^{\alpha}
 
-    References
-    ----------
-    Canonne, Kamath, Steinke 2020, proposition 12.
+    Reference: Canonne, Kamath, Steinke 2020, proposition 12.
 
     Examples
     --------

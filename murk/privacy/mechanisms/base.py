@@ -190,10 +190,7 @@ class LatticeMechanism:
         A vector beyond the radius is projected onto it; NaN counts as 0. ``records`` (m,) are the records' indices, for
         simulated noise.
 
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
+        Raises `UserError` if the shapes do not fit.
         """
         return randomize_block(self, vectors, noise, records)
 

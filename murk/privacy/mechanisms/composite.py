@@ -43,17 +43,15 @@ class CompositeMechanism:
     The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by :math:`\sqrt{\sum
     \mu_i^2}`, rho by :math:`\sum \rho_i`.
 
+    Reference: Dufraiche, Mangold, Perrot, Tommasi, "Learning with Locally Private Examples by Inverse Weierstrass
+    Private SGD", equation 1 (Gaussian features and a label in randomized response).
+
     Parameters
     ----------
     parts
         The mechanisms, in the order of their coordinates.
     stated
         An (epsilon, delta) guarantee of the whole, if a tighter one than the sum is claimed; checked.
-
-    References
-    ----------
-    Dufraiche, Mangold, Perrot, Tommasi, "Learning with Locally Private Examples by Inverse Weierstrass Private SGD",
-    equation 1 (Gaussian features and a label in randomized response).
 
     Examples
     --------
@@ -95,8 +93,8 @@ class CompositeMechanism:
         # At what an account is charged, which is rounded down, and with every rounding against the claim.
         cap = cap_of(stated)
         with precise():
-            found = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
-            return found <= decimal(Fraction(cap.delta_units, DELTA_UNITS))
+            delta = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
+            return delta <= decimal(Fraction(cap.delta_units, DELTA_UNITS))
 
     def _account(self) -> Accountant:
         return reduce(Accountant.compose, self.parts, Accountant())
@@ -181,10 +179,7 @@ class CompositeMechanism:
         of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
         simulated noise.
 
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
+        Raises `UserError` if the shapes do not fit.
         """
         from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
@@ -229,10 +224,7 @@ class CompositeMechanism:
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up: the sum of the parts' costs.
 
-        Raises
-        ------
-        UserError
-            If a part has no cost in this currency.
+        Raises `UserError` if a part has no cost in this currency.
         """
         if currency == "approx" and self.stated is not None:
             return cap_of(self.stated)
@@ -259,10 +251,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
     the first part if the second is a label (randomized response is pure), else half to each.
 
-    Raises
-    ------
-    UserError
-        For `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+    Raises `UserError` for `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
     Examples
     --------

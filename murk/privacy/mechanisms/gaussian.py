@@ -44,6 +44,9 @@ class GaussianMechanism(AdditiveMechanism):
 
     the release is exactly rho-zCDP and mu-GDP.
 
+    Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020; Balle, Wang 2018
+    (analytic calibration).
+
     Parameters
     ----------
     dimension
@@ -54,11 +57,6 @@ class GaussianMechanism(AdditiveMechanism):
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated
         The (epsilon, delta) guarantee it was calibrated to, if any; checked.
-
-    References
-    ----------
-    Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020; Balle, Wang 2018
-    (analytic calibration).
 
     Examples
     --------
@@ -130,10 +128,8 @@ class GaussianMechanism(AdditiveMechanism):
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up.
 
-        Raises
-        ------
-        UserError
-            In epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless calibrated to one.
+        Raises `UserError` in epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless calibrated
+        to one.
         """
         if currency == "rho":
             return PrivacyLoss("rho", ceil_units(self._rho))
@@ -167,11 +163,8 @@ class GaussianMechanism(AdditiveMechanism):
         `ApproxDP`, ``"analytic"`` gives the least noise whose exact curve stays within (epsilon, delta); ``"classic"``
         is the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon, for reproducing papers.
 
-        Raises
-        ------
-        UserError
-            For `PureDP`; for the classic method if its exact curve exceeds (epsilon, delta); for budgets that the
-            lattice cannot express.
+        Raises `UserError` for `PureDP`; for the classic method if its exact curve exceeds (epsilon, delta); for budgets
+        that the lattice cannot express.
         """
         if method not in ("analytic", "classic"):
             raise UserError(f"unknown calibration {method!r}; one of analytic, classic")

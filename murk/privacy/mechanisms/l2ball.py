@@ -33,6 +33,9 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
     noise that does not depend on the data. Only the coin must be exact (``threshold / 2^64``, rounded so that the odds
     stay at or below e^epsilon).
 
+    Reference: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private estimation", JASA 2018,
+    section 4.2.3.
+
     Parameters
     ----------
     dimension
@@ -41,11 +44,6 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         Public bound r of their l2 norm.
     threshold
         The coin's probability in 2^-64: above 2^63 (an even coin) and below 2^64.
-
-    References
-    ----------
-    Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private estimation", JASA 2018,
-    section 4.2.3.
 
     Examples
     --------
@@ -116,10 +114,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
         64-bit words express an epsilon of at most 44.36.
 
-        Raises
-        ------
-        UserError
-            For a budget below 1e-12.
+        Raises `UserError` for a budget below 1e-12.
         """
         pure_only("l2-ball", method)
         size, bound = checked_shape("L2BallMechanism", dimension, radius)

@@ -35,6 +35,8 @@ class LaplaceMechanism(AdditiveMechanism):
 
     the release is exactly epsilon-DP. `L2BallMechanism` is better in all but the smallest dimensions.
 
+    Reference: Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2012 (on integers).
+
     Parameters
     ----------
     dimension
@@ -43,10 +45,6 @@ class LaplaceMechanism(AdditiveMechanism):
         Public bound C of their l2 norm; the l1 sensitivity (diameter) is 2 sqrt(d) C.
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
-
-    References
-    ----------
-    Dwork, McSherry, Nissim, Smith 2006; Ghosh, Roughgarden, Sundararajan 2012 (on integers).
 
     Examples
     --------

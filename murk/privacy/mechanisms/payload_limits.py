@@ -43,10 +43,8 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
     c^2. Discrete Gaussian noise is sub-Gaussian of variance S^2, so the square's moment generating function, and
     Chernoff's bound, is at most that of a non-central chi-square.
 
-    References
-    ----------
-    Birge, "An alternative point of view on Lepski's method", 2001, lemma 8.1; Canonne, Kamath, Steinke, "The discrete
-    Gaussian for differential privacy", 2020, lemma 9 (sub-Gaussian).
+    Reference: Birge, "An alternative point of view on Lepski's method", 2001, lemma 8.1; Canonne, Kamath, Steinke, "The
+    discrete Gaussian for differential privacy", 2020, lemma 9 (sub-Gaussian).
 
     Examples
     --------
@@ -67,9 +65,7 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
     The l2 norm is at most the l1 norm. That of the vector is at most c = ``steps``; that of the noise is a sum of d
     exponentials, each rounded up by less than one step.
 
-    References
-    ----------
-    Boucheron, Lugosi, Massart, "Concentration inequalities", 2013, section 2.4 (gamma variables).
+    Reference: Boucheron, Lugosi, Massart, "Concentration inequalities", 2013, section 2.4 (gamma variables).
 
     Examples
     --------

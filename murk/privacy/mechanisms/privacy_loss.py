@@ -153,13 +153,13 @@ def gdp_units(epsilon: Fraction | Decimal) -> int:
 
 def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
     """Return the least mu^2 of a mechanism's guarantees in units, rounded up; None if none implies GDP."""
-    found = []
+    figures = []
     for claim in claims:
         if isinstance(claim, GaussianDP):
-            found.append(ceil_units(rational(claim.mu) ** 2))
+            figures.append(ceil_units(rational(claim.mu) ** 2))
         elif isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
-            found.append(gdp_units(rational(claim.epsilon)))
-    return min(found, default=None)
+            figures.append(gdp_units(rational(claim.epsilon)))
+    return min(figures, default=None)
 
 
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:
@@ -168,10 +168,7 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
     guarantee fits under the cap of that guarantee.
 
-    Raises
-    ------
-    UserError
-        If it is not a guarantee that Murk knows.
+    Raises `UserError` if it is not a guarantee that Murk knows.
 
     Examples
     --------

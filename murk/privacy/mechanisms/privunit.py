@@ -46,6 +46,11 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     lattice are uniform up to rounding of 2^-20 of a standard deviation, a bias below 1e-5 B per coordinate. The work is
     the same for every vector.
 
+    Reference: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection against reconstruction and its applications in
+    private federated learning", 2018; Asi, Feldman, Talwar, "Optimal algorithms for mean estimation under local
+    differential privacy", 2022; Isik, Chen, Ozgur, Weissman, No, "Exact optimality of communication-privacy-utility
+    tradeoffs in distributed mean estimation", 2023 (the k closest of a random codebook).
+
     Parameters
     ----------
     dimension
@@ -58,13 +63,6 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
         k, from 1 to n.
     threshold
         k a: the probability in 2^-64 that one of the closest is released.
-
-    References
-    ----------
-    Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection against reconstruction and its applications in private
-    federated learning", 2018; Asi, Feldman, Talwar, "Optimal algorithms for mean estimation under local differential
-    privacy", 2022; Isik, Chen, Ozgur, Weissman, No, "Exact optimality of communication-privacy-utility tradeoffs in
-    distributed mean estimation", 2023 (the k closest of a random codebook).
 
     Examples
     --------
@@ -158,10 +156,7 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
         PrivUnit's, and at most the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon
         = log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit words express an epsilon of at most 44 - log(k).
 
-        Raises
-        ------
-        UserError
-            For a budget below 1e-12.
+        Raises `UserError` for a budget below 1e-12.
         """
         pure_only("privunit", method)
         size, bound = checked_shape("PrivUnitMechanism", dimension, radius)

@@ -32,16 +32,14 @@ class RandomizedResponse(OddsMechanism):
 
     .. math:: \frac{P(\text{keep})}{P(\text{a given other})} = \frac{2^{64} - (k - 1) a}{a} \le e^\epsilon
 
+    Reference: Warner 1965; Kairouz, Oh, Viswanath 2016 (k categories).
+
     Parameters
     ----------
     classes
         Number k of categories, at least 2 and below 2^31.
     threshold
         Number of words that keep the category.
-
-    References
-    ----------
-    Warner 1965; Kairouz, Oh, Viswanath 2016 (k categories).
 
     Examples
     --------
@@ -99,10 +97,7 @@ class RandomizedResponse(OddsMechanism):
 
         ``records`` (m,) are the records' indices, for simulated noise.
 
-        Raises
-        ------
-        UserError
-            If the shapes do not fit or a category is outside [0, k); the message does not say which.
+        Raises `UserError` if the shapes do not fit or a category is outside [0, k); the message does not say which.
         """
         from murk.privacy.noise import Purpose
 
@@ -139,10 +134,7 @@ class RandomizedResponse(OddsMechanism):
         `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
         64-bit words express an epsilon of at most 44.36 for two categories.
 
-        Raises
-        ------
-        UserError
-            For a budget below 1e-12, or so small that 64-bit words cannot tell it from none.
+        Raises `UserError` for a budget below 1e-12, or so small that 64-bit words cannot tell it from none.
         """
         size = checked_integer("RandomizedResponse", "classes", classes)
         if not 2 <= size < _CLASSES_BELOW:

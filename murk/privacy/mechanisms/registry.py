@@ -41,10 +41,7 @@ def calibrate(
     error (``variance``): an (epsilon, delta) is often met by a pure mechanism, which has delta = 0 with less noise.
     ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`.
 
-    Raises
-    ------
-    UserError
-        If the kind is unknown or cannot have the guarantee.
+    Raises `UserError` if the kind is unknown or cannot have the guarantee.
 
     Examples
     --------

@@ -104,10 +104,10 @@ def _more_than(size: int) -> int:
 
 
 @wiped
-def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records: Integers, out: Integers) -> None:
+def _simulate_early(noise: NoiseDistribution, simulate: Any, seed: np.uint64, records: Integers, out: Integers) -> None:
     size = out.shape[1]
-    trials, own = np.arange(_more_than(size), dtype=np.uint64), records.astype(np.uint64)
-    a, b = map(keep, _blocks(seed, own[:, None], np.uint64(Purpose.NOISE), trials))
+    trials, numbers = np.arange(_more_than(size), dtype=np.uint64), records.astype(np.uint64)
+    a, b = map(keep, _blocks(seed, numbers[:, None], np.uint64(Purpose.NOISE), trials))
     values, kept, undecided = _decide(noise.shape, noise.table, a, b)
     before = np.cumsum(kept, axis=1)
     last, used, more = -1, _START, 0
@@ -116,7 +116,7 @@ def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records
             last, used, more = i, _START, 0
         if before[i, trial] + more < size:
             words = a[i, trial], b[i, trial]
-            value, used = finish_simulated_trial(noise.shape, noise.table, *words, seed, own[i], used)
+            value, used = finish_simulated_trial(noise.shape, noise.table, *words, seed, numbers[i], used)
             if value != REJECTED:
                 values[i, trial], kept[i, trial] = value, True
                 more += 1
@@ -124,7 +124,7 @@ def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records
     enough = kept.sum(axis=1) >= size
     out[enough] = keep(values[enough[:, None] & kept & (places <= size)]).reshape(enough.sum(), size)
     for i in np.flatnonzero(~enough).tolist():
-        one(seed, records[i], out[i])
+        simulate(seed, records[i], out[i])
 
 
 def _gaussians_early(seed: np.uint64, records: Integers, out: Integers) -> None:

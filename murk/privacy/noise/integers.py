@@ -12,10 +12,7 @@ from murk.privacy.noise.streaming import Integers, Words
 def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
     """Return one coin for each word, true with probability exactly ``threshold / 2^64``.
 
-    Raises
-    ------
-    UserError
-        If the threshold is not in [0, 2^64].
+    Raises `UserError` if the threshold is not in [0, 2^64].
 
     Examples
     --------
@@ -35,12 +32,8 @@ def below(words: Words, n: int) -> Integers:
 
     The first candidate is taken whose low bits are below n. All k candidates of a row fail with probability below 2^-k.
 
-    Raises
-    ------
-    UserError
-        If n is not in [1, 2^63].
-    MurkError
-        If all candidates of a row fail; give more candidates per row.
+    Raises `UserError` if n is not in [1, 2^63]. Raises `MurkError` if all candidates of a row fail; give more
+    candidates per row.
 
     Examples
     --------

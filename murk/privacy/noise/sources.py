@@ -47,10 +47,7 @@ class NoiseSource(Protocol):
 def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int) -> Integers:
     """Draw integers (m, size) of a kind of `NOISE_DISTRIBUTIONS` from a source.
 
-    Raises
-    ------
-    UserError
-        If the kind is unknown or the source does not draw it.
+    Raises `UserError` if the kind is unknown or the source does not draw it.
     """
     drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
     if drawn is None:
@@ -141,15 +138,12 @@ class SimulatedNoise(DrawnNoise):
     record's draws do not depend on other records or on time. A copy repeats them. A record's shorter vectors are
     prefixes of its longer ones, and its Gaussian and Laplace draws use the same words.
 
+    Raises `UserError` for a seed that is not such an integer, or a negative record index.
+
     Parameters
     ----------
     seed
         An integer in [0, 2^64).
-
-    Raises
-    ------
-    UserError
-        For a seed that is not such an integer, or a negative record index.
 
     Examples
     --------

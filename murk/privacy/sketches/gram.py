@@ -56,6 +56,9 @@ class GramMechanism:
     root of the number of coordinates, which is subtracted beforehand. So the guarantee is exact, as for
     `GaussianMechanism`.
 
+    Reference: Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear
+    regression", 2018 (AdaSSP releases the least eigenvalue, too; here the learner accounts for the noise instead).
+
     Parameters
     ----------
     columns
@@ -70,11 +73,6 @@ class GramMechanism:
         The guarantee it was calibrated to; checked. Default: the noise's own.
     rows_per_person
         k: number of rows in which neighbours differ at most.
-
-    References
-    ----------
-    Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear regression",
-    2018 (AdaSSP releases the least eigenvalue, too; here the learner accounts for the noise instead).
 
     Examples
     --------
@@ -188,10 +186,7 @@ class GramMechanism:
     def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Decode the integers of a release to the noisy Gram matrix (d, d) in the units of the rows.
 
-        Raises
-        ------
-        UserError
-            If the number of integers does not fit this mechanism.
+        Raises `UserError` if the number of integers does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -274,10 +269,7 @@ class GramMechanism:
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
 
-        Raises
-        ------
-        UserError
-            For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         size = _columns(columns)
         noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)

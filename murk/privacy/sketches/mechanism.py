@@ -55,6 +55,9 @@ class GaussMixMechanism:
     mixtures are randomly rounded to integers with floating-point probabilities, within 2^-48 of the exact ones in total
     variation.
 
+    Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2.
+    In algorithm 1 the noise for g <= tau is printed as g C; it is sqrt(g) C.
+
     Parameters
     ----------
     rows
@@ -78,11 +81,6 @@ class GaussMixMechanism:
         ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences of eigenvalue and
         sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least noise: exact for
         ``"mixing"``, integrated over the eigenvalue's noise for ``"linear-mixing"``.
-
-    References
-    ----------
-    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2. In
-    algorithm 1 the noise for g <= tau is printed as g C; it is sqrt(g) C.
 
     Examples
     --------
@@ -195,10 +193,7 @@ class GaussMixMechanism:
     def spacing(self, spread: float) -> float:
         """Return the width of a lattice step of a sketch with this spread; the noise is 2^20 steps wide.
 
-        Raises
-        ------
-        UserError
-            If no sketch of this mechanism has that spread.
+        Raises `UserError` if no sketch of this mechanism has that spread.
         """
         if not LEAST_SPREAD <= spread <= self.largest_spread:
             raise UserError(
@@ -210,10 +205,7 @@ class GaussMixMechanism:
     def decode(self, integers: npt.ArrayLike, spread: float) -> npt.NDArray[np.float64]:
         """Decode the integers of a release to a sketch M (k, p + 1) in the units of the rows.
 
-        Raises
-        ------
-        UserError
-            If the number of integers or the spread does not fit this mechanism.
+        Raises `UserError` if the number of integers or the spread does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -251,10 +243,7 @@ class GaussMixMechanism:
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one sketch to an account.
 
-        Raises
-        ------
-        UserError
-            For any currency but ``"approx"``.
+        Raises `UserError` for any currency but ``"approx"``.
         """
         if currency != "approx":
             raise UserError(
@@ -286,10 +275,8 @@ class GaussMixMechanism:
     ) -> "GaussMixMechanism":
         """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
-        Raises
-        ------
-        UserError
-            For any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2 gives.
+        Raises `UserError` for any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2
+        gives.
         """
         k, width = _shape(rows, columns)
         check_choice("method", method, Method)

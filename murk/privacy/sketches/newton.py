@@ -62,16 +62,14 @@ class NewtonMechanism:
     would not hold if removing a row moved the others up, as A's last row would then come from B; such neighbours are
     not covered.
 
+    Reference: McSherry, "Privacy integrated queries", 2009 (parallel composition); Dwork et al., "Analyze Gauss", 2014.
+
     Parameters
     ----------
     start
         Mechanism of A; its target bound is 1.
     first
         Number of rows of A, public.
-
-    References
-    ----------
-    McSherry, "Privacy integrated queries", 2009 (parallel composition); Dwork et al., "Analyze Gauss", 2014.
 
     Examples
     --------
@@ -159,10 +157,7 @@ class NewtonMechanism:
     def decode(self, integers: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Decode the integers of a release to A and B, each (d, d), in the units of their rows.
 
-        Raises
-        ------
-        UserError
-            If the number of integers does not fit this mechanism.
+        Raises `UserError` if the number of integers does not fit this mechanism.
         """
         array = np.asarray(integers)
         if array.size != self.dimension or array.dtype.kind not in "iu":
@@ -219,10 +214,7 @@ class NewtonMechanism:
         ``first`` defaults to 2,500 per feature, at most 10,000. If of a person's k = ``rows_per_person`` rows a are in
         A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
 
-        Raises
-        ------
-        UserError
-            For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         start = GramMechanism.calibrate(
             guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours,

@@ -69,14 +69,14 @@ class Room(NamedTuple):
     @classmethod
     def for_entries(cls, k: int) -> "Room":
         """Return space for rows of k normals each."""
-        own = -(-k // WORDS)
-        rows = max(4, _BLOCKS // own)
-        counters = np.zeros((3, rows * own), dtype=np.uint32)
-        counters[0] = np.tile(np.arange(own, dtype=np.uint32), rows)
+        per_row = -(-k // WORDS)
+        rows = max(4, _BLOCKS // per_row)
+        counters = np.zeros((3, rows * per_row), dtype=np.uint32)
+        counters[0] = np.tile(np.arange(per_row, dtype=np.uint32), rows)
         return cls(
             counters,
-            np.repeat(np.arange(rows, dtype=np.uint32), own),
-            np.zeros((WORDS, rows * own), dtype=np.uint64),
+            np.repeat(np.arange(rows, dtype=np.uint32), per_row),
+            np.zeros((WORDS, rows * per_row), dtype=np.uint64),
             np.zeros((3, 1), dtype=np.uint32),
             np.zeros((WORDS, 1), dtype=np.uint64),
         )

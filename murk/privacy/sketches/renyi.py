@@ -56,14 +56,9 @@ def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") 
     and y the row that enters, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2. It increases
     in the first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants factor.)
 
-    Raises
-    ------
-    UserError
-        If the order is not in (1, g), where the divergence is infinite.
+    Raises `UserError` if the order is not in (1, g), where the divergence is infinite.
 
-    References
-    ----------
-    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", lemma 1.
+    Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", lemma 1.
 
     Examples
     --------
@@ -81,9 +76,7 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 
     .. math:: \epsilon = \min_{1 < a < g} \varphi(a; k, g) + \log(1 - 1/a) - \frac{\log(a \delta)}{a - 1}
 
-    References
-    ----------
-    The Gaussian mixing mechanism, lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
+    Reference: The Gaussian mixing mechanism, lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
 
     Examples
     --------
@@ -124,9 +117,7 @@ def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: 
     row moves the smallest eigenvalue no further than dropping it (both neighbours' lie within C^2 above that of the
     shared rows), so only phi differs between the neighbours. The first term is `eigenvalue_epsilon`.
 
-    References
-    ----------
-    The Gaussian mixing mechanism, theorem 1.
+    Reference: The Gaussian mixing mechanism, theorem 1.
 
     Examples
     --------
@@ -145,9 +136,8 @@ def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
 
     .. math:: \frac{4}{\epsilon} (\sqrt{2 k \log(8/\delta)} + 2 \log(8/\delta))
 
-    References
-    ----------
-    Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1 (as algorithm 4 of the paper).
+    Reference: Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1 (as algorithm 4 of the
+    paper).
 
     Examples
     --------
@@ -171,14 +161,9 @@ def smallest_threshold(
     With ``"linear-mixing"`` the eigenvalue is released with eta = g / sqrt(k) (`modified_epsilon`); with ``"mixing"``
     it is not (`mixing_epsilon`).
 
-    Raises
-    ------
-    UserError
-        If no g up to 1e9 is enough.
+    Raises `UserError` if no g up to 1e9 is enough.
 
-    References
-    ----------
-    The Gaussian mixing mechanism, algorithm 2.
+    Reference: The Gaussian mixing mechanism, algorithm 2.
 
     Examples
     --------
@@ -209,14 +194,9 @@ def joint_epsilon(
     out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds, so the sum bounds
     the moment of order a of the rest, which is all that the conversion needs.
 
-    Raises
-    ------
-    UserError
-        If P(z > tau) leaves nothing of delta.
+    Raises `UserError` if P(z > tau) leaves nothing of delta.
 
-    References
-    ----------
-    Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
+    Reference: Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
 
     Examples
     --------
@@ -298,10 +278,7 @@ def two_steps(guarantee: ApproxDP) -> ApproxDP:
 
     Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better figure.
 
-    Raises
-    ------
-    UserError
-        If the restated delta reaches 1.
+    Raises `UserError` if the restated delta reaches 1.
 
     Examples
     --------

@@ -29,9 +29,8 @@ def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint
     adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13 for the 40,960 of a sketch of 4096 rows
     and ten columns. Values are below 2^62 in size.
 
-    References
-    ----------
-    Peikert, "An efficient and parallel Gaussian sampler for lattices", 2010, theorem 3.1 (smoothing width 3).
+    Reference: Peikert, "An efficient and parallel Gaussian sampler for lattices", 2010, theorem 3.1 (smoothing width
+    3).
 
     Examples
     --------

@@ -168,9 +168,9 @@ def total(
         if neighbours == "zero-out":
             return mixing_epsilon(decimal(g), rows, part, claimed)
         return replaced(decimal(g), rows, part)
-    found = linear_epsilon(eta, tau, g, rows, delta, neighbours)
+    epsilon = linear_epsilon(eta, tau, g, rows, delta, neighbours)
     # What the other analysis proves of the same settings holds, too.
-    return found if found <= claimed or g <= 1 else min(found, joint(eta, tau, g, rows, delta, neighbours))
+    return epsilon if epsilon <= claimed or g <= 1 else min(epsilon, joint(eta, tau, g, rows, delta, neighbours))
 
 
 def linear_epsilon(
@@ -188,8 +188,8 @@ def linear_epsilon(
             return Decimal("Infinity")
         return joint(eta, rational(reach), lowered, rows, delta, neighbours)
     left = float_down(Fraction(decimal(delta) - tail(Decimal(reach))))
-    found = _linear(float(g), float(eta), float(tau), steps(eta) * _STEP * float(eta), rows, left, reach)
-    return Decimal(found) if math.isfinite(found) else Decimal("Infinity")
+    epsilon = _linear(float(g), float(eta), float(tau), steps(eta) * _STEP * float(eta), rows, left, reach)
+    return Decimal(epsilon) if math.isfinite(epsilon) else Decimal("Infinity")
 
 
 def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
@@ -344,10 +344,7 @@ _TAU = 3.0
 def mixing_noise(epsilon: float, delta: float, rows: int) -> float:
     """Return the least noise, a multiple of 2^-12, with which mixing is (epsilon, delta)-DP for zero-out neighbours.
 
-    Raises
-    ------
-    UserError
-        If no noise up to 1e9 C^2 is enough.
+    Raises `UserError` if no noise up to 1e9 C^2 is enough.
     """
     with precise():
         target, part = decimal(rational(epsilon)), decimal(rational(delta))
@@ -389,8 +386,8 @@ def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, flo
     def least_g(power: int, tau: float, low: float, error: float) -> float:
         def holds(g: float) -> bool:
             with precise():
-                found = linear_epsilon(rational(eta_of(g, power)), rational(tau), rational(g), rows, exact, "zero-out")
-                return found <= decimal(target)
+                value = linear_epsilon(rational(eta_of(g, power)), rational(tau), rational(g), rows, exact, "zero-out")
+                return value <= decimal(target)
 
         return _search(holds, epsilon, delta, rows, low, error)
 

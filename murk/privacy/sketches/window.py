@@ -69,10 +69,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         Every row counts. A row beyond a bound is scaled down to it; a row with a NaN or an infinite value becomes a row
         of zeros. The number of such rows is not recorded.
 
-        Raises
-        ------
-        UserError
-            If the shape does not fit, a value is not a number, the window is full, or it was released.
+        Raises `UserError` if the shape does not fit, a value is not a number, the window is full, or it was released.
         """
         self._add(self._block(rows))
 
@@ -93,12 +90,8 @@ class WindowAccumulator(ABC, Generic[Released]):
     def release(self) -> Released:
         """Release a summary of all rows so far, once; the accumulator is wiped, even on error.
 
-        Raises
-        ------
-        UserError
-            If it was released before.
-        MurkError
-            If the summary cannot be computed; the window is lost.
+        Raises `UserError` if it was released before. Raises `MurkError` if the summary cannot be computed; the window
+        is lost.
         """
         self._check()
         try:
