@@ -164,8 +164,8 @@ class IWPSGD(SGDEstimator):
             return x, self._shown(1.0)
         form, directed, target = engine.settings.form, engine.settings.directed, float(values[0, -1])
         if directed:
-            values, beside = parts(form, values)
-            target = float(beside[0])
+            values, targets = parts(form, values)
+            target = float(targets[0])
         x = Example(zip(self._names, values[0].tolist(), strict=False))
         x.noise, x.product, x.directed = engine.settings.noise(mechanism), form == k.PRODUCT, directed
         if form == k.PRODUCT:

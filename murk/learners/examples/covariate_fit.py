@@ -214,14 +214,14 @@ def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise
 
 
 def with_public(
-    found: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Array,
+    polished: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Array,
     bend: Array, first: Array, second: Array,
 ) -> Estimate:  # fmt: skip
-    """Fit by public rows; return ``found``, the fit without them, if they are unlike the people or degenerate.
+    """Fit by public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
     Parameters
     ----------
-    found
+    polished
         Fit from the releases alone.
     settings, covariates
         Of the task.
@@ -234,7 +234,7 @@ def with_public(
     rows, count = covariates.points, float(covariates.counts.sum())
     inverse = 1.0 / np.linalg.norm(rows, axis=1)
     if not known > 0.1:  # next to no targets
-        return found
+        return polished
     noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
     if matrix_size(p) <= MOST_NUMBERS:
         theirs = Rows.of(covariates, p, 0.0)
@@ -242,12 +242,12 @@ def with_public(
         people = total**2 / squares
         spread = _noise_of_products(p, noise, people, known, symmetric(theirs.alpha, p))
         if misfit(off, spread / known**2 + (1.0 / count + 1.0 / people) * theirs.gamma) > UNLIKE:
-            return replace(found, note=f"{found.note}; {UNUSED}", alike=False)
+            return replace(polished, note=f"{polished.note}; {UNUSED}", alike=False)
     matrix = ((rows * (share * inverse)[:, None]).T @ rows)[:free, :free]
-    values, vectors = np.linalg.eigh(matrix)
-    if not values[0] > _LEAST * values[-1]:
-        return replace(found, alike=True)
-    back = (vectors / values) @ vectors.T
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    if not eigenvalues[0] > _LEAST * eigenvalues[-1]:
+        return replace(polished, alike=True)
+    back = (vectors / eigenvalues) @ vectors.T
     theta = back @ (first[:free] / known)
     spread = (bend - np.outer(first, first) / known) * squares / total**2
     meat = (spread[:free, :free] + noise * np.eye(free)) / known**2
@@ -261,10 +261,10 @@ def with_public(
         "people's (docs/iwp-sgd.md)"
     )
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return Estimate(
-        found.names, np.append(theta, np.zeros(p - free)), PUBLIC_ROWS, error, note, found.chains, found.n_releases,
-        covariance, alike=True,
-    )  # fmt: skip
+    values = np.append(theta, np.zeros(p - free))
+    return replace(
+        polished, values=values, method=PUBLIC_ROWS, spread=error, note=note, covariance=covariance, alike=True
+    )
 
 
 def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Array) -> Array:
@@ -274,11 +274,11 @@ def _noise_of_products(p: int, noise: float, people: float, known: float, direct
     number, and the middle one is linear in ``u u'``.
     """
     square = noise * people
-    found = 2.0 * square**2 * np.eye(matrix_size(p))
+    covariance = 2.0 * square**2 * np.eye(matrix_size(p))
     values, vectors = np.linalg.eigh(known * directions)
     for value, vector in zip(values, vectors.T, strict=True):
         crossed = np.array([flattened(np.outer(vector, unit) + np.outer(unit, vector)) for unit in np.eye(p)])
-        found += square * max(float(value), 0.0) * crossed.T @ crossed
+        covariance += square * max(float(value), 0.0) * crossed.T @ crossed
     ones = flattened(np.eye(p))
     project = np.eye(len(ones)) - np.outer(ones, ones) / p
-    return np.asarray(project @ found @ project.T / people)
+    return np.asarray(project @ covariance @ project.T / people)

@@ -141,8 +141,8 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
 
 def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Split decoded releases into ``u`` with the missingness last, (m, p + 1), and ``t``, (m,)."""
-    beside = -3 if form == k.DIRECTED_LABEL else -2
-    return np.delete(values, beside, axis=1), values[:, beside]
+    column = -3 if form == k.DIRECTED_LABEL else -2
+    return np.delete(values, column, axis=1), values[:, column]
 
 
 @dataclass(frozen=True)

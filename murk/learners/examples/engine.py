@@ -302,8 +302,8 @@ class IWPEngine(RecordEngine):
         """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
         if mechanism is not None:
             self.use(mechanism)
-        rows, beside = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
-        f.learn_decoded(self.real, self.whole, rows, beside)
+        rows, numbers = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
+        f.learn_decoded(self.real, self.whole, rows, numbers)
 
     publish_every = 2**31  # Devices release examples, not gradients, and wait for no iterate
 

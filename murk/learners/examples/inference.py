@@ -109,7 +109,7 @@ def _sandwich(engines: Sequence[IWPEngine], average: Array) -> Estimate:
     values, vectors = np.linalg.eigh(bend)
     noise = uncertainty(sums, p)
     seen = values > TRUST * noise
-    found, spread = np.zeros(p), np.zeros(p)
+    theta, spread = np.zeros(p), np.zeros(p)
     note = (
         f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -122,40 +122,45 @@ def _sandwich(engines: Sequence[IWPEngine], average: Array) -> Estimate:
             )
             return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
         few = int(np.sum(~seen))
-        found[:free], spread[:free] = _floored_solution(
+        theta[:free], spread[:free] = _floored_solution(
             values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius
         )
         note = _hidden_note(settings.names, spread, few)
     else:
         inverse = (vectors / values) @ vectors.T
-        found[:free] = inverse @ aimed
+        theta[:free] = inverse @ aimed
         spread[:free] = np.sqrt(np.diag(inverse @ meat @ inverse * share))
     if settings.weighted:
         note += WEIGHTED.format(settings.weight)
     elif settings.target == "real":
         note += MISSING
-    length = float(np.linalg.norm(found))
+    length = float(np.linalg.norm(theta))
     if length > settings.radius and settings.loss not in ("quadratic", "squared"):
         # Outside the ball the loss's estimate is not valid, and the Hessian was taken elsewhere.
-        found = found * (settings.radius / length)
+        theta = theta * (settings.radius / length)
         note = (
             f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are projected "
             "to it, and no interval holds. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
-        return Estimate(settings.names, found, SANDWICH, none, note, len(engines), n)
-    return Estimate(settings.names, found, SANDWICH, spread, note, len(engines), n)
+        return Estimate(settings.names, theta, SANDWICH, none, note, len(engines), n)
+    return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
 
 
 def _outer_with_rows(
-    found: Estimate, engines: Sequence[IWPEngine], covariates: PublicCovariates, sums: Array, bend: Array, noise: Array
+    polished: Estimate,
+    engines: Sequence[IWPEngine],
+    covariates: PublicCovariates,
+    sums: Array,
+    bend: Array,
+    noise: Array,
 ) -> Estimate:
     """Combine the fit of outer products with public rows."""
     settings = engines[0].settings
     assert settings.radius is not None
     p, free, total = settings.features, settings.features - (not settings.intercept), sums[k.POLISH_WEIGHT]
     if matrix_size(free) > MOST_NUMBERS:
-        note = f"{found.note}; public rows are not used: {free} coefficients have too many second moments to compare"
-        return replace(found, note=note)
+        note = f"{polished.note}; public rows are not used: {free} coefficients have too many second moments to compare"
+        return replace(polished, note=note)
     aimed = _row_sum(engines, k.AIMED)[:free] / total
     meat = _matrix_sum(engines, 1)[:free, :free]
     released = Released(
@@ -165,10 +170,10 @@ def _outer_with_rows(
     )  # fmt: skip
     rows = Rows.of(covariates, free, 1.0)
     if share_of(released, rows) == 0.0:
-        return found
+        return polished
     if unlike(released, rows) > UNLIKE:
-        return replace(found, note=f"{found.note}; {UNUSED}", alike=False)
-    mean = np.asarray(found.values)
+        return replace(polished, note=f"{polished.note}; {UNUSED}", alike=False)
+    mean = np.asarray(polished.values)
     # Errors depend on the coefficients, which rows change where noise hides some.
     for _ in range(2):
         length = max(float(np.linalg.norm(mean)), settings.radius)
@@ -190,7 +195,7 @@ def _outer_with_rows(
     if missing:
         note = f"none for {', '.join(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
-    return replace(found, values=mean, spread=spread, method=PUBLIC_ROWS, note=note, alike=True)
+    return replace(polished, values=mean, spread=spread, method=PUBLIC_ROWS, note=note, alike=True)
 
 
 def _floored_solution(

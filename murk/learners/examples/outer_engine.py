@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from murk._jit import due
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
-from murk.errors import MurkError
 from murk.learners.core.levels import levels_of
 from murk.learners.core.scoring.mechanism import OuterGaussian
 from murk.learners.examples import layout as k
@@ -19,6 +18,7 @@ from murk.learners.examples import outer
 from murk.learners.examples.engine import IWPEngine
 from murk.learners.examples.outer import learn_outer, to_units
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
+from murk.stream.messages.block import block_of
 from murk.stream.messages.releases import ExampleRelease
 
 # Records at once, so that their numbers stay in the processor's cache.
@@ -88,10 +88,9 @@ class OuterEngine(IWPEngine):
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        if {len(release.payload) for release in releases} != {self.dimension}:
-            raise MurkError(f"a release does not hold the {self.dimension} numbers of an example")
-        payloads = np.array([release.payload for release in releases], dtype=np.int64)
-        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        block = block_of(releases)
+        payloads = block.rows(self.dimension)
+        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
         self.current = None
         numbers = np.empty(payloads.shape)
         for level, mechanism in self.mechanisms.items():

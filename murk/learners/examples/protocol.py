@@ -180,10 +180,11 @@ class ExamplesProtocol(TaskProtocol):
             )
         if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
             raise task_error(
-                f"{block.release} tells the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say "
+                f"{block.release} is for the {' and '.join(DIRECTED)} losses only, not {block.loss}; say "
                 "release: joint",
-                "examples", "release",
-            )  # fmt: skip
+                "examples",
+                "release",
+            )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Keep a former default release."""

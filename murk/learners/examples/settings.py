@@ -226,7 +226,7 @@ class ExampleSettings:
             return GaussianMechanism.calibrate(guarantee, dimension=p, radius=radius, method=method)
         first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
         if p < 2:
-            raise UserError("a separate release needs a feature beside the constant")
+            raise UserError("a separate release needs at least one feature besides the constant")
         features = GaussianMechanism.calibrate(first, dimension=p - 1, radius=inner, method=method)
         target: GaussianMechanism | RandomizedResponse
         if self.form == k.LABEL:

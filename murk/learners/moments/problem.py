@@ -88,9 +88,9 @@ def check_size(layout: Statistics) -> None:
     public = layout.constant and not layout.observed
     most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
     raise UserError(
-        f"{layout.size:,} coded features have {layout.dimension:,} second moments, and a release of so many is longer "
-        f"than a log takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features would do (the constant is one of "
-        "them, and each category but the first). Give the task fewer, or protocol: examples"
+        f"a release of {layout.dimension:,} second moments, of {layout.size:,} coded features, is longer than a log "
+        f"takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features would do (the constant "
+        "and each category but the first are one each). Give the task fewer features, or protocol: examples"
     )
 
 

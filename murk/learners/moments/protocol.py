@@ -52,9 +52,9 @@ class MomentsBlock(Block):
 
 def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
     """Return the default release: directions with public covariates and no setting for second moments."""
-    asked = [key for key, value in OF_MOMENTS.items() if block.get(key, value) != value]
-    told = block.get("loss") in TOLD or block.get("link") in TOLD
-    return "directions" if public and told and not asked else "observed"
+    needed = any(block.get(key, value) != value for key, value in OF_MOMENTS.items())
+    identified = block.get("loss") in TOLD or block.get("link") in TOLD
+    return "directions" if public and identified and not needed else "observed"
 
 
 def check_public(moments: MomentsBlock) -> None:
@@ -68,10 +68,10 @@ def check_public(moments: MomentsBlock) -> None:
     for key, value in wanted.items():
         if getattr(moments, key) == value:
             raise task_error(
-                f"{value} needs public covariates (features without the target), and the task has none; nobody's are "
-                "public unless it says so. Give public: {file: F}, features that everybody may know already; or "
-                "public: {set_aside: N}, which publishes the features of N of the people as they are, under no "
-                f"guarantee, while they release nothing; or leave {key} out; or choose another protocol",
+                f"{value} needs public covariates (features without the target), and the task has none. Give public: "
+                "{file: F}, features that everybody may know already; or public: {set_aside: N}, which publishes the "
+                "features of N people as they are, without a guarantee, and they release nothing; or leave "
+                f"{key} out; or choose another protocol",
                 "moments", key,
             )  # fmt: skip
 
@@ -84,8 +84,8 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
     chosen = getattr(block, curve)
     if chosen not in TOLD:
         raise task_error(
-            f"{chosen} is not learned from directions, which tell {', '.join(TOLD)} models only; say "
-            "release: observed, or leave release out",
+            f"{chosen} is not learned from directions, only {', '.join(TOLD)} models; say release: observed, or leave "
+            "release out",
             "moments", "release",
         )  # fmt: skip
     for key, value in OF_MOMENTS.items():

@@ -219,7 +219,7 @@ def test_admission_checks_each_coordinate():
         assert not made.admits([good, release(payload), good])
     engine().admit(release([1, 2, 3]))
     assert engine().admits([release([1, 2, 3])])
-    with pytest.raises(MurkError, match="3 numbers"):
+    with pytest.raises(MurkError, match="3 integers"):
         made.learn_releases([release([1, 2])])
     assert made.published() is None
     assert made.publish_every >= 2**31

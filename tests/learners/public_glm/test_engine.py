@@ -184,7 +184,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
     for beyond, found in ((longest + 1, "payload longer"), (int(bounds[-1]) + 1, "coordinate")):
         with pytest.raises(RejectedError, match=found):
             one.admit(MomentRelease(payload=[*rest, beyond], **honest))
-    with pytest.raises(MurkError, match="numbers"):
+    with pytest.raises(MurkError, match="4 integers"):
         one.learn_releases([MomentRelease(payload=[1], **honest)])
 
 

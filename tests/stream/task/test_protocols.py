@@ -377,7 +377,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
             "examples",
             LOGISTIC,
             ["examples: {release: directions, loss: probit}"],
-            "examples.release: directions tells the quadratic and squared losses alone, not probit; say release: joint",
+            "examples.release: directions is for the quadratic and squared losses only, not probit; say release: joint",
         ),
         ("examples", LOGISTIC, ["examples: {intercept: 0}"], "examples.intercept"),
         ("moments", LOGISTIC, ["moments: {link: cubic}"], "moments.link: has no effect on a binary target"),
