@@ -1,8 +1,8 @@
-"""The audit: what releases disclose about the record behind them, measured on the code that devices run.
+"""The audit: lower bounds of what releases disclose about a record, measured on the code that devices run.
 
-For neighbouring records that a search over the task's public box found worst, releases are made as a device makes
-them, a likelihood-ratio test tells them apart, and how well it does gives a lower bound of epsilon or mu that no
-mechanism with a smaller one could reach (`bounds`). A bound above the claim refutes the claim.
+A search finds the worst neighbouring records of the task's public box. Their releases are made as on a device, and a
+likelihood-ratio test distinguishes them. Its success gives a lower bound of epsilon or mu (`bounds`); a bound above the
+claim refutes the claim.
 """
 
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick, lower_bound

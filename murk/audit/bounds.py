@@ -1,11 +1,11 @@
-r"""Lower bounds of what a mechanism's releases disclose, from a test that tells two inputs apart.
+r"""Lower bounds of the privacy loss of a mechanism, from a test that distinguishes two inputs.
 
 A test that says "first" for a share p of the first input's releases and for a share q of the second's shows that
 
 .. math:: \epsilon \ge \log \frac{p - \delta}{q}, \qquad \mu \ge \Phi^{-1}(p) - \Phi^{-1}(q)
 
-because (epsilon, delta) promises p <= e^epsilon q + delta, and mu-GDP promises that no test is better than one of
-N(mu, 1) against N(0, 1). Shares are replaced by exact confidence bounds.
+because (epsilon, delta)-DP implies p <= e^epsilon q + delta, and under mu-GDP no test is better than that of N(mu, 1)
+against N(0, 1). Shares are replaced by exact confidence bounds.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Yardstick(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the figure."""
 
     @property
     def claimed(self) -> float:
-        """What is claimed of it."""
+        """Claimed value."""
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """Its least value where a test has at least these shares of hits and at most these of false alarms."""
+        """Return its least value for a test with at least these hit rates and at most these false-alarm rates."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,13 @@ class Mu:
     name = "mu"
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """``Phi^-1(hits) - Phi^-1(alarms)``."""
-        found: Floats = ndtri(hits) - ndtri(alarms)
-        return found
+        """Return ``Phi^-1(hits) - Phi^-1(alarms)``."""
+        return np.asarray(ndtri(hits) - ndtri(alarms))
 
 
 @dataclass(frozen=True)
 class EpsilonAt:
-    """epsilon at a given delta; 0 for a pure guarantee.
+    """epsilon at a given delta; delta is 0 for a pure guarantee.
 
     Examples
     --------
@@ -75,17 +74,16 @@ class EpsilonAt:
 
     @property
     def name(self) -> str:
-        """``epsilon``, with its delta where there is one."""
+        """``epsilon``, with its delta if that is not 0."""
         return f"epsilon at delta={self.delta:g}" if self.delta else "epsilon"
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """``log((hits - delta) / alarms)``."""
-        found: Floats = np.log(np.maximum(hits - self.delta, 1e-300) / alarms)
-        return found
+        """Return ``log((hits - delta) / alarms)``."""
+        return np.asarray(np.log(np.maximum(hits - self.delta, 1e-300) / alarms))
 
 
 def least_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """The exact (Clopper-Pearson) lower confidence bound of a probability, wrong with at most ``failure``.
+    """Return the exact (Clopper-Pearson) lower confidence bound of a probability, wrong with probability ``failure``.
 
     Examples
     --------
@@ -97,33 +95,19 @@ def least_share(successes: Counts, trials: int, failure: float) -> Floats:
 
 
 def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """The exact upper confidence bound: one less the lower bound of the failures' share."""
+    """Return the exact upper confidence bound of a probability."""
     return 1.0 - least_share(trials - successes, trials, failure)
 
 
 def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: float) -> float:
-    """A lower bound of what releases disclose; wrong with a probability of at most ``failure``.
+    """Return a lower bound of ``yardstick``, at least 0; wrong with probability at most ``failure``.
 
-    Parameters
-    ----------
-    first, second
-        A statistic of independent releases of the first and of the second input, larger where the first is the
-        likelier; at best the logarithm of their likelihood ratio. Any statistic gives a valid bound.
-    yardstick
-        Of which figure.
-    failure
-        Probability with which the bound may exceed the truth: half for each of the two shares. The test (where to
-        cut, and which input it is to notice) is chosen on the first half of the releases and its shares are counted
-        on the second, so that choosing costs nothing.
+    ``first`` and ``second`` are a statistic of independent releases of the two inputs, larger where the first is
+    likelier; every statistic gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction)
+    is chosen on the first half of the releases and evaluated on the second, so choosing costs nothing. Half of
+    ``failure`` is for each of the two shares.
 
-    Returns
-    -------
-    The bound, at least 0.
-
-    Raises
-    ------
-    UserError
-        For fewer than two releases of an input.
+    Raises `UserError` for fewer than two releases of an input.
 
     Examples
     --------
@@ -134,20 +118,21 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     """
     if min(len(first), len(second)) < 2:
         raise UserError("an audit needs two releases of each input at least: one half to choose on, one to count")
-    one, other = len(first) // 2, len(second) // 2
-    pooled = np.concatenate([first[:one], second[:other]])
+    half_first, half_second = len(first) // 2, len(second) // 2
+    chosen_on = first[:half_first], second[:half_second]
+    pooled = np.concatenate(chosen_on)
     cuts = np.unique(np.quantile(pooled, np.linspace(0.0, 1.0, _CUTS), method="nearest"))
     _, cut, sign = max(
         (float(value), float(place), sign)
         for sign in (1.0, -1.0)
-        for value, place in zip(_values(first[:one], second[:other], cuts, sign, yardstick, failure), cuts, strict=True)
+        for value, place in zip(_values(*chosen_on, cuts, sign, yardstick, failure), cuts, strict=True)
     )
-    [found] = _values(first[one:], second[other:], np.array([cut]), sign, yardstick, failure)
-    return max(0.0, float(found))
+    [bound] = _values(first[half_first:], second[half_second:], np.array([cut]), sign, yardstick, failure)
+    return max(0.0, float(bound))
 
 
 def _values(first: Floats, second: Floats, cuts: Floats, sign: float, yardstick: Yardstick, failure: float) -> Floats:
-    """What tests show that notice the first input at or above each cut, or (sign -1) the second at or below it."""
+    """Evaluate tests that detect the first input at or above each cut, or (sign -1) the second at or below it."""
     if sign < 0:
         first, second, cuts = -second, -first, -cuts
     hits, alarms = _above(first, cuts), _above(second, cuts)

@@ -1,4 +1,4 @@
-"""What `murk audit --all` audits: every mechanism by itself, and small tasks of every protocol."""
+"""The catalogue of `murk audit --all`: every mechanism by itself, and small tasks of every protocol."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ import numpy as np
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
-from murk.learners.sketches.problem import NewtonProblem
 from murk.privacy.guarantees import GaussianDP, PureDP
-from murk.privacy.mechanisms import (
-    KINDS,
-    Mechanism,
-    RandomizedResponse,
-    calibrate,
-)
+from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
@@ -33,22 +27,14 @@ _SKETCH = "features: [{name: age, low: 20, high: 60}]\ntarget: {name: dose, kind
 
 @dataclass(frozen=True)
 class Case:
-    """Something to audit, prepared only when its turn comes.
-
-    Parameters
-    ----------
-    name
-        What it is.
-    prepare
-        Searches for its worst neighbours.
-    """
+    """Something to audit; ``prepare`` searches for its worst neighbours."""
 
     name: str
     prepare: Callable[[], Trial]
 
 
 def cases_of(task: Task) -> list[Case]:
-    """The levels of a task."""
+    """Return a case for each level and question of a task."""
     cases = []
     for question, problem in _questions(problem_for(task)):
         for level in problem.mechanisms:
@@ -59,12 +45,13 @@ def cases_of(task: Task) -> list[Case]:
 
 
 def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """The questions of a problem, as problems of their own; the problem itself where it has but one.
+    """Return the questions of a problem as problems of their own, or the problem itself if it has only one.
 
-    Of Newton steps, the two parts of a window, in one of which each record is.
+    A problem with Newton steps has two, as a record is in one of the two parts of a window.
     """
-    if isinstance(problem, NewtonProblem):
-        return [("first part", problem.first_part), ("step", problem)]
+    first_part = getattr(problem, "first_part", None)
+    if first_part is not None:
+        return [("first part", first_part), ("step", problem)]
     if not hasattr(problem, "ask"):
         return [("", problem)]
     asking = cast("AskingProblem", problem)
@@ -76,7 +63,7 @@ def _level(task: Task, problem: Any, level: str) -> Trial:
 
 
 def catalogue() -> list[Case]:
-    """Every mechanism and every protocol."""
+    """Return cases for every mechanism and every protocol."""
     asked = (Case(name, partial(_of_text, text, question)) for name, question, text in (*_scores(), *_steps()))
     return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks()), *asked]
 
@@ -87,7 +74,7 @@ def _of_text(text: str, question: str = "") -> Trial:
 
 
 def _example(kind: str) -> Mechanism:
-    """A mechanism of that kind: a pure one, where it can be."""
+    """Return a mechanism of a kind, a pure one if possible."""
     try:
         return calibrate(kind, PureDP(1.0), dimension=5, radius=1.0)
     except UserError:
@@ -95,13 +82,13 @@ def _example(kind: str) -> Mechanism:
 
 
 def _guarantees() -> Iterator[tuple[str, str]]:
-    """Each kind of mechanism, and a guarantee as tasks write it."""
+    """Yield each kind of mechanism with a guarantee in the syntax of tasks."""
     for kind in KINDS:
         yield kind, _PURE if isinstance(_example(kind).guarantee, PureDP) else _MU
 
 
 def _mechanisms() -> Iterator[Case]:
-    """With the furthest vectors that a mechanism accepts, in its own norm."""
+    """Yield a case per mechanism, with the furthest vectors in its norm."""
     axis = np.eye(1, 5)[0]
     for kind in KINDS:
         mechanism = _example(kind)

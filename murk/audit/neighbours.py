@@ -1,8 +1,7 @@
-"""The search for a task's worst neighbours: two records of its public box, and the model of a gradient or a score.
+"""Search for a task's worst neighbours: two records of its public box, and the model of a gradient or a score.
 
-A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models; then
-one value at a time is changed for the better, first among the ends of its range and what is missing, then by ever
-smaller steps.
+A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models. Then one
+value at a time is improved, first among the ends of its range and a missing value, then by ever smaller steps.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.audit.release_distributions import distances, places
+from murk.audit.release_distributions import ReleaseDistribution, distribution_of
 from murk.learners.core.scoring.model import Model
 from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
@@ -30,16 +29,10 @@ _OTHER = "(any other value)"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring records, and the model at which they are furthest apart.
+    """Two neighbouring records, as raw values by column (None if missing), that are furthest apart.
 
-    Parameters
-    ----------
-    first, second
-        Raw values by column; None where a value is missing.
-    theta
-        The iterate, or the model of an epoch, where releases are of one.
-    distance
-        Between the two releases' centres, in the noise's own norm.
+    ``theta`` is the iterate or the model of an epoch, if releases depend on one; ``distance`` is that of the releases'
+    centres, in the noise's norm.
     """
 
     first: Record
@@ -50,17 +43,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Box:
-    """The values that a task's records can hold, column by column, the target last."""
+    """Possible values of a task's records by column, the target last."""
 
     names: tuple[str, ...]
     choices: tuple[tuple[Any, ...], ...]
-    """Ends of the range, categories, and None for a missing value."""
+    """Ends of the range, or categories; and None for a missing value."""
     widths: tuple[float, ...]
     """Width of a number's range; 0 for categories."""
 
     @classmethod
     def of(cls, task: Task) -> Box:
-        """The box of a task."""
+        """Return the box of a task."""
         choices: list[tuple[Any, ...]] = []
         widths: list[float] = []
         for column in (*task.features, task.target):
@@ -81,7 +74,7 @@ class Box:
         return cls((*task.coding.columns, task.coding.target), tuple(choices), tuple(widths))
 
     def random(self, rng: np.random.Generator, count: int) -> list[list[Any]]:
-        """Corners of the box, drawn uniformly; one value in eight is missing."""
+        """Draw corners of the box uniformly; one value in eight is missing."""
         rows = []
         for _ in range(count):
             missing = rng.random(len(self.choices)) < 0.125
@@ -91,50 +84,42 @@ class Box:
             ])  # fmt: skip
         return rows
 
-    def changes(self, row: list[Any], place: int, step: float) -> list[list[Any]]:
-        """The row with another value in one place: every choice, and a number moved by a share of its range."""
-        values = list(self.choices[place])
-        if self.widths[place]:
-            low, high, _ = self.choices[place]
-            start = (low + high) / 2 if row[place] is None else row[place]
-            values += [min(max(start + sign * step * self.widths[place], low), high) for sign in (-1, 1)]
-        return [[*row[:place], value, *row[place + 1 :]] for value in values if value != row[place]]
+    def changes(self, row: list[Any], column: int, step: float) -> list[list[Any]]:
+        """Return the row with other values in one place: every choice, and a number moved by a share of its range."""
+        values = list(self.choices[column])
+        if self.widths[column]:
+            low, high, _ = self.choices[column]
+            start = (low + high) / 2 if row[column] is None else row[column]
+            values += [min(max(start + sign * step * self.widths[column], low), high) for sign in (-1, 1)]
+        return [[*row[:column], value, *row[column + 1 :]] for value in values if value != row[column]]
 
 
 def _days(feature: DateFeature) -> tuple[datetime.date, ...]:
-    """Days that between them have all codes but those in the middle of the range."""
+    """Return days that have all codes except those in the middle of the range."""
     week = [datetime.date(2024, 1, day) for day in range(1, 8)] if "weekday" in feature.parts else []
     year = [datetime.date(2024, month, 1) for month in range(1, 13)] if "month" in feature.parts else []
     return tuple(day for day in (feature.low, feature.high, *week, *year) if day is not None)
 
 
 def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:
-    """The pair of records whose releases are furthest apart, as far as a search finds it.
-
-    Parameters
-    ----------
-    task, problem, mechanism
-        Whose box, whose vectors, and which level's noise.
-    rng
-        Where the search begins; a function of nobody's data.
-    """
-    box = Box.of(task)
+    """Return the pair of records whose releases are furthest apart, as far as a search finds it."""
+    box, distribution = Box.of(task), distribution_of(mechanism)
 
     def centres(rows: list[list[Any]], theta: Floats | None) -> NDArray[Any]:
         block = task.coding.encode(dict(zip(box.names, zip(*rows, strict=True), strict=True)))
-        return places(mechanism, problem.vectors(block.x, block.y, theta))
+        return distribution.centres(problem.vectors(block.x, block.y, theta))
 
     pool = box.random(rng, POOL)
     starts: list[tuple[float, int, Floats | None, list[Any], list[Any]]] = []
-    for theta in _iterates(problem, rng, lambda theta: _best_of(mechanism, centres(pool, theta))[0]):
+    for theta in _iterates(problem, rng, lambda theta: _best_of(distribution, centres(pool, theta))[0]):
         points = centres(pool, theta)
-        apart, one, other = _best_of(mechanism, points)
+        apart, one, other = _best_of(distribution, points)
         starts.append((apart, len(starts), theta, pool[one], pool[other]))
     best: tuple[float, Floats | None, list[Any], list[Any]] = (-1.0, None, pool[0], pool[0])
     for _, _, theta, one_row, other_row in sorted(starts, reverse=True, key=lambda start: start[:2])[:STARTS]:
-        found = _ascend(box, mechanism, centres, problem, theta, one_row, other_row, rng)
-        if found[0] > best[0]:
-            best = found
+        candidate = _ascend(box, distribution, centres, problem, theta, one_row, other_row, rng)
+        if candidate[0] > best[0]:
+            best = candidate
     apart, theta, first, second = best
     return Pair(_record(box, first), _record(box, second), theta, apart)
 
@@ -143,32 +128,32 @@ def _record(box: Box, row: list[Any]) -> Record:
     return dict(zip(box.names, row, strict=True))
 
 
-def _best_of(mechanism: Any, points: NDArray[Any]) -> tuple[float, int, int]:
-    apart = distances(mechanism, points[:, None], points[None])
+def _best_of(distribution: ReleaseDistribution, points: NDArray[Any]) -> tuple[float, int, int]:
+    apart = distribution.distances(points[:, None], points[None])
     one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
     return float(apart[one, other]), int(one), int(other)
 
 
 def _ascend(
-    box: Box, mechanism: Any, centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
+    box: Box, distribution: ReleaseDistribution, centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
     problem: Releasing, theta: Floats | None, first: list[Any], second: list[Any], rng: np.random.Generator,
 ) -> tuple[float, Floats | None, list[Any], list[Any]]:  # fmt: skip
-    """Change a value, or the iterate, while that brings the two further apart."""
+    """Change one value or the iterate at a time as long as that increases the distance."""
     step = 0.25
     best = -1.0
     for _ in range(SWEEPS):
         before = best
         for _ in range(2):
             fixed = centres([second], theta)[0]
-            for place in range(len(box.names)):
-                options = [first, *box.changes(first, place, step)]
-                apart = distances(mechanism, centres(options, theta), fixed)
+            for column in range(len(box.names)):
+                options = [first, *box.changes(first, column, step)]
+                apart = distribution.distances(centres(options, theta), fixed)
                 first, best = options[int(np.argmax(apart))], float(apart.max())
             first, second = second, first
         if theta is not None:
             for moved in _around(problem, theta, step, rng):
                 pair = centres([first, second], moved)
-                apart_there = float(distances(mechanism, pair[:1], pair[1])[0])
+                apart_there = float(distribution.distances(pair[:1], pair[1])[0])
                 if apart_there > best:
                     best, theta = apart_there, moved
         if best <= before * (1 + 1e-12):
@@ -181,7 +166,7 @@ def _ascend(
 def _iterates(
     problem: Releasing, rng: np.random.Generator, value: Callable[[Floats], float]
 ) -> Iterator[Floats | None]:
-    """Iterates to begin at: the first one, the ends of each axis, random ones, and what is best near the best."""
+    """Yield initial iterates: the first one, the best one found, the ends of each axis, and random ones."""
     if not problem.interactive:
         yield None
         return
@@ -190,7 +175,7 @@ def _iterates(
         return
     settings: Any = problem.settings  # type: ignore[attr-defined]
     d = problem.dimension
-    found = [np.asarray(problem.initial)]  # type: ignore[attr-defined]
+    iterates = [np.asarray(problem.initial)]  # type: ignore[attr-defined]
     slopes = d - settings.scaled
     scales = (settings.scale_floor, settings.scale_start, settings.scale_ceiling)
     directions = [*np.eye(slopes), *-np.eye(slopes), *rng.normal(size=(ITERATES, slopes))]
@@ -199,16 +184,16 @@ def _iterates(
         theta[:slopes] = settings.radius * direction / np.linalg.norm(direction)
         if settings.scaled:
             theta[-1] = scales[rng.integers(3)] / settings.multiplier
-        found.append(theta)
-    best = max((theta for theta in found if _allowed(problem, theta)), key=value)
+        iterates.append(theta)
+    best = max((theta for theta in iterates if _allowed(problem, theta)), key=value)
     for step in (0.5, 0.25, 0.1, 0.05):
         best = max([best, *_around(problem, best, step, rng)], key=value)
     yield best
-    yield from found
+    yield from iterates
 
 
 def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterator[Floats]:
-    """Models to begin at: the first one, and others of all scales, as far as a device answers at them."""
+    """Yield initial models that a device accepts: the first one, and others of several scales."""
     initial = problem.problem.initial
     yield initial
     for scale in (1.0, 2.0, 10.0):
@@ -219,7 +204,7 @@ def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterato
 
 
 def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    """A model of which origin and transform are moved at random."""
+    """Return a model with randomly moved origin and transform."""
     p = problem.problem.settings.features  # type: ignore[attr-defined]
     model = Model.of(flat, p)
     origin = model.origin + step * rng.normal(size=len(model.origin))
@@ -228,7 +213,7 @@ def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: flo
 
 
 def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
-    """Iterates near one, projected on the task's radius; or models."""
+    """Return models, or iterates projected to the task's radius, near a given one."""
     if isinstance(problem, SingleQuestionProblem):
         near = (_moved(problem, theta, step, 1.0, rng) for _ in range(MODELS))
         return [model for model in near if _allowed(problem, model)]

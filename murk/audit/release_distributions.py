@@ -1,30 +1,28 @@
-"""The distributions of releases: where a mechanism puts a vector, how far apart two are, and their likelihood ratio.
+"""Distributions of releases: where a mechanism centres a vector, distances between centres, and likelihood ratios.
 
-Everything is read off the mechanism itself, run with noise that is zero: what the audit knows of a release is what
-the device's code does with a record, rounding and bounding included.
+Centres are computed by the mechanism itself with zero noise, so they include the rounding and bounding of devices.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
+from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from murk.privacy.mechanisms import (
-    CompositeMechanism,
-    Costed,
-    L2BallMechanism,
-    PrivUnitMechanism,
-    RandomizedResponse,
-)
+from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.mechanisms.lattice import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit_calibration import closest_share
 from murk.privacy.noise import Purpose
 
@@ -35,183 +33,234 @@ _WORDS = 2**64
 
 
 class Silence:
-    """A source of noise that is zero, and of coins that leave everything as it is: for looking at a mechanism."""
+    """A source of zero noise and zero words, for inspecting a mechanism."""
 
     simulated = True
 
     def gaussian(self, records: Any, size: int) -> NDArray[np.int64]:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros((len(records), size), dtype=np.int64)
 
     laplace = gaussian
 
     def words(self, records: Any, size: int, purpose: Purpose) -> NDArray[np.uint64]:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros((len(records), size), dtype=np.uint64)
 
 
-def _inner(mechanism: Any) -> Any:
-    """What adds the noise, where a mechanism makes a vector of its input first and gives that to another."""
-    return mechanism.noise if isinstance(mechanism, OuterMechanism) else mechanism
-
-
-def _code(mechanism: Any) -> int | None:
-    """How the mechanism bounds and randomizes a vector; None where it is not a single mechanism of vectors."""
-    return getattr(mechanism, "code", None)
-
-
 def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
-    """The claims of a mechanism that a test can refute (zCDP is implied by them, or implies GDP's)."""
-    found: list[Yardstick] = []
+    """Return the claims of a mechanism that a test can refute (zCDP follows from them or is equivalent to GDP)."""
+    claims: list[Yardstick] = []
     for claim in mechanism.guarantees:
         if isinstance(claim, GaussianDP):
-            found.append(Mu(claim.mu))
+            claims.append(Mu(claim.mu))
         elif isinstance(claim, PureDP):
-            found.append(EpsilonAt(claim.epsilon))
+            claims.append(EpsilonAt(claim.epsilon))
         elif isinstance(claim, ApproxDP):
-            found.append(EpsilonAt(claim.epsilon, claim.delta))
-    return tuple(found)
+            claims.append(EpsilonAt(claim.epsilon, claim.delta))
+    return tuple(claims)
 
 
-def places(mechanism: Any, vectors: Points) -> Points:
-    """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors, for directions."""
-    if isinstance(mechanism, OuterMechanism):
-        return places(mechanism.noise, outer(vectors, mechanism.features))
-    if _code(mechanism) in DIRECTIONS:
-        return np.where(np.isnan(vectors), 0.0, vectors)
-    found: Points = mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))
-    return found
+def distribution_of(mechanism: Any) -> ReleaseDistribution:
+    """Return the distribution of a mechanism's releases.
+
+    Raises `UserError` if no distribution is known for the mechanism's kernel code.
+    """
+    noise = mechanism
+    while not hasattr(noise, "code") and hasattr(noise, "noise"):
+        noise = noise.noise
+    code = getattr(noise, "code", noise.kind)
+    if code not in _DISTRIBUTIONS:
+        known = ", ".join(map(str, _DISTRIBUTIONS))
+        raise UserError(
+            f"the {mechanism.kind} mechanism cannot be audited: no distribution is known for its kernel code {code!r}; "
+            f"known are {known}: add one to murk/audit/release_distributions.py"
+        )
+    return _DISTRIBUTIONS[code](mechanism, noise)
 
 
-def distances(mechanism: Any, points: Points, other: Points) -> Floats:
-    """How far places (..., d), or categories, are from others, in the norm that the mechanism's noise is made for."""
-    mechanism = _inner(mechanism)
-    gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
-    if _code(mechanism) == LAPLACE:
-        return np.asarray(gaps.sum(axis=-1) / WIDTH)
-    if isinstance(mechanism, RandomizedResponse):
-        return np.asarray(gaps > 0, dtype=np.float64)
-    if isinstance(mechanism, CompositeMechanism):
-        # A label that is turned round counts as the mu of its odds.
-        weights = np.array([1 / WIDTH if unit else _label_mu(part) / 2 for part, unit in _coordinates(mechanism)])
-        gaps = gaps * weights
-        return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
-    scale = mechanism.radius if _code(mechanism) in DIRECTIONS else WIDTH
-    return np.asarray(np.sqrt(np.square(gaps / scale).sum(axis=-1)))
+@dataclass(frozen=True)
+class ReleaseDistribution:
+    """Distribution of releases with Gaussian noise on the lattice, and base class of the others.
 
+    ``mechanism`` is given vectors; ``noise``, often the same, is the inner mechanism that adds the noise.
+    """
 
-def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> float | None:
-    """What the distribution of this pair's releases has by that yardstick; None without a closed form."""
-    mechanism = _inner(mechanism)
-    apart = float(distances(mechanism, np.asarray(one)[None], other)[0])
-    if isinstance(yardstick, EpsilonAt):
-        if _code(mechanism) == LAPLACE:
-            return apart
-        if isinstance(mechanism, RandomizedResponse):
-            return _log_odds(mechanism.threshold, mechanism.other) if apart else 0.0
-        if _code(mechanism) == L2BALL:
-            if not apart:
-                return 0.0
-            bias = _bias(mechanism)
-            near, far = (bias * _share(mechanism, point) for point in (one, other))
-            return max(math.log1p(near) - math.log1p(-far), math.log1p(far) - math.log1p(-near))
-        if _code(mechanism) == PRIVUNIT:
-            # The worst payload lies in the plane of the two vectors.
-            plane = _plane(mechanism, one, other)
-            return float(np.max(losses(mechanism, plane, one, other)))
+    mechanism: Any
+    noise: Any
+
+    def centres(self, vectors: Points) -> Points:
+        """Return the centres of the releases of vectors (m, d)."""
+        centres: Points = self.mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))
+        return centres
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        """Return the distances of centres (..., d) from others, in the norm that the noise is made for."""
+        gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
+        return np.asarray(np.sqrt(np.square(gaps / WIDTH).sum(axis=-1)))
+
+    def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
+        """Return the exact figure of a pair's releases; None without a closed form."""
+        distance = float(self.distances(np.asarray(one)[None], other)[0])
+        if isinstance(yardstick, EpsilonAt):
+            return self._epsilon(one, other, distance)
+        return self._mu(distance)
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float | None:
         return None
-    # A coin beside Gaussian noise has the mu of its odds at one point of its trade-off curve only.
-    return None if _labelled(mechanism) else apart
+
+    def _mu(self, distance: float) -> float | None:
+        return distance
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        """Return the logarithms of the likelihood ratios of two centres, for payloads (m, d)."""
+        # In widths of the noise: (x - b)^2 - (x - a)^2 = (2 x - a - b)(a - b).
+        middle = (2.0 * payloads - one - other) / WIDTH
+        shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
+        return np.asarray(middle @ shift / 2.0)
 
 
-def losses(mechanism: Any, payloads: Points, one: Points, other: Points) -> Floats:
-    """Logarithms of the likelihood ratio of two places, for payloads (m, d)."""
-    mechanism = _inner(mechanism)
-    if _code(mechanism) == LAPLACE:
+class _Laplace(ReleaseDistribution):
+    def distances(self, points: Points, other: Points) -> Floats:
+        gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
+        return np.asarray(gaps.sum(axis=-1) / WIDTH)
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        return distance
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         return np.asarray((np.abs(payloads - other) - np.abs(payloads - one)).sum(axis=1) / WIDTH, dtype=np.float64)
-    if isinstance(mechanism, RandomizedResponse):
+
+
+class _Response(ReleaseDistribution):
+    def distances(self, points: Points, other: Points) -> Floats:
+        return np.asarray(np.asarray(points, dtype=np.float64) != other, dtype=np.float64)
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        return _log_odds(self.noise) if distance else 0.0
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         gap = (payloads == one).astype(np.float64) - (payloads == other)
-        return np.asarray(gap * _log_odds(mechanism.threshold, mechanism.other))
-    if _code(mechanism) == L2BALL:
-        return _ball(mechanism, payloads, one) - _ball(mechanism, payloads, other)
-    if _code(mechanism) == PRIVUNIT:
-        return _closest(mechanism, payloads, one) - _closest(mechanism, payloads, other)
-    # In steps of the noise's width: (x - b)^2 - (x - a)^2 = (2 x - a - b)(a - b).
-    middle = (2.0 * payloads - one - other) / WIDTH
-    shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
-    if isinstance(mechanism, CompositeMechanism):
-        for place, (part, unit) in enumerate(_coordinates(mechanism)):
-            if not unit:
-                middle[:, place] = payloads[:, place]
-                shift[place] = (float(one[place]) - float(other[place])) * _log_odds(part.threshold, part.other)
-    return np.asarray(middle @ shift / 2.0)
+        return np.asarray(gap * _log_odds(self.noise))
 
 
-def _coordinates(mechanism: CompositeMechanism) -> list[tuple[Any, bool]]:
-    """The part of each coordinate, and whether noise is added to it."""
-    return [
-        (part, not isinstance(part, RandomizedResponse))
-        for part, width in zip(mechanism.parts, mechanism.widths, strict=True)
-        for _ in range(width)
-    ]
+class _Composite(ReleaseDistribution):
+    @cached_property
+    def _labels(self) -> dict[int, RandomizedResponse]:
+        """Coordinate to randomized response, for labels."""
+        parts, widths = self.noise.parts, self.noise.widths
+        coordinates = [part for part, width in zip(parts, widths, strict=True) for _ in range(width)]
+        return {place: part for place, part in enumerate(coordinates) if part.kind == RandomizedResponse.kind}
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        weights = np.full(self.noise.dimension, 1 / WIDTH)
+        for place, response in self._labels.items():
+            # A flipped label counts as the mu of its odds.
+            weights[place] = 2.0 * float(ndtri(response.keep)) / 2
+        gaps = np.abs(np.asarray(points, dtype=np.float64) - other) * weights
+        return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
+
+    def _mu(self, distance: float) -> float | None:
+        # A coin with Gaussian noise has the mu of its odds at only one point of its trade-off curve.
+        return None if self._labels else distance
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        middle = (2.0 * payloads - one - other) / WIDTH
+        shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
+        for place, response in self._labels.items():
+            middle[:, place] = payloads[:, place]
+            shift[place] = (float(one[place]) - float(other[place])) * _log_odds(response)
+        return np.asarray(middle @ shift / 2.0)
 
 
-def _labelled(mechanism: Any) -> bool:
-    return isinstance(mechanism, CompositeMechanism) and any(not noise for _, noise in _coordinates(mechanism))
+class _Direction(ReleaseDistribution):
+    """Base class of the distributions of directions, whose centres are the vectors themselves."""
+
+    def centres(self, vectors: Points) -> Points:
+        if isinstance(self.mechanism, OuterMechanism):
+            vectors = outer(vectors, self.mechanism.features)
+        return np.where(np.isnan(vectors), 0.0, vectors)
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
+        return np.asarray(np.sqrt(np.square(gaps / self.noise.radius).sum(axis=-1)))
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        return self._log_density(payloads, one) - self._log_density(payloads, other)
+
+    def _log_density(self, payloads: Points, vector: Points) -> Floats:
+        """Return the log density of directions relative to the uniform distribution."""
+        raise NotImplementedError
 
 
-def _label_mu(part: RandomizedResponse) -> float:
-    return 2.0 * float(ndtri(part.keep))
+class _L2Ball(_Direction):
+    def _bias(self, vector: Points) -> float:
+        share = min(1.0, float(np.linalg.norm(vector)) / self.noise.radius)
+        return float(2.0 * self.noise.threshold / _WORDS - 1.0) * share
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        if not distance:
+            return 0.0
+        near, far = self._bias(one), self._bias(other)
+        return max(math.log1p(near) - math.log1p(-far), math.log1p(far) - math.log1p(-near))
+
+    def _log_density(self, payloads: Points, vector: Points) -> Floats:
+        # Only the side of the vector matters.
+        towards = np.sign(payloads.astype(np.float64) @ np.asarray(vector, dtype=np.float64))
+        return np.asarray(np.log1p(self._bias(vector) * towards))
 
 
-def _log_odds(favoured: int, other: int) -> float:
-    return math.log(favoured) - math.log(other)
+class _PrivUnit(_Direction):
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        # The worst payload lies in the plane of the two vectors.
+        return float(np.max(self.losses(self._plane(one, other), one, other)))
+
+    def _log_density(self, payloads: Points, vector: Points) -> Floats:
+        mechanism = self.noise
+        near, far = mechanism.odds
+        values = np.asarray(payloads, dtype=np.float64)
+        towards, norm = _direction(vector)
+        scores = values @ towards / np.linalg.norm(values, axis=1)
+        share = min(1.0, norm / mechanism.radius)
+        probabilities = closest_share(
+            mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0)
+        )
+        # Both sides of a draw are candidates; if the draw is among the closest, so is the side nearer to the vector.
+        probabilities = probabilities * np.where(scores > 0, 1 + share, 1 - share) / 2
+        return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * probabilities) / _WORDS))
+
+    def _plane(self, one: Points, other: Points) -> Floats:
+        """Return directions all around the plane of two vectors."""
+        first, second = _direction(one)[0], _direction(other)[0]
+        across = second - (second @ first) * first
+        length = float(np.linalg.norm(across))
+        if self.noise.dimension == 1:
+            return np.array([first, -first])
+        if length < 1e-9:
+            across, length = np.roll(first, 1) - (np.roll(first, 1) @ first) * first, 1.0
+        angles = np.linspace(0.0, 2 * math.pi, 4001)
+        return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))
 
 
-def _bias(mechanism: L2BallMechanism) -> float:
-    return 2.0 * mechanism.threshold / _WORDS - 1.0
+_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType(
+    {
+        GAUSSIAN: ReleaseDistribution,
+        LAPLACE: _Laplace,
+        L2BALL: _L2Ball,
+        PRIVUNIT: _PrivUnit,
+        RandomizedResponse.kind: _Response,
+        CompositeMechanism.kind: _Composite,
+    }
+)
+"""Distributions by kernel code, or by kind for mechanisms without one."""
 
 
-def _share(mechanism: L2BallMechanism | PrivUnitMechanism, vector: Points) -> float:
-    return min(1.0, float(np.linalg.norm(vector)) / mechanism.radius)
-
-
-def _ball(mechanism: L2BallMechanism, payloads: Points, vector: Points) -> Floats:
-    """Log density of a direction, against the uniform distribution's: only its side of the vector matters."""
-    towards = np.sign(payloads.astype(np.float64) @ np.asarray(vector, dtype=np.float64))
-    return np.asarray(np.log1p(_bias(mechanism) * _share(mechanism, vector) * towards))
-
-
-def _closest(mechanism: PrivUnitMechanism, payloads: Points, vector: Points) -> Floats:
-    """Log density of a direction, against the uniform distribution's: by how close to the vector's it is."""
-    near, far = mechanism.odds
-    values = np.asarray(payloads, dtype=np.float64)
-    towards, norm = _direction(vector)
-    scores = values @ towards / np.linalg.norm(values, axis=1)
-    share = min(1.0, norm / mechanism.radius)
-    probabilities = closest_share(
-        mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0)
-    )
-    # Both sides of a draw are candidates, and the one that points the vector's way is closest if the draw is.
-    probabilities = probabilities * np.where(scores > 0, 1 + share, 1 - share) / 2
-    return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * probabilities) / _WORDS))
+def _log_odds(response: RandomizedResponse) -> float:
+    return math.log(response.threshold) - math.log(response.other)
 
 
 def _direction(vector: Points) -> tuple[Floats, float]:
-    """A vector's direction and norm; the first axis for a vector of zeros, as the mechanism has it."""
+    """Return a vector's direction and norm; for a vector of zeros the first axis, as in the mechanism."""
     values = np.asarray(vector, dtype=np.float64)
     norm = float(np.linalg.norm(values))
     return (values / norm if norm else np.eye(1, len(values))[0]), norm
-
-
-def _plane(mechanism: PrivUnitMechanism, one: Points, other: Points) -> Floats:
-    """Directions all round the plane of two vectors."""
-    first, second = _direction(one)[0], _direction(other)[0]
-    across = second - (second @ first) * first
-    length = float(np.linalg.norm(across))
-    if mechanism.dimension == 1:
-        return np.array([first, -first])
-    if length < 1e-9:
-        across, length = np.roll(first, 1) - (np.roll(first, 1) @ first) * first, 1.0
-    angles = np.linspace(0.0, 2 * math.pi, 4001)
-    return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))

@@ -1,4 +1,4 @@
-"""Running an audit: each case's releases, its bounds, and whether they refute what is claimed."""
+"""Running an audit: releases of each case, lower bounds, and comparison with the claims."""
 
 from __future__ import annotations
 
@@ -20,26 +20,11 @@ __all__ = ["Finding", "audit"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit found of one claim.
+    """Result of an audit for one claim.
 
-    Parameters
-    ----------
-    name
-        What was audited.
-    measure
-        ``"mu"`` or ``"epsilon"``, at which delta.
-    claimed
-        What is claimed.
-    bound
-        The lower bound that the releases gave.
-    pair
-        What the distribution of the two inputs' releases has exactly, where it is known: what more draws would tend to.
-    draws
-        Releases of each input.
-    failure
-        Probability with which the bound may exceed the truth.
-    neighbours
-        The two inputs.
+    ``measure`` is ``"mu"``, or ``"epsilon"`` with its delta. ``bound`` is the lower bound from ``draws`` releases of
+    each input, which exceeds the truth with probability at most ``failure``. ``pair`` is the exact value for the two
+    inputs, if known.
     """
 
     name: str
@@ -53,21 +38,21 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim stands: the bound does not exceed it."""
+        """Whether the bound does not exceed the claim."""
         return self.bound <= self.claimed
 
     @property
     def verdict(self) -> str:
-        """Return ``"holds"``, ``"REFUTED"``, or ``"no power"`` where no claim could have been refuted."""
+        """``"holds"``, ``"REFUTED"``, or ``"no power"`` if no claim could have been refuted."""
         return verdict(self.bound, self.holds)
 
     @property
     def ratio(self) -> float:
-        """The bound over the claim."""
+        """The bound divided by the claim."""
         return self.bound / self.claimed if self.claimed else float(self.bound > 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return {
             "name": self.name,
             "measure": self.measure,
@@ -82,33 +67,29 @@ class Finding:
 
 
 def audit(
-    cases: Sequence[Case], draws: int, *, noise: NoiseSource | None = None, confidence: float = 0.999,
+    cases: Sequence[Case],
+    draws: int,
+    *,
+    noise: NoiseSource | None = None,
+    confidence: float = 0.999,
     tick: Callable[[int, str], None] = lambda done, text: None,
-) -> Iterator[Finding]:  # fmt: skip
-    """Audit cases, one after the other.
+) -> Iterator[Finding]:
+    """Audit cases one after the other and yield a finding for each claim.
+
+    Raises `UserError` if the confidence is not between 0 and 1.
 
     Parameters
     ----------
     cases
-        What to audit.
+        Cases to audit.
     draws
-        Releases of each of a case's two inputs (of sketches fewer, see `trials`).
+        Number of releases of each of a case's two inputs (fewer for windows, see `trials`).
     noise
-        Where devices take their noise from; None: `SecureNoise`, as devices do.
+        Source of the devices' noise; default `SecureNoise`.
     confidence
-        Probability with which no bound of all of them exceeds the truth, at least.
+        Probability with which no bound exceeds the truth.
     tick
-        Called with how many draws of ``2 * draws * len(cases)`` are done.
-
-    Yields
-    ------
-    Finding
-        One for each claim of each case.
-
-    Raises
-    ------
-    UserError
-        For a confidence that is no probability.
+        Progress callback: the number of draws done of ``2 * draws * len(cases)``, and the case's name.
     """
     if not 0.0 < confidence < 1.0:
         raise UserError(f"confidence={confidence!r} is not between 0 and 1; 0.999 lets one audit in 1,000 mislead")
@@ -125,7 +106,7 @@ def audit(
 
 
 def _share(tick: Callable[[int, str], None], start: int, draws: int, trial: Trial, case: Case) -> Callable[[int], None]:
-    """A tick for one case, whose draws are fewer than were asked for, perhaps."""
+    """Return a progress callback for one case, which may make fewer draws than requested."""
     return lambda done: tick(start + round(done * draws / trial.draws(draws)), case.name)
 
 

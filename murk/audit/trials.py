@@ -1,20 +1,21 @@
-"""Releases of two neighbours, made as a device makes them, and the statistic of each that tells them apart."""
+"""Releases of two neighbours, made by a device's code, and the statistic that distinguishes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
-from murk.audit.release_distributions import Silence, exact, losses, places, yardsticks
+from murk.audit.release_distributions import ReleaseDistribution, Silence, distribution_of, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
 from murk.learners.problem import Releasing
-from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
 from murk.privacy.noise import NoiseSource
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.producers.randomization import payloads_of
@@ -23,52 +24,39 @@ from murk.stream.task.task import Task
 Floats = NDArray[np.float64]
 
 _NUMBERS = 1 << 18
-"""Numbers of one block of releases."""
+"""Numbers in a block of vector releases."""
+_BLOCK = 256
+"""Windows in a block."""
 _SKETCH_WORK = 3e8
-"""Normals that an audit of one sketch task draws at most."""
-_SKETCHES = 200
-"""A sketch is made for every so many draws that are asked for: it takes a thousand times as long as a vector."""
-
-_GRAMS, _BLOCK = 20, 256
-_STEPS = 100
-"""A Newton step for so many draws: its model is solved for each."""
+"""Most normals that the audit of a sketch task draws."""
 
 
 class Trial(Protocol):
-    """Something to be audited: two inputs, how they are released, what is claimed."""
+    """Something to audit: two inputs, how they are released, and the claims."""
 
     @property
     def yardsticks(self) -> tuple[Yardstick, ...]:
-        """What is claimed."""
+        """The claims."""
 
     @property
     def neighbours(self) -> Mapping[str, Any]:
-        """The two inputs, as plain data."""
+        """The two inputs as plain data."""
 
     def draws(self, wanted: int) -> int:
-        """How many releases of each input are made where so many are wanted."""
+        """Return the number of releases of each input if ``wanted`` are requested."""
 
     def exact(self, yardstick: Yardstick) -> float | None:
-        """What the distribution of the two releases has by that yardstick, where it is known."""
+        """Return the exact figure of the two distributions, if it is known."""
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Statistics of ``count`` releases of input 0 or 1, block by block: larger where input 0 is the likelier."""
+        """Yield blocks of statistics of ``count`` releases of input 0 or 1, larger where input 0 is likelier."""
 
 
 @dataclass(frozen=True)
 class VectorTrial:
-    """Releases of vectors: one mechanism, and two inputs for it.
+    """Releases of two vectors or categories, ``inputs``, by one mechanism.
 
-    Parameters
-    ----------
-    mechanism
-        Whose claims and whose distribution.
-    inputs
-        The two vectors, or categories.
-    release
-        Makes releases of input 0 or 1 as a device does, for record indices.
-    neighbours
-        The two inputs, as plain data.
+    ``release`` releases input 0 or 1 as a device does, for record indices; ``neighbours`` are the inputs as plain data.
     """
 
     mechanism: Any
@@ -78,172 +66,149 @@ class VectorTrial:
 
     @property
     def yardsticks(self) -> tuple[Yardstick, ...]:
-        """The mechanism's claims."""
+        """Claims of the mechanism."""
         return yardsticks(self.mechanism)
 
     def draws(self, wanted: int) -> int:
-        """All that are wanted."""
+        """Return ``wanted``."""
         return wanted
 
     def exact(self, yardstick: Yardstick) -> float | None:
-        """From the places of the two inputs on the lattice."""
-        one, other = places(self.mechanism, self.inputs)
-        return exact(self.mechanism, one, other, yardstick)
+        """Return the exact figure from the centres of the two inputs."""
+        return self._distribution.exact(*self._centres, yardstick)
+
+    @cached_property
+    def _distribution(self) -> ReleaseDistribution:
+        return distribution_of(self.mechanism)
+
+    @cached_property
+    def _centres(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        one, other = self._distribution.centres(self.inputs)
+        return one, other
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Logarithms of likelihood ratios."""
-        one, other = places(self.mechanism, self.inputs)
-        block = max(1, _NUMBERS // max(1, np.size(one)))
+        """Yield logarithms of likelihood ratios."""
+        block = max(1, _NUMBERS // max(1, np.size(self._centres[0])))
         # No two releases, and no two inputs, share a record's simulated draws.
         for start in range(which * count, (which + 1) * count, block):
             indices = np.arange(start, min(start + block, (which + 1) * count), dtype=np.int64)
-            yield losses(self.mechanism, self.release(which, noise, indices), one, other)
+            yield self._distribution.losses(self.release(which, noise, indices), *self._centres)
 
 
 @dataclass(frozen=True)
-class SketchTrial:
-    """Sketches of two neighbouring windows."""
+class WindowTrial(ABC):
+    """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's problem."""
 
-    mechanism: GaussMixMechanism
-    windows: Windows
-
-    @property
-    def yardsticks(self) -> tuple[Yardstick, ...]:
-        """The stated (epsilon, delta)."""
-        return yardsticks(self.mechanism)
-
-    @property
-    def neighbours(self) -> Mapping[str, Any]:
-        """The two windows."""
-        return {"windows": self.windows.description}
-
-    def draws(self, wanted: int) -> int:
-        """One sketch for every two hundred vectors that are asked for, fewer where sketches are large."""
-        size = self.mechanism.rows * (len(self.windows.first) + self.mechanism.columns)
-        return max(2, min(wanted // _SKETCHES, int(_SKETCH_WORK / size)))
-
-    def exact(self, yardstick: Yardstick) -> float | None:
-        """By quadrature, for a row that is zeroed out."""
-        return self.windows.epsilon
-
-    def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Logarithms of likelihood ratios of spread and sketch together."""
-        from murk.privacy.sketches import SketchAccumulator
-
-        distributions = [
-            SketchDistribution.of(self.mechanism, rows) for rows in (self.windows.first, self.windows.second)
-        ]
-        rows = (self.windows.first, self.windows.second)[which]
-        found = []
-        for index in range(which * count, (which + 1) * count):
-            accumulator = SketchAccumulator(self.mechanism, noise, index)
-            accumulator.add_block(rows)
-            sketch = accumulator.release()
-            found.append(distributions[0].log_density(sketch) - distributions[1].log_density(sketch))
-            if len(found) == 256:
-                yield np.array(found)
-                found = []
-        if found:
-            yield np.array(found)
-
-
-@dataclass(frozen=True)
-class GramTrial:
-    """Gram matrices of two neighbouring windows."""
-
-    mechanism: GramMechanism
-    windows: Windows
-
-    @property
-    def yardsticks(self) -> tuple[Yardstick, ...]:
-        """The mechanism's claims."""
-        return yardsticks(self.mechanism)
-
-    @property
-    def neighbours(self) -> Mapping[str, Any]:
-        """The two windows."""
-        return {"windows": self.windows.description}
-
-    def draws(self, wanted: int) -> int:
-        """One for every twenty vectors that are asked for: each is an accumulator of its own."""
-        return max(2, wanted // _GRAMS)
-
-    def exact(self, yardstick: Yardstick) -> float | None:
-        """From where the two windows' sums stand on the lattice."""
-        one, other = self._places()
-        return exact(self.mechanism, one, other, yardstick)
-
-    def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Logarithms of likelihood ratios."""
-        one, other = self._places()
-        rows = (self.windows.first, self.windows.second)[which]
-        for start in range(which * count, (which + 1) * count, _BLOCK):
-            stop = min(start + _BLOCK, (which + 1) * count)
-            payloads = np.array([self._released(rows, noise, index) for index in range(start, stop)])
-            yield losses(self.mechanism, payloads, one, other)
-
-    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        silence: Any = Silence()
-        return self._released(self.windows.first, silence, 0), self._released(self.windows.second, silence, 0)
-
-    def _released(self, rows: Floats, noise: NoiseSource, index: int) -> NDArray[np.int64]:
-        from murk.privacy.sketches import GramAccumulator
-
-        accumulator = GramAccumulator(self.mechanism, noise, index)
-        accumulator.add_block(rows)
-        return accumulator.release().integers
-
-
-@dataclass(frozen=True)
-class NewtonTrial:
-    """Newton steps of two neighbouring windows, whose record is in the step."""
-
-    problem: NewtonProblem
+    problem: Any
     level: str
     windows: Windows
 
+    vectors_per_window: ClassVar[int]
+    """A window is released for this many requested draws, because it takes longer than a vector."""
+
     @property
-    def mechanism(self) -> NewtonMechanism:
-        """The level's."""
+    def mechanism(self) -> Any:
+        """Mechanism of the level."""
         return self.problem.mechanisms[self.level]
 
     @property
     def yardsticks(self) -> tuple[Yardstick, ...]:
-        """The mechanism's claims."""
+        """Claims of the mechanism."""
         return yardsticks(self.mechanism)
 
     @property
     def neighbours(self) -> Mapping[str, Any]:
-        """The two windows."""
-        return {"windows": f"{self.windows.description}, the last, which is in the step"}
+        """The two windows in words."""
+        return {"windows": self.windows.description}
 
     def draws(self, wanted: int) -> int:
-        """One for every hundred vectors that are asked for."""
-        return max(2, wanted // _STEPS)
-
-    def exact(self, yardstick: Yardstick) -> float | None:
-        """None: it is an average over the models that noise makes."""
-        return None
+        """Return one release for every `vectors_per_window` requested ones, at least 2."""
+        return max(2, wanted // self.vectors_per_window)
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Logarithms of likelihood ratios, at the model that each release was made at; the first parts have one law."""
-        rows = (self.windows.first, self.windows.second)[which]
-        size = self.mechanism.start.dimension
-        found = []
-        for index in range(which * count, (which + 1) * count):
-            accumulator = self.problem.accumulator(self.level, noise, index)
-            accumulator.add_block(rows)
-            made = accumulator.release()
-            one, other = (self._place(each[-1:], made.model) for each in (self.windows.first, self.windows.second))
-            found.append(losses(self.mechanism, made.integers[None, size:], one, other)[0])
-            if len(found) == _BLOCK:
-                yield np.array(found)
-                found = []
-        if found:
-            yield np.array(found)
+        """Yield logarithms of likelihood ratios."""
+        for start in range(which * count, (which + 1) * count, _BLOCK):
+            indices = range(start, min(start + _BLOCK, (which + 1) * count))
+            yield self._losses([self._released(self.windows.pair[which], noise, index) for index in indices])
 
-    def _place(self, row: Floats, model: Floats) -> NDArray[np.int64]:
-        """Where the step's matrix is centred of a window with this row in it alone, as it is made."""
+    def _released(self, rows: Floats, noise: NoiseSource, index: int) -> Any:
+        accumulator = self.problem.accumulator(self.level, noise, index)
+        accumulator.add_block(rows)
+        return accumulator.release()
+
+    @abstractmethod
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """Return the exact figure of the pair's releases, if it is known."""
+
+    @abstractmethod
+    def _losses(self, releases: Sequence[Any]) -> Floats:
+        """Return the logarithms of the likelihood ratios of releases."""
+
+
+class SketchTrial(WindowTrial):
+    """Sketches of two neighbouring windows."""
+
+    vectors_per_window = 200
+
+    def draws(self, wanted: int) -> int:
+        """Return one sketch for every 200 requested releases, fewer for large sketches."""
+        size = self.mechanism.rows * (len(self.windows.first) + self.mechanism.columns)
+        return max(2, min(wanted // self.vectors_per_window, int(_SKETCH_WORK / size)))
+
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """Return the epsilon by quadrature, for a row that is zeroed out."""
+        return self.windows.epsilon
+
+    def _losses(self, releases: Sequence[Any]) -> Floats:
+        first, second = (SketchDistribution.of(self.mechanism, rows) for rows in self.windows.pair)
+        return np.array([first.log_density(sketch) - second.log_density(sketch) for sketch in releases])
+
+
+class GramTrial(WindowTrial):
+    """Gram matrices of two neighbouring windows."""
+
+    vectors_per_window = 20
+
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """Return the exact figure from the windows' sums on the lattice."""
+        return distribution_of(self.mechanism).exact(*self._centres, yardstick)
+
+    def _losses(self, releases: Sequence[Any]) -> Floats:
+        payloads = np.array([release.integers for release in releases])
+        return distribution_of(self.mechanism).losses(payloads, *self._centres)
+
+    @cached_property
+    def _centres(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        silence: Any = Silence()
+        first, second = (self._released(rows, silence, 0).integers for rows in self.windows.pair)
+        return first, second
+
+
+class NewtonTrial(WindowTrial):
+    """Newton steps of two neighbouring windows that differ in a record of the step."""
+
+    vectors_per_window = 100
+
+    @property
+    def neighbours(self) -> Mapping[str, Any]:
+        """The two windows in words."""
+        return {"windows": f"{self.windows.description}, the last, which is in the step"}
+
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """Return None: the distribution is an average over models that depend on noise."""
+        return None
+
+    def _losses(self, releases: Sequence[Any]) -> Floats:
+        distribution, size = distribution_of(self.mechanism.step), self.mechanism.start.dimension
+        losses = []
+        for release in releases:
+            # Given the model, only the step differs: the first parts have equal distributions.
+            centres = (self._centre(rows[-1:], release.model) for rows in self.windows.pair)
+            losses.append(distribution.losses(release.integers[None, size:], *centres)[0])
+        return np.array(losses)
+
+    def _centre(self, row: Floats, model: Floats) -> NDArray[np.int64]:
+        """Return the centre of the step's matrix for a window with this row alone in the step."""
         from murk.privacy.sketches import NewtonAccumulator
 
         silence: Any = Silence()
@@ -253,35 +218,40 @@ class NewtonTrial:
         return accumulator.release().integers[mechanism.start.dimension :]
 
 
+_WINDOW_TRIALS: Mapping[str, tuple[type[WindowTrial], Callable[[Task, Any, Any], Windows]]] = {
+    GaussMixMechanism.kind: (SketchTrial, worst_windows),
+    GramMechanism.kind: (GramTrial, worst_grams),
+    NewtonMechanism.kind: (NewtonTrial, worst_steps),
+}
+"""By kind of mechanism: the trial, and the search for its worst windows."""
+
+
 def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
-    """A mechanism by itself, for two vectors or categories."""
+    """Return the trial of a mechanism by itself, for two vectors or categories."""
     inputs = np.array([first, second])
 
     def release(which: int, noise: NoiseSource, indices: NDArray[np.int64]) -> NDArray[Any]:
         values = np.repeat(inputs[which : which + 1], len(indices), axis=0)
-        found: NDArray[Any] = mechanism.randomize(values, noise, indices)
-        return found
+        payloads: NDArray[Any] = mechanism.randomize(values, noise, indices)
+        return payloads
 
     return VectorTrial(mechanism, inputs, release, {"first": inputs[0].tolist(), "second": inputs[1].tolist()})
 
 
 def task_trial(task: Task, problem: Any, level: str, rng: np.random.Generator) -> Trial:
-    """A level of a task, or of one question of it: its worst neighbours, through a device's code."""
+    """Return the trial of a task's level or question: its worst neighbours, released by a device's code."""
     mechanism = problem.mechanisms[level]
-    if isinstance(problem, SketchProblem):
-        return SketchTrial(mechanism, worst_windows(task, problem, mechanism))
-    if isinstance(problem, NewtonProblem):
-        return NewtonTrial(problem, level, worst_steps(task, problem, mechanism))
-    if isinstance(problem, GramProblem):
-        return GramTrial(mechanism, worst_grams(task, problem, mechanism))
-    return _record_trial(task, problem, level, rng)
+    if mechanism.kind not in _WINDOW_TRIALS:
+        return _record_trial(task, problem, level, rng)
+    trial, search = _WINDOW_TRIALS[mechanism.kind]
+    return trial(problem, level, search(task, problem, mechanism))
 
 
 def _record_trial(task: Task, problem: Releasing, level: str, rng: np.random.Generator) -> VectorTrial:
     mechanism = problem.mechanisms[level]
     pair = worst_neighbours(task, problem, mechanism, rng)
     coded = [task.coding.encode_record(record) for record in (pair.first, pair.second)]
-    x, y = np.array([one.x for one in coded]), np.array([one.y for one in coded])
+    x, y = np.array([record.x for record in coded]), np.array([record.y for record in coded])
 
     def release(which: int, noise: NoiseSource, indices: NDArray[np.int64]) -> NDArray[Any]:
         count = len(indices)

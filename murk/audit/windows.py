@@ -1,12 +1,11 @@
-r"""Neighbouring windows of a sketch task, and the distribution of their sketches.
+"""Neighbouring windows of a sketch task, and the distribution of their sketches.
 
-Where second moments are released, the distribution is that of a Gaussian mechanism: only how far the windows are apart
-counts.
+Where second moments are released, the distribution is that of a Gaussian mechanism and only the windows' distance
+matters.
 
-Given the noise of variance s^2 (all in units of C), the rows of a sketch are independent and normal with covariance
-G + s^2 I, G = Z'Z. Zeroing out a row x makes G smaller by x x', so that only one direction differs: there the
-variances have the ratio 1 + x'(G - x x' + s^2 I)^{-1} x. Where s depends on the released eigenvalue, what that one
-discloses is added.
+Given noise of variance s^2 (in units of C), the rows of a sketch are independent normals with covariance G + s^2 I, G
+= Z'Z. Zeroing out a row x reduces G by x x', so only one direction differs: there the ratio of variances is
+1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, the eigenvalue's own privacy loss is added.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
 from murk.audit.neighbours import Box
-from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
+from murk.learners.sketches.problem import WindowProblem
 from murk.privacy.sketches import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
 from murk.stream.task.task import Task
 
@@ -34,14 +33,9 @@ _GRID = np.linspace(-8.5, 8.5, 1201)
 
 @dataclass(frozen=True)
 class Windows:
-    """Two windows of one size that differ in one row, in units of the data.
+    """Two windows of equal size that differ in one row, as rows (n, p + 1) in units of the data.
 
-    Parameters
-    ----------
-    first, second
-        Rows (n, p + 1).
-    epsilon
-        The exact epsilon of their sketches at the claimed delta; None where it is not computed (replaced rows).
+    ``epsilon`` is the exact epsilon of their sketches at the claimed delta; None if not computed (replaced rows).
     """
 
     first: Floats = field(repr=False)
@@ -49,30 +43,35 @@ class Windows:
     epsilon: float | None
 
     @property
+    def pair(self) -> tuple[Floats, Floats]:
+        """Both windows."""
+        return self.first, self.second
+
+    @property
     def description(self) -> str:
-        """What they are, in words."""
+        """The two windows in words."""
         return f"windows of {len(self.first)} records; one of them is zeroed out or replaced"
 
 
 @dataclass(frozen=True)
 class SketchDistribution:
-    """The joint distribution of spread and sketch of a window."""
+    """Joint distribution of spread and sketch of a window."""
 
     mechanism: GaussMixMechanism
     gram: Floats
 
     @classmethod
     def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> SketchDistribution:
-        """That of a window of rows."""
+        """Return the distribution for a window of rows."""
         return cls(mechanism, rows.T @ rows / mechanism.bound**2)
 
     @property
     def centre(self) -> float:
-        """Where the noisy eigenvalue is centred, in units of C^2."""
+        """Mean of the noisy eigenvalue, in units of C^2."""
         return float(np.linalg.eigvalsh(self.gram)[0]) - self.mechanism.eta * self.mechanism.tau
 
     def log_density(self, sketch: Sketch) -> float:
-        """Of a sketch, up to a constant that is the same for all windows."""
+        """Return the log density of a sketch, up to a constant that is equal for all windows."""
         rows = self.mechanism.decode(sketch.integers, sketch.spread) / self.mechanism.bound
         covariance = self.gram + sketch.spread**2 * np.eye(len(self.gram))
         _, log_size = np.linalg.slogdet(covariance)
@@ -91,11 +90,11 @@ class SketchDistribution:
         return -value * value / 2.0
 
 
-def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechanism) -> Windows:
-    """The neighbouring windows whose sketches disclose most, as far as a search finds it.
+def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechanism) -> Windows:
+    """Return the neighbouring windows whose sketches disclose most, as far as a search finds it.
 
-    Tried are a window of one record, where no other hides it, and balanced windows of records at the corners of the
-    box, of sizes for which the eigenvalue spares little noise or all of it; in each, the record that is best seen.
+    Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
+    the eigenvalue saves little or all of the noise; in each, the most visible record.
     """
     rows = _corners(task, problem)
     norms = np.linalg.norm(rows, axis=1)
@@ -109,13 +108,13 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
             if times * len(rows) <= min(most, 2**16):
                 pairs.append(_zeroed(np.tile(rows, (times, 1))))
     delta = mechanism.stated.delta
-    found = max(((_epsilon(mechanism, *pair, delta), number) for number, pair in enumerate(pairs)))
-    first, second = pairs[found[1]]
+    epsilon, number = max((_epsilon(mechanism, *pair, delta), number) for number, pair in enumerate(pairs))
+    first, second = pairs[number]
     if mechanism.neighbours == "zero-out":
-        return Windows(first, second, found[0])
+        return Windows(first, second, epsilon)
     # The row that takes the place of the one that leaves: what differs most from all that is there.
     distribution = SketchDistribution.of(mechanism, second)
-    place = int(np.argmax(np.any(first != second, axis=1)))
+    place = _different_row(first, second)
     noisy = distribution.gram + mechanism.spread(max(distribution.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
     inverse = np.linalg.inv(noisy)
     seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
@@ -124,11 +123,10 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
     return Windows(first, second, None)
 
 
-def worst_steps(task: Task, problem: NewtonProblem, mechanism: NewtonMechanism) -> Windows:
-    """Neighbouring windows whose one record stands in the step, after a first part of blank ones.
+def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) -> Windows:
+    """Return neighbouring windows that differ in a record of the step, after a first part of blank records.
 
-    A record of the first part is in a release of second moments, which is audited as such (`worst_grams`). Here the
-    model is noise's alone.
+    A record of the first part is audited as a release of second moments (`worst_grams`).
     """
     rows = _corners(task, problem)
     # As they look from a model of zeros, where records weigh most.
@@ -138,10 +136,10 @@ def worst_steps(task: Task, problem: NewtonProblem, mechanism: NewtonMechanism) 
     return Windows(np.vstack([blank, one]), np.vstack([blank, other]), None)
 
 
-def worst_grams(task: Task, problem: GramProblem, mechanism: GramMechanism) -> Windows:
-    """The neighbouring windows whose second moments are furthest apart: a row and none, or two rows.
+def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
+    """Return the neighbouring windows whose second moments are furthest apart: a row and none, or two rows.
 
-    The other rows of a window do not matter: both have them.
+    Other rows do not matter, because both windows have them.
     """
     rows = _corners(task, problem)
     even = rows.copy()
@@ -150,8 +148,10 @@ def worst_grams(task: Task, problem: GramProblem, mechanism: GramMechanism) -> W
 
 
 def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Floats, Floats]:
-    """A row and none, or two rows, (1, d) each, whose outer products are furthest apart, ``even`` being in the noise's
-    own coordinates."""
+    """Return a row and none, or two rows, (1, d) each, with the furthest outer products.
+
+    ``even`` are the rows in the noise's coordinates.
+    """
     squares = np.einsum("ij,ij->i", even, even)
     if neighbours == "zero-out":
         longest = rows[int(np.argmax(squares))]
@@ -162,7 +162,7 @@ def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Float
 
 
 def _corners(task: Task, problem: WindowProblem) -> Floats:
-    """Rows of records at the corners of the box: all of them, or a sample."""
+    """Return rows of records at the corners of the box: all of them, or a sample."""
     box = Box.of(task)
     options = [choices[:-1] for choices in box.choices]
     if math.prod(map(len, options)) <= _DESIGN:
@@ -176,7 +176,7 @@ def _corners(task: Task, problem: WindowProblem) -> Floats:
 
 
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
-    """A window, and the same without the record that the least eigenvalue depends on most."""
+    """Return a window, and the same without the record that most affects the least eigenvalue."""
     _, vectors = np.linalg.eigh(rows.T @ rows)
     place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
     second = rows.copy()
@@ -185,9 +185,9 @@ def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta: float) -> float:
-    """The exact epsilon at delta of a window against the one with a row zeroed out, by quadrature; of both ways."""
+    """Return the exact epsilon at delta of a window against one with a row zeroed out, by quadrature."""
     one, other = SketchDistribution.of(mechanism, first), SketchDistribution.of(mechanism, second)
-    row = first[int(np.argmax(np.any(first != second, axis=1)))] / mechanism.bound
+    row = first[_different_row(first, second)] / mechanism.bound
 
     def threshold(spread: float) -> float:
         seen = float(row @ np.linalg.solve(other.gram + spread**2 * np.eye(len(row)), row))
@@ -217,8 +217,12 @@ def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta:
     return float(brentq(excess, 0.0, 4 * mechanism.stated.epsilon + 50.0, xtol=1e-9))
 
 
+def _different_row(first: Floats, second: Floats) -> int:
+    return int(np.argmax(np.any(first != second, axis=1)))
+
+
 def _masses(centre: float, eta: float, edges: Floats) -> Floats:
-    """Probabilities of a normal eigenvalue below the first edge, between edges, and above the last."""
+    """Return probabilities of a normal eigenvalue below the first edge, between edges, and above the last."""
     tails = np.exp(log_ndtr((centre - edges) / eta))
     heads = np.exp(log_ndtr((edges - centre) / eta))
     between = np.where(edges[:-1] > centre, tails[:-1] - tails[1:], heads[1:] - heads[:-1])
@@ -226,14 +230,14 @@ def _masses(centre: float, eta: float, edges: Floats) -> Floats:
 
 
 def _delta(epsilon: Floats, g: Floats, k: int) -> Floats:
-    """delta of k rows of N(0, g) against N(0, g - 1): at most 1, whatever the sign of epsilon."""
+    """Return delta of k rows of N(0, g) against N(0, g - 1), for any sign of epsilon."""
     cut = np.maximum(0.0, (epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
-    found: Floats = chdtrc(k, cut / g) - np.exp(epsilon) * chdtrc(k, cut / (g - 1))
-    return np.maximum(found, 0.0)
+    delta: Floats = chdtrc(k, cut / g) - np.exp(epsilon) * chdtrc(k, cut / (g - 1))
+    return np.maximum(delta, 0.0)
 
 
 def _delta_back(epsilon: Floats, g: Floats, k: int) -> Floats:
-    """The same of N(0, g - 1) against N(0, g)."""
+    """Return delta of k rows of N(0, g - 1) against N(0, g)."""
     cut = np.maximum(0.0, (-epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
-    found: Floats = chdtr(k, cut / (g - 1)) - np.exp(epsilon) * chdtr(k, cut / g)
-    return np.maximum(found, 0.0)
+    delta: Floats = chdtr(k, cut / (g - 1)) - np.exp(epsilon) * chdtr(k, cut / g)
+    return np.maximum(delta, 0.0)

@@ -6,10 +6,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from murk.audit import audit, catalogue
+from murk.audit import Mu, audit, catalogue
 from murk.audit.catalogue import Case
-from murk.audit.release_distributions import losses, places
+from murk.audit.release_distributions import distribution_of
 from murk.audit.trials import mechanism_trial
+from murk.errors import UserError
+from murk.learners.core.scoring.mechanism import OuterMechanism
 from murk.privacy import GaussianDP, GaussianMechanism
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from tests.privacy.gaussmix.test_claim import mixing_delta
@@ -132,8 +134,22 @@ def test_likelihood_ratios_are_the_laws_own():
     trial = mechanism_trial(mechanism, [2.0, 0.0, 0.0], [-2.0, 0.0, 0.0])
     values = np.concatenate(list(trial.statistics(0, 40_000, SimulatedNoise(4))))
     assert abs(values.mean() - 0.5) < 5 / math.sqrt(40_000)
-    one, other = places(mechanism, np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]]))
-    assert losses(mechanism, one[None], one, other)[0] == pytest.approx(0.5, rel=1e-5)
+    distribution = distribution_of(mechanism)
+    one, other = distribution.centres(np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]]))
+    assert distribution.losses(one[None], one, other)[0] == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [lambda mechanism: mechanism, lambda mechanism: OuterMechanism(2, mechanism)])
+def test_an_unknown_kernel_code_is_refused_by_its_number(wrap):
+    """Not audited as if its noise were Gaussian, neither by itself nor within another mechanism."""
+
+    class Unknown(GaussianMechanism):
+        __slots__ = ()
+        code = 99
+
+    mechanism = wrap(Unknown.calibrate(GaussianDP(1.0), dimension=3, radius=2.0))
+    with pytest.raises(UserError, match="kernel code 99"):
+        mechanism_trial(mechanism, [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]).exact(Mu(1.0))
 
 
 def test_the_epsilon_of_a_pair_of_windows_is_the_chi_square_laws():
