@@ -59,18 +59,8 @@ class Section:
 class Dossier:
     """A whole dossier.
 
-    Parameters
-    ----------
-    title, made, murk, task_hash
-        The task's name; time (UTC) and version of creation; the task's hash.
-    simulated
-        Whether releases protect nobody.
-    summary
-        What an officer reads first.
-    to_settle
-        Open questions to settle before anyone signs.
-    sections
-        The rest.
+    ``made`` and ``murk`` are the time (UTC) and the version of its creation. Nobody is protected if ``simulated``. An
+    officer reads ``summary`` first; ``to_settle`` are open questions.
     """
 
     title: str

@@ -23,18 +23,9 @@ _UNKNOWN = "not known"
 class Store:
     """A kind of stored messages: releases, models, states or dead letters.
 
-    Parameters
-    ----------
-    place
-        The topic, or the part of the file.
-    kept
-        Retention in words.
-    settings
-        Settings as read.
-    seconds
-        Retention: infinite if a topic keeps the newest for ever; None if unknown, and in a file.
-    later
-        How many more seconds a message may stay, because a broker deletes whole segments.
+    ``kept`` is the retention in words, ``settings`` are as read. ``seconds`` is infinite if a topic keeps the newest
+    for ever, and None if unknown and in a file. ``later`` is how many more seconds a message may stay, because a broker
+    deletes whole segments.
     """
 
     place: str
@@ -48,20 +39,9 @@ class Store:
 class Deployment:
     """Configuration of a log.
 
-    Parameters
-    ----------
-    url, kind
-        The log; ``"file"`` or ``"kafka"``.
-    task
-        The task that the log carries, if any.
-    stores
-        Stores by ``releases``, ``models``, ``states``, ``dead`` and ``estimates``.
-    connection
-        The connection in words.
-    encrypted, identified
-        Whether connections are encrypted and clients authenticated; None if there are none.
-    problems
-        Misconfigurations and failed readings; each a sentence.
+    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` are by
+    ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients are
+    authenticated) are None if there are no connections. ``problems`` are sentences.
     """
 
     url: str
@@ -78,30 +58,9 @@ class Deployment:
 class Accounts:
     """Sums of a ledger, without names.
 
-    Parameters
-    ----------
-    path, people, releases, withdrawn
-        The ledger, and its total counts.
-    lifetime
-        Caps over all tasks and the largest spending, a sentence each.
-    capped
-        Whether there is a cap over all tasks.
-    keyed
-        Whether names are stored as keyed hashes.
-    tasks
-        Number of releases by task.
-    problems
-        Problems of the ledger; each a sentence.
-    files
-        Number of files that people released from.
-    rows
-        Number of people who are rows of a file.
-    counted
-        Number of people or organisations, in words.
-    plain
-        Whether names are stored as they are.
-    digests
-        Whether unkeyed digests of files are stored.
+    ``lifetime`` are sentences on caps over all tasks and the largest spending, ``capped`` is whether there is such a
+    cap, ``tasks`` are numbers of releases by task, and ``rows`` is the number of people who are rows of a file. Names
+    are stored as keyed hashes (``keyed``) or as they are (``plain``), unkeyed digests of files if ``digests``.
     """
 
     path: str

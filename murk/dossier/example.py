@@ -23,18 +23,10 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record and its releases.
+    """A made-up record (of an organisation, one of a window) and two releases of it, as bytes.
 
-    Parameters
-    ----------
-    record
-        The record; for organisations one of the window.
-    messages
-        The bytes of two releases of the same record (for organisations, of one window).
-    made_up_public
-        Whether the task's public sample was made up, because there is none yet.
-    records
-        Number of records in a release.
+    ``made_up_public`` says whether the task's public sample was made up because there is none yet; ``records`` is the
+    number of records in a release.
     """
 
     record: Mapping[str, Any]

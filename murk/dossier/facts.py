@@ -26,18 +26,9 @@ _FINDING: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Audit:
-    """Results of an audit.
+    """Results of an audit, with findings in the format of `murk audit --json`.
 
-    Parameters
-    ----------
-    findings
-        Findings in the format of `murk audit --json`.
-    confidence
-        Probability with which no bound exceeds the truth.
-    simulated
-        Whether the noise was simulated.
-    origin
-        Origin of the figures, in words.
+    No bound exceeds the truth with probability ``confidence``; ``origin`` describes where the figures come from.
     """
 
     findings: Sequence[Mapping[str, Any]]
@@ -55,20 +46,9 @@ class Audit:
 class Facts:
     """Facts that determine a dossier.
 
-    Parameters
-    ----------
-    task
-        The task, as carried by the log if one was read.
-    origin
-        Where the task was read.
-    mechanisms
-        The mechanism of each level.
-    example
-        A made-up record and its releases.
-    deployment, accounts, audit
-        Readings of a log and a ledger, and an audit; None if there is none.
-    purpose, controller
-        The organisation's purpose and who is responsible; empty if not stated.
+    ``task`` is the task as carried by the log if one was read, and ``origin`` where it was read. ``deployment``,
+    ``accounts`` and ``audit`` are None if not read. ``purpose`` and ``controller`` are the organisation's own
+    statements; empty if there are none.
     """
 
     task: Task

@@ -418,5 +418,5 @@ def guarantee_from_text(text: str) -> Guarantee:
     except ValueError:
         values = []
     if names is None or len(values) != len(names):
-        raise UserError(f"{text!r} is no guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
+        raise UserError(f"{text!r} is not a guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
     return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})

@@ -75,15 +75,17 @@ class CompositeMechanism:
                     f"a part is a GaussianMechanism or a RandomizedResponse of 2 categories, got {type(part).__name__}"
                 )
             if isinstance(part, RandomizedResponse) and part.classes != 2:
-                raise UserError(f"a label beside others has 2 categories, got a RandomizedResponse of {part.classes}")
+                raise UserError(f"a label has 2 categories, got a RandomizedResponse of {part.classes}")
         if not parts:
             raise UserError("CompositeMechanism needs at least one part")
         if self.stated is not None and not self._holds(self.stated):
-            raise UserError(f"{self.stated!r} does not follow from the parts of this mechanism; give them less each")
+            raise UserError(
+                f"{self.stated!r} does not follow from the parts of this mechanism; give each part a smaller budget"
+            )
 
     def _holds(self, stated: ApproxDP) -> bool:
         if not isinstance(stated, ApproxDP):
-            raise UserError(f"stated={stated!r}: only an ApproxDP guarantee is stated beside the parts")
+            raise UserError(f"stated={stated!r} must be an ApproxDP guarantee")
         added = self._added()
         if added is not None and added <= cap_of(stated):
             return True

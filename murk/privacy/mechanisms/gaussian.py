@@ -78,7 +78,7 @@ class GaussianMechanism(AdditiveMechanism):
         check_steps("GaussianMechanism", self.steps, self.dimension, f"steps={self.steps}")
         if self.stated is not None:
             if not isinstance(self.stated, ApproxDP):
-                raise UserError(f"stated={self.stated!r}: only an ApproxDP guarantee is stated beside the integers")
+                raise UserError(f"stated={self.stated!r} must be an ApproxDP guarantee")
             cap = cap_of(self.stated)
             if not _within(self.steps, cap.units, cap.delta_units):
                 raise UserError(f"{self.stated!r} does not hold with steps={self.steps}; calibrate to it instead")

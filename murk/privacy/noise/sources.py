@@ -184,5 +184,5 @@ class SimulatedNoise(DrawnNoise):
 def _indices(records: npt.ArrayLike) -> Integers:
     indices = np.asarray(records, dtype=np.int64)
     if indices.size and indices.min() < 0:
-        raise UserError(f"a record's index is not negative, got {indices.min()}")
+        raise UserError(f"a record's index must not be negative, got {indices.min()}")
     return indices

@@ -280,7 +280,7 @@ def _columns(columns: object) -> int:
     size = checked_integer("GramMechanism", "columns", columns)
     if not 2 <= size <= LARGEST_COLUMNS:
         raise UserError(
-            f"GramMechanism: columns={size}: a feature and the target are 2 at least, and a matrix has "
-            f"{LARGEST_COLUMNS} at most: give it fewer features"
+            f"GramMechanism: columns={size} is not from 2 (a feature and the target) to {LARGEST_COLUMNS}; give it "
+            "fewer features"
         )
     return size

@@ -88,12 +88,10 @@ class NewtonMechanism:
     def __post_init__(self) -> None:
         first = checked_integer("NewtonMechanism", "first", self.first)
         if not 1 <= first <= self.start.largest_window:
-            raise UserError(
-                f"NewtonMechanism: first={first}: its first part has 1 to {self.start.largest_window:,} records"
-            )
+            raise UserError(f"NewtonMechanism: first={first} is not from 1 to {self.start.largest_window:,} records")
         if self.start.target_bound != 1.0:
             raise UserError(
-                f"NewtonMechanism: labels are -1 and +1, so that their bound is 1: {self.start.target_bound}"
+                f"NewtonMechanism: labels are -1 and +1, so target_bound must be 1, got {self.start.target_bound}"
             )
         object.__setattr__(self, "first", first)
 

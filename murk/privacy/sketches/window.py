@@ -38,7 +38,7 @@ class WindowAccumulator(ABC, Generic[Released]):
 
     def __init__(self, mechanism: Any, noise: NoiseSource | None = None, window: int = 0) -> None:
         if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < 2**62:
-            raise UserError(f"window={window!r} is not the number of a window; count from 0")
+            raise UserError(f"window={window!r} is not a window number; count from 0")
         self.mechanism = mechanism
         self.window = window
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
