@@ -156,7 +156,7 @@ def test_programs_that_write_the_same_integer_write_the_same_name(value: int, ze
 
 def test_ids_that_a_program_has_read_as_floats() -> None:
     for value in (7.5, float("nan"), float("inf"), -float("inf")):
-        with pytest.raises(UserError, match="no whole number"):
+        with pytest.raises(UserError, match="not a whole number"):
             number_name(value)
     with pytest.raises(UserError, match="names several people at once"):
         number_name(2.0**53)
