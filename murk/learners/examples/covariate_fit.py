@@ -219,14 +219,8 @@ def with_public(
 ) -> Estimate:  # fmt: skip
     """Fit by public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
-    Parameters
-    ----------
-    polished
-        Fit from the releases alone.
-    settings, covariates
-        Of the task.
-    sums, bend, first, second
-        Over all chains: the sums of `layout`; weighted means of ``u u'`` and ``u~``; ``sum q^2 u~_j^2``.
+    Over all chains, ``sums`` are those of `layout`, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
+    and ``second`` is ``sum q^2 u~_j^2``.
     """
     p, free = settings.features, settings.features - (not settings.intercept)
     total, squares, known = sums[k.POLISH_WEIGHT], sums[k.POLISH_SQUARES], float(np.trace(bend))

@@ -151,14 +151,7 @@ class DirectionMechanism(Wrapped):
 
     The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps and ``|r|`` is
     cut off at ``a``, so replacing a record moves the integers by at most ``2 steps``: the sensitivity of a
-    `GaussianMechanism` of radius 1.
-
-    Parameters
-    ----------
-    features
-        p, the constant included; a release has p + 2 numbers.
-    noise
-        Gaussian mechanism of dimension p + 2 and radius 1.
+    `GaussianMechanism` of radius 1, which ``noise`` is, of dimension p + 2; ``features`` is p, the constant included.
 
     Examples
     --------

@@ -37,16 +37,7 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class IWPEngine(RecordEngine):
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
 
-    Parameters
-    ----------
-    settings
-        Public settings from :func:`murk.learners.examples.settings.settle`.
-    mechanisms
-        Level name to mechanism.
-    seed
-        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
-    noise
-        A source of noise other than the default secure one.
+    ``settings`` are settled, ``mechanisms`` are by level. Noise is simulated from ``seed``, from ``noise``, or secure.
     """
 
     kind = "example"

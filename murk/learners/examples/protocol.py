@@ -66,18 +66,8 @@ def example_release(
     They use `directions` for labels with at least 20 public rows a coefficient and a level of mu up to 2, for more than
     64 coded features unless a guarantee is pure, and otherwise. Other losses use `joint`.
 
-    Parameters
-    ----------
-    loss
-        The block's.
-    guarantees
-        Of all levels, the default one first, as a task file writes them.
-    coded
-        Coded features without the constant.
-    label
-        Whether the target is binary.
-    rows
-        Number of public rows, if the task gives it.
+    ``guarantees`` are of all levels, the default one first, as a task file writes them; ``coded`` counts coded features
+    without the constant, ``rows`` the public rows.
 
     Examples
     --------

@@ -60,18 +60,10 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 
 class Memory(KernelMemory):
-    """State, settings and scratch of one learner.
+    """State, settings and scratch of one learner, with views into its two arrays (see `layout`).
 
-    Attributes
-    ----------
-    real, whole
-        See :mod:`murk.learners.examples.layout`.
-    rows
-        State vectors, ``(9, p)``.
-    triangles
-        The two sums of the polish, ``(2, p (p + 1) / 2)``, or ``(2, 0)``.
-    noise, words
-        Buffers of a record's noise, and of the words from which noise and coin are drawn.
+    ``rows`` are the state vectors, ``(9, p)``; ``triangles`` the two sums of the polish, ``(2, p (p + 1) / 2)`` or
+    ``(2, 0)``; ``noise`` and ``words`` hold a record's noise and the words from which noise and coin are drawn.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:

@@ -73,20 +73,8 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
 class Directions:
     """Directions of records: release, learning and solution.
 
-    Parameters
-    ----------
-    names
-        Coded features, the constant last.
-    sample
-        Public covariates of the features.
-    response
-        Meaning of coded targets of -1 and +1.
-    curve
-        Mean function.
-    binary
-        Whether targets are labels.
-    mechanism
-        Kind of mechanism, or None.
+    ``names`` are the coded features, the constant last; ``sample`` their public covariates; ``mechanism`` a kind, or
+    None.
     """
 
     def __init__(

@@ -61,18 +61,9 @@ class MomentModel:
 
 
 class MomentEngine(RecordEngine):
-    """Running sums of released moments on one chain, and the model fitted to them when asked. Threads take turns.
+    """Running sums of released moments on one chain, and the model fitted to them. Threads take turns.
 
-    Parameters
-    ----------
-    layout
-        The releases' numbers.
-    model
-        What is fitted.
-    mechanisms
-        Level name to mechanism.
-    noise
-        Where :meth:`learn_records` takes noise from; secure by default.
+    ``mechanisms`` are by level; ``noise`` is for :meth:`learn_records` and secure by default.
     """
 
     kind = "moment"

@@ -24,14 +24,7 @@ def influence_of(
 ) -> Influence | None:
     """Bound the influence of one forged release; None without releases.
 
-    Parameters
-    ----------
-    sums, layout
-        Sums of the releases, and their layout.
-    mechanisms
-        Level name to mechanism.
-    by_rows
-        Whether second moments come from public rows alone, which nobody can forge.
+    ``by_rows``: whether second moments come from public rows alone, which nobody can forge.
     """
     if not sums.count:
         return None

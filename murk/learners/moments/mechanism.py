@@ -50,19 +50,9 @@ class MomentMechanism:
 
     keeps that within the ``2 steps`` of the Gaussian mechanism's guarantee (one step is left for rounding).
 
-    Parameters
-    ----------
-    statistics
-        Layout and bounds of the moments.
-    noise
-        Gaussian mechanism of the same dimension, whose guarantee this has.
-
-    Raises UserError if the budget is too small for the lattice.
-
-    References
-    ----------
-    Wang, Zhang, Gaboardi, Xu, "Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with
-    Public Unlabeled Data", Algorithms 1 to 4 (two releases; here they are one).
+    ``statistics`` has the layout and bounds, ``noise`` a Gaussian mechanism of the same dimension, whose guarantee this
+    has. Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu
+    (docs/public-glm.md), Algorithms 1 to 4, which release twice.
 
     Examples
     --------
@@ -186,21 +176,11 @@ def calibrated(
 ) -> Randomizer:  # fmt: skip
     """Return the mechanism with which a release of moments has ``guarantee``.
 
-    Parameters
-    ----------
-    guarantee
-        Guarantee of one release.
-    statistics
-        Layout and bounds of the moments.
-    release
-        ``"observed"``, ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y``
-        by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
-    kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (``separate`` is Gaussian); None or ``"best"``
-        for the smallest variance.
-    method
-        ``"classic"`` for the textbook's Gaussian calibration; with ``separate`` it gives the paper's variances
-        ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
+    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as published: ``x
+    x'`` and ``x y`` by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
+    ``kind`` None or ``"best"`` takes the smallest variance. ``method="classic"`` is the textbook's Gaussian
+    calibration; with ``separate`` it gives the paper's variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2
+    log(2.5/delta) / eps^2``.
 
     Raises UserError if the mechanism cannot give the guarantee.
     """

@@ -95,16 +95,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
 class MomentMemory(KernelMemory):
     """Sums of moments of one mechanism, to which the kernel of one record adds.
 
-    The kernel keeps the interpreter's lock and the sums are read at once, so nobody sees half of a release.
-
-    Parameters
-    ----------
-    learned
-        Earlier sums.
-    mechanism, layout
-        Mechanism and moments of records.
-    seed
-        Seed of simulated noise, or None.
+    The kernel keeps the interpreter's lock and the sums are read at once, so nobody sees half of a release. ``learned``
+    are earlier sums, ``seed`` is that of simulated noise.
     """
 
     def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:

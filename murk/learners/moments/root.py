@@ -42,10 +42,7 @@ _DESCENT_STEPS = 200
 class NoRootError(UserError):
     """No factor turns the least-squares direction into coefficients of the curve.
 
-    Attributes
-    ----------
-    direction
-        Least-squares slopes by feature.
+    ``direction`` has the least-squares slopes by feature.
     """
 
     def __init__(self, message: str, direction: Mapping[str, float] | None = None) -> None:
@@ -56,16 +53,8 @@ class NoRootError(UserError):
 def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
     """Return the intercept and the factor ``(a, c)``; with ``mean`` None, a is 0.
 
-    Parameters
-    ----------
-    curve
-        The mean function.
-    scores, shares
-        ``s_j`` and the shares of people at them, shapes (m,).
-    mean
-        Mean of the response, ``y-bar``.
-
-    Raises NoRootError if there is no solution.
+    ``scores`` are ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the response's. Raises
+    NoRootError if there is no solution.
 
     Examples
     --------
@@ -167,20 +156,10 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
 
 
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
-    """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps.
+    """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
-    Parameters
-    ----------
-    curve
-        The mean function; it is increasing, so there is at most one solution.
-    public
-        Public covariates.
-    cross
-        ``E x y``, (p,), y the response.
-    start
-        Initial coefficients.
-
-    Raises NoRootError if no coefficients have these moments.
+    ``cross`` is ``E x y``, (p,), y the response. The curve is increasing, so there is at most one solution. Raises
+    NoRootError if there is none.
 
     Examples
     --------
