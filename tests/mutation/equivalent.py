@@ -157,7 +157,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how often it is looked",
     (
         "murk/producers/populations/backpressure.py",
-        "-            standing = [(False, -1)]\n+            standing = [(False, -2)]",
+        "-            progress = [(False, -1)]\n+            progress = [(False, -2)]",
     ): "no chain stands there, either",
     (
         "murk/producers/populations/backpressure.py",
@@ -173,20 +173,20 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how many rows are read at once",
     (
         "murk/producers/populations/overlap.py",
-        "-    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
+        "-    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
         "KELY:\n"
-        "+    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
+        "+    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
         "IKELY:",
     ): "a logarithm is no round number",
     (
         "murk/producers/populations/overlap.py",
-        "-    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY\n"
-        "+    return _tail(split, of, _split(min(max(low, 1.0), high))) <= UNLIKELY",
+        "-    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY\n"
+        "+    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) <= UNLIKELY",
     ): "a logarithm is no round number",
     (
         "murk/producers/populations/overlap.py",
-        "-    return min(bounds) < UNLIKELY and _is_part(mine, theirs)\n"
-        "+    return min(bounds) <= UNLIKELY and _is_part(mine, theirs)",
+        "-    return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)\n"
+        "+    return min(bounds) <= UNLIKELY and _is_subsequence(mine, theirs)",
     ): "a logarithm is no round number",
     (
         "murk/producers/populations/overlap.py",
