@@ -38,34 +38,26 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     levels
         Further guarantees by name, for releases made elsewhere.
     release
-        ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by ``1/(1 +
-        |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the fit
-        weighted by ``1/|x|^2``; its default with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``: ``y
-        x``; the default for other losses. ``"separate"``: Gaussian features and a label in randomized response, as
-        published.
-    split
-        The features' share of the budget in a separate release.
-    calibration
-        ``"analytic"``, or ``"classic"`` for the paper's formula, where valid.
+        ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by
+        ``1/(1 + |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the
+        fit weighted by ``1/|x|^2``; its default with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``:
+        ``y x``; the default for other losses. ``"separate"``: features, and a label in randomized response.
+    split, calibration
+        The features' share of the budget in a separate release; ``"analytic"``, or ``"classic"`` as in the paper.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     bound
-        Public bound of the features' norm, to which they are projected; by default each feature is projected to [-1,
-        1].
+        Public bound of the features' norm, to which they are projected; by default each feature to [-1, 1].
     loss
         ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
         that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
-    regularization
-        lambda of the penalty ``lambda/2 ||theta||^2``.
-    batch
-        Releases averaged for each step.
-    step
-        ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
-    averaging
-        ``"polyak"``, ``"polynomial-decay"`` or ``None``.
+    regularization, batch
+        lambda of the penalty ``lambda/2 ||theta||^2``; releases averaged for each step.
+    step, averaging
+        ``"noise-aware"`` or River's ``InverseScaling``; ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
         Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
@@ -87,10 +79,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         ``unbiased_loss``.
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`.
-    seed
-        Simulate the noise from this seed, for experiments: no privacy.
-    noise
-        Another source of noise, such as ``OpenDPNoise()``.
+    seed, noise
+        Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
     References
     ----------

@@ -1,8 +1,8 @@
 """Draws of the estimate from a given number of people's examples, by the sums that it is computed from.
 
 A few thousand people m are simulated by the engine at the fit itself. Sums with a known mean (unbiased Hessians and
-gradients) are scaled to n people as n times that mean plus ``sqrt(n / m)`` times the error; sums of squares by ``n /
-m``.
+gradients) are scaled to n people as n times that mean plus ``sqrt(n / m)`` times the error; sums of squares by
+``n / m``.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class ExampleProblem:
     ) -> NDArray[np.float64]:
         """Return what the mechanism randomizes of coded records ``X``, ``(m, p)``, the constant last.
 
-        Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or ``(x,
-        y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
+        Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or
+        ``(x, y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
         """
         rows = copied(X)
         settings = self.settings

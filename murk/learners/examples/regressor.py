@@ -27,8 +27,9 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Least squares by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
     From ``x~ = x + N(0, D)`` and ``y~ = y + noise`` the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
-    ``x~ (theta'x~ - y~) - D theta``. The estimate is the average of ``theta <- Project(theta - step (gradient + lambda
-    theta))``, polished by one Newton step to the exact minimiser of the mean unbiased loss.
+    ``x~ (theta'x~ - y~) - D theta``. The estimate is the average of
+    ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one Newton step to the exact minimiser of
+    the mean unbiased loss.
 
     Parameters
     ----------
@@ -45,24 +46,17 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``1/(1 + |x|^2)``. ``"directions"``: ``x/|x|`` and ``y/|x|``, for the fit weighted by ``1/|x|^2``; the default
         with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
         ``"separate"``: x and y by a mechanism each, as published.
-    split
-        The features' share of the budget in a separate release.
-    calibration
-        ``"analytic"``, or ``"classic"`` for the paper's formula, where valid.
+    split, calibration
+        The features' share of the budget in a separate release; ``"analytic"``, or ``"classic"`` as in the paper.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     bound
-        Public bound of the features' norm, to which they are projected; by default each feature is projected to [-1,
-        1].
-    regularization
-        lambda of the penalty ``lambda/2 ||theta||^2``.
-    batch
-        Releases averaged for each step.
-    step
-        ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
-    averaging
-        ``"polyak"``, ``"polynomial-decay"`` or ``None``.
+        Public bound of the features' norm, to which they are projected; by default each feature to [-1, 1].
+    regularization, batch
+        lambda of the penalty ``lambda/2 ||theta||^2``; releases averaged for each step.
+    step, averaging
+        ``"noise-aware"`` or River's ``InverseScaling``; ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
         Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
@@ -84,10 +78,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
         with targets in units of ``target_bound``.
-    seed
-        Simulate the noise from this seed, for experiments: no privacy.
-    noise
-        Another source of noise, such as ``OpenDPNoise()``.
+    seed, noise
+        Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
     Notes
     -----

@@ -176,11 +176,11 @@ def calibrated(
 ) -> Randomizer:  # fmt: skip
     """Return the mechanism with which a release of moments has ``guarantee``.
 
-    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as published: ``x
-    x'`` and ``x y`` by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
+    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as published:
+    ``x x'`` and ``x y`` by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
     ``kind`` None or ``"best"`` takes the smallest variance. ``method="classic"`` is the textbook's Gaussian
-    calibration; with ``separate`` it gives the paper's variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2
-    log(2.5/delta) / eps^2``.
+    calibration; with ``separate`` it gives the paper's variances ``32 r^4 log(2.5/delta) / eps^2`` and
+    ``32 r^2 log(2.5/delta) / eps^2``.
 
     Raises UserError if the mechanism cannot give the guarantee.
     """

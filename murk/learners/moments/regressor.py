@@ -60,11 +60,9 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
         For records beyond the bound: ``"scale"`` them down to it, or release them as a record of zeros (``"zero"``).
-    design
+    design, people, failure
         ``"bounded"``, or ``"gaussian"``: the bound that ``people`` normal vectors of the public covariance exceed with
         probability ``failure``.
-    people, failure
-        For ``design="gaussian"``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
@@ -88,10 +86,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
     inputs
         ``"records"``, or ``"released"``: ``learn_one`` takes released integers by the names in ``moments``.
-    seed
-        Simulate the noise from this seed, for experiments: no privacy.
-    noise
-        Another source of noise, such as ``OpenDPNoise()``.
+    seed, noise
+        Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
     Notes
     -----
