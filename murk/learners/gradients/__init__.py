@@ -1,4 +1,4 @@
-"""Locally private stochastic gradient descent: the problem that devices and learners share, and the estimators.
+"""Locally private stochastic gradient descent: the problem of devices and learners, and the estimators.
 
-Only the estimators need River: they are not imported here, so that a device starts fast.
+The estimators need River and are not imported here, so that a device starts fast.
 """

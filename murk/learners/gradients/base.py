@@ -1,11 +1,11 @@
-"""What both LDP-SGD estimators share: how their engine is made, and what they predict by."""
+"""Base of both LDP-SGD estimators."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ from murk.privacy.noise import NoiseSource
 
 
 class LDPSGD(SGDEstimator):
-    """What both estimators share: features, levels, learning, state, inference."""
+    """Base class of both LDP-SGD estimators: features, levels, learning, state, inference."""
 
     budget: Guarantee
     levels: Mapping[str, Guarantee] | None
@@ -46,11 +46,9 @@ class LDPSGD(SGDEstimator):
     seed: int | None
     noise: NoiseSource | None
 
-    _scale_settings: ClassVar[tuple[str, ...]] = ()
-
     @abstractmethod
     def _objective(self) -> Logistic | Balanced | Softmax | Huber:
-        """The objective."""
+        """Return the objective."""
 
     def _extra_settings(self) -> dict[str, float]:
         return {}
@@ -60,7 +58,7 @@ class LDPSGD(SGDEstimator):
 
     @abstractmethod
     def _default_radius(self, coefficients: int) -> float:
-        """How far so many coefficients may reach."""
+        """Return the default radius for a number of coefficients."""
 
     def _prepare(self) -> None:
         self._squares()
@@ -70,8 +68,8 @@ class LDPSGD(SGDEstimator):
         box: Any = self.box
         if box is None:
             return 0.0, math.inf
-        fits = isinstance(box, tuple | list) and len(box) == 2 and all(isinstance(one, int | float) for one in box)
-        if not fits or not 0.0 <= box[0] <= box[1]:
+        valid = isinstance(box, tuple | list) and len(box) == 2 and all(isinstance(end, int | float) for end in box)
+        if not valid or not 0.0 <= box[0] <= box[1]:
             raise UserError(
                 f"box={box!r}: give the smallest and largest ||x||^2 that coded features can have, the constant's 1 "
                 "included, as in box=(1.0, 3.0). Bounds of single features go into a task: Encoder(task) codes by them"
@@ -135,7 +133,7 @@ class LDPSGD(SGDEstimator):
         return PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain.
+        """Return the joint estimate of this learner and ``others`` of the same settings, each of one chain.
 
         Averages are weighted by each chain's sum of weights; the interval is that of several chains.
         """
@@ -143,8 +141,6 @@ class LDPSGD(SGDEstimator):
         memories = [engine.snapshot() for engine in engines]
         first = engines[0]
         return estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
-
-    # Prediction, by the average
 
     def _working(self) -> NDArray[np.float64]:
         engine = self._require()
@@ -154,6 +150,6 @@ class LDPSGD(SGDEstimator):
         return table if transform is None else table @ transform
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores of rows of features without the constant."""
+        """Return scores of rows of features without the constant."""
         scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._working().T
         return scores

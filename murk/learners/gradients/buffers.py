@@ -1,4 +1,4 @@
-"""The two arrays a learner lives in, and named views into them."""
+"""A learner's two arrays, and named views into them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECAY = 3.0  # Shamir and Zhang 2013
 
 
 def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Mechanisms as kernels read them: (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
+    """Return mechanisms as kernels read them: (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
     reals = np.array([(m.radius, m.spacing, m.unit, m.variance) for m in mechanisms])
     wholes = np.array([(m.code, m.steps, m.threshold, m.draws) for m in mechanisms], dtype=np.uint64)
     return reals, wholes.view(np.int64)
@@ -35,7 +35,7 @@ def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], ND
 def drawn(
     source: NoiseSource, records: NDArray[np.int64], kinds: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
+    """Draw noise (``size`` integers each) and coins for records that are randomized by mechanisms of these kinds."""
     noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
     coins.fill(0)
     direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
@@ -48,18 +48,12 @@ def drawn(
 
 
 class Memory(KernelMemory):
-    """State, settings and scratch of one learner, packed so that a kernel takes two arrays, or their address.
+    """State, settings and scratch of one learner in two arrays, so that a kernel takes these, or their address.
 
-    Attributes
-    ----------
-    real, whole
-        The packed float64 and int64 arrays (see :mod:`murk.learners.gradients.layout`).
-    rows
-        State vectors, ``(6, d)``: iterate, average, two sums of random scaling, two running means.
-    ring, ring_versions
-        Iterates of published versions that gradients may still arrive for.
-    noise, words
-        Where a record's noise is put before it is learned from, and the words that it and the coins are drawn of.
+    ``real`` and ``whole`` are the packed float64 and int64 arrays (:mod:`murk.learners.gradients.layout`). Views into
+    them are ``rows`` (6, d): iterate, average, two sums of random scaling and two running means; ``ring`` and
+    ``ring_versions``: the published iterates that gradients may still arrive for; ``noise`` and ``words``: a record's
+    noise and random words.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -128,18 +122,18 @@ class Memory(KernelMemory):
         p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
         x = k.places(whole)[1]
         real[x : x + 2 * p + d] = 0.0
-        # The constant of x, which nobody puts there again.
+        # The constant of x is written once.
         real[x + p - 1] = 1.0
         whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
 
     @property
     def published(self) -> list[int]:
-        """Places of the iterates that gradients may still arrive for, the newest last."""
+        """Ring positions of the iterates that gradients may still arrive for, the newest last."""
         head, length = int(self.whole[k.RING_HEAD]), int(self.whole[k.RING_LENGTH])
         return [(head - length + i) % len(self.ring_versions) for i in range(length)]
 
     def remember(self, count: int, versions: Sequence[int], iterates: NDArray[np.float64]) -> None:
-        """Have so many releases learned, and these iterates as those that gradients may still arrive for."""
+        """Set the number of releases learned, and the iterates that gradients may still arrive for."""
         floor = int(self.whole[k.FLOOR])
         newest = newest_published(count, floor)
         self.whole[k.COUNT], self.whole[k.NEXT_PUBLISHED] = count, newest + spacing(newest, floor)

@@ -1,4 +1,4 @@
-"""Logistic and softmax regression by locally private SGD, as a River estimator."""
+"""River classifier for LDP-SGD."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from river import base
 from murk.errors import UserError
 from murk.learners.core.estimator import Record
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.predictions import LabelEstimator, codes_of, two_chances
+from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.gradients.base import LDPSGD
 from murk.learners.gradients.losses import Balanced, FullSoftmax, Logistic, Softmax
@@ -26,75 +26,74 @@ from murk.stream.task.protocol import Scale
 class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
-    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g_i = (p_i - y_i) / max(p_i, 1 - p_i) x_i w(x_i)``,
-    randomized once at the record's budget; the logistic gradient lacks the divisor, which makes no difference to what
-    is learned, and takes more people. With more than two ``classes`` the softmax gradient in contrast coordinates.
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g_i = (p_i - y_i) / max(p_i, 1 - p_i) x_i w(x_i)``
+    randomized once at the record's budget; the logistic gradient, without the divisor, has the same solution and needs
+    more people. With more than two ``classes`` it is the softmax gradient in contrast coordinates.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
-        The labels, the positive one last where there are two. A label outside them counts as missing: its
-        release is the mechanism of a zero gradient.
+        The labels, of two the positive one last. Any other label counts as missing: the mechanism randomizes a zero
+        gradient.
     objective
-        Of two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
+        For two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
     coordinates
-        Of more than two classes: ``"contrasts"``, K - 1 rows of coefficients, or ``"classes"``, K of them as published.
-        The coefficients of K classes are determined up to a common shift, in which the K-th row's noise is lost.
+        For more than two classes: ``"contrasts"``, K - 1 rows of coefficients, or ``"classes"``, K as published, which
+        are determined up to a common shift and have a K-th more noise.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
         for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     weights
-        ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``:
-        gradients are clipped at ``clip`` instead, which biases the estimate (Shi et al., Figure 1).
+        ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``, which
+        clips gradients and biases the estimate (Shi et al., Figure 1).
     clip
-        The bound for ``weights="clip"``.
+        Bound of gradients with ``weights="clip"``.
     second_moment
         Public ``E x x'`` of the features and the constant (last), for whitening.
     public
-        Public covariates without labels (array, data frame or list of records): for whitening, for the Newton
-        polish of the estimate, and for plug-in intervals.
+        Public covariates without labels (array, data frame or list of records), for whitening, the Newton polish and
+        plug-in intervals.
     box
-        Smallest and largest ``||x||^2`` (constant included) that features can have, where bounds are known.
+        Smallest and largest ``||x||^2`` (constant included) that features can have.
     step
         ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     intervals
-        ``"random-scaling"`` asks for intervals from the path of the average. They are valid in the limit only, and hold
-        the truth less often than they say; by default there are plug-in intervals with ``public``, which allow for half
-        of the targets missing, and none without. ``"complete"``: with ``public``, as if all targets were there: half as
-        wide, and too narrow where one is missing.
+        By default plug-in intervals with ``public``, which allow for half of the targets missing, and none without.
+        ``"complete"``: with ``public``, for no missing targets, half as wide. ``"random-scaling"``: from the path of
+        the average; they are valid in the limit and cover too rarely before.
     radius
-        The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
-        is known. By default 5.
+        Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
+        default 5.
     start
-        Coefficients to start from, the constant's last, ``(p,)``, or ``(K, p)`` of more than two classes; zeros by
-        default. They are public.
+        Public coefficients to start from, the constant's last, ``(p,)``, or ``(K, p)`` for more than two classes; by
+        default zeros.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    ``OneVsRestClassifier`` calls ``learn_one`` once a class: every call is a release. Give ``classes=`` instead.
-    Where the model is wrong, different weights estimate different best approximations.
+    ``OneVsRestClassifier`` calls ``learn_one`` once a class, and every call is a release: give ``classes`` instead. If
+    the model is wrong, different weights estimate different best approximations.
 
     References
     ----------
-    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3
-    and 5 (logistic regression).
+    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3 and 5
+    (logistic regression).
 
     Examples
     --------
@@ -165,7 +164,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """The paper's own settings: Mallows weights, steps ``eta i^-alpha``, no projection, a row a class."""
+        """Return the paper's settings: Mallows weights, steps ``eta i^-alpha``, no projection, a row for each class."""
         settings: dict[str, Any] = {
             "objective": "logistic",
             "coordinates": "classes",
@@ -177,10 +176,6 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         }
         return cls(budget=budget, **{**settings, **more})
 
-    @property
-    def _multiclass(self) -> bool:
-        return len(self.classes) > 2
-
     def _scale(self) -> Scale:
         return "log odds" if len(self.classes) == 2 else "own"
 
@@ -191,28 +186,18 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         return Balanced() if self.objective == "balanced" else Logistic()
 
     def _default_radius(self, coefficients: int) -> float:
-        # On features of unit size a logit's root mean square is the norm: 5 leaves next to nothing to chance.
+        # On features of unit size the norm is the logit's root mean square: at 5 labels are nearly certain.
         return 5.0
 
     def _class_labels(self) -> tuple[object, ...]:
         return tuple(self.classes) if len(self.classes) > 2 else ()
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record's gradient once and learn from the result.
-
-        ``budget`` overrides the learner's for this person.
-        """
-        try:
-            code = self._codes.get(y, math.nan)
-        except TypeError:  # what cannot be a key is no class
-            code = math.nan
-        self._learn(x, code, budget)
+        """Randomize the record's gradient once, at ``budget`` or else the learner's, and learn from the result."""
+        self._learn(x, code_of(y, self._codes), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.
-
-        ``budget`` is everybody's, or a sequence with each row's own.
-        """
+        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
         self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -227,6 +212,6 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "seed": 1}
-        # Every label of River's test sets: classes are public, and not learned from records.
+        # Every label of River's test sets, as classes are public and not learned from records.
         segments = ("brickface", "cement", "foliage", "grass", "path", "sky", "window")
         yield {"budget": GaussianDP(mu=1.0), "seed": 1, "classes": (False, True, *segments)}

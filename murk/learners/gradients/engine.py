@@ -1,7 +1,4 @@
-"""The engine: learn records or releases, tell and take its state.
-
-River-free. The River estimators and the worker both drive this class.
-"""
+"""The LDP-SGD engine of estimators and workers: learns records or releases. River-free."""
 
 from __future__ import annotations
 
@@ -43,22 +40,11 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 
 
 class SGDEngine(RecordEngine):
-    """LDP-SGD / LDP-ASGD on one chain.
+    """LDP-SGD / LDP-ASGD on one chain; thread-safe.
 
-    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
-
-    Threads take turns, and between calls nothing of a record is left.
-
-    Parameters
-    ----------
-    settings
-        What is public (see :class:`Settings`).
-    mechanisms
-        Level name to mechanism. Must hold ``"default"``.
-    seed
-        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
-    noise
-        A source of noise other than the default secure one.
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and the average.
+    ``mechanisms`` maps level names, with ``"default"`` among them, to mechanisms. Noise of :meth:`learn_record` is
+    simulated from ``seed``, or from ``noise``, by default a secure source. Nothing of a record is left between calls.
     """
 
     kind = "gradient"
@@ -95,10 +81,10 @@ class SGDEngine(RecordEngine):
         self._seeded = seed is not None
         self._known_version = 0
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
-        # Asked for with every release.
+        # Attributes, as every release needs them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
-        # Whether the kernel of one record draws its noise.
+        # Whether the kernel draws a record's noise.
         self._direct = type(self._noise) is SecureNoise
         self._in_place = self._seeded or self._direct
         self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
@@ -109,11 +95,9 @@ class SGDEngine(RecordEngine):
         self._units = np.array([m.unit for m in offered])
         self._variances = np.array([m.variance for m in offered])
 
-    # What is known
-
     @property
     def n_releases(self) -> int:
-        """How many releases were learned; the version of the current iterate."""
+        """Number of releases learned; the version of the current iterate."""
         return int(self.memory.whole[k.COUNT])
 
     @property
@@ -123,17 +107,17 @@ class SGDEngine(RecordEngine):
 
     @property
     def features(self) -> NDArray[np.float64]:
-        """Where the features of the next record are put, without the constant."""
+        """Buffer for the next record's features, without the constant."""
         return self.memory.features
 
     @property
     def iterate(self) -> NDArray[np.float64]:
-        """The newest iterate in working coordinates, a copy."""
+        """A copy of the newest iterate, in working coordinates."""
         return self._row(k.ITERATE)
 
     @property
     def average(self) -> NDArray[np.float64]:
-        """The average in working coordinates, a copy."""
+        """A copy of the average, in working coordinates."""
         return self._row(k.AVERAGE)
 
     @in_turn
@@ -142,22 +126,20 @@ class SGDEngine(RecordEngine):
 
     @in_turn
     def snapshot(self) -> Memory:
-        """The state as it stands, a copy."""
+        """Return a copy of the state."""
         return copy.copy(self.memory)
 
     @property
     def coefficients(self) -> int:
-        """Coefficients of the estimate."""
+        """Number of coefficients of the estimate."""
         return len(inference.coefficient_names(self.settings, self.classes))
 
     def estimate(self) -> Estimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return coefficients in coded units with their intervals."""
         return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
 
-    # Records: randomized here, once
-
     def use(self, mechanism: Mechanism) -> None:
-        """Randomize the next records by ``mechanism``, where none is given with them."""
+        """Randomize the next records by ``mechanism``, unless one is given with them."""
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
@@ -165,7 +147,7 @@ class SGDEngine(RecordEngine):
 
     @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
+        """Learn with secure noise if the kernel drew too few words, or none."""
         memory, count = self.memory, k.words_of(self._trials)
         if missing == NO_WORDS:
             take_random(memory.words[:count])
@@ -181,10 +163,10 @@ class SGDEngine(RecordEngine):
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
     ) -> None:
-        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
 
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant.
-        ``mechanisms`` gives each row's own, or one for all; otherwise they are randomized by the one in use.
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row, or one
+        for all; by default the current one.
         """
         try:
             self._learn_records(X, y, mechanisms)
@@ -221,24 +203,17 @@ class SGDEngine(RecordEngine):
             noise, coins = drawn(self._noise, records, rows[:, 0], int(rows[:, 3].max()) * self.dimension)
             k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
 
-    # Releases: randomized elsewhere
-
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
         """Refuse a release too long for its noise, or taken at an iterate that is unknown, too old, or not there yet.
 
-        ``ahead`` counts releases admitted before it that are not learned yet.
-
-        Raises
-        ------
-        RejectedError
-            With reason ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
+        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError with reason
+        ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
             raise RejectedError("future", f"version {version} of a chain that stands at {count}")
-        # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
-        # code for each would take as long as learning it.
+        # In Python's integers: calling compiled code for each release would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
             raise RejectedError("stale", f"version {version} of a chain that stands at {count}")
@@ -250,11 +225,11 @@ class SGDEngine(RecordEngine):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[GradientRelease]) -> bool:
-        """Whether `admit` plainly lets all of these be learned next, in this order."""
+        """Return whether `admit` would accept all of these in this order."""
         count, versions = self.n_releases, [release.version for release in releases]
         if not all(map(le, versions, range(count, count + len(releases)))):
             return False
-        # What would not be too old as the last of them is not: an age grows with the count, and its share of it, too.
+        # The oldest version is checked as if it came last: an age grows with the count, and so does its share.
         last = count + len(releases) - 1
         age = last - min(versions)
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
@@ -270,10 +245,7 @@ class SGDEngine(RecordEngine):
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.
 
-        Raises
-        ------
-        MurkError
-            If a release's version is not remembered: it was not admitted.
+        Raises MurkError if a release's version is not remembered, so that it was not admitted.
         """
         if not releases:
             return
@@ -290,16 +262,16 @@ class SGDEngine(RecordEngine):
 
     @in_turn
     def figures(self) -> dict[str, float]:
-        """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
+        """Return the distance of the iterate from its average, and the next step size."""
         rows = self.memory.rows
         apart = inference.reported(self.settings, rows[k.ITERATE] - rows[k.AVERAGE])
         return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
 
     def step_size(self) -> float:
-        """Factor by which the gradient of the next release at the default level is multiplied.
+        """Return the factor of the next release's gradient at the default level.
 
-        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less where gradients of late were old and settings heed
-        that, else ``eta t^-alpha w t / sum w_i``, as the update has it.
+        Noise-aware it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old and settings adapt
+        to delays; else ``eta t^-alpha w t / sum w_i``.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
@@ -314,17 +286,15 @@ class SGDEngine(RecordEngine):
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
+        """Most releases to learn before the newest iterate must be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 
     @in_turn
     def published(self) -> tuple[int, list[float]] | None:
-        """The newest published version and its iterate, for devices to take gradients at."""
+        """Return the newest published version and its iterate, at which devices take gradients."""
         memory = self.memory
         place = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
         return int(memory.ring_versions[place]), memory.ring[place].tolist()
-
-    # State
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
@@ -332,7 +302,7 @@ class SGDEngine(RecordEngine):
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
         return {
             "schema": 1,
@@ -350,12 +320,9 @@ class SGDEngine(RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state_dict` gave.
+        """Load a state from :meth:`state_dict`.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed or of another dimension.
+        Raises MurkError if the state is malformed or of another dimension.
         """
         memory, d = self.memory, self.dimension
         try:
@@ -375,7 +342,7 @@ class SGDEngine(RecordEngine):
             ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
             count = count_of(state["n_releases"], "n_releases")
             if not (np.all(sums >= 0.0) and delays[0] >= 0.0 and np.all(delays[2:] >= 0.0)):
-                raise MurkError("the state holds a sum below zero of what is never below zero")
+                raise MurkError("the state holds a negative sum")
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows

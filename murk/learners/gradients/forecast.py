@@ -1,8 +1,8 @@
-r"""What is learned of so many people's gradients: the engine itself, on fewer people at less noise, block by block.
+"""Draws of the estimate from a given number of people's gradients, by the engine on fewer people with less noise.
 
-Where noise outweighs what people differ by, a path of n releases with noise of variance s^2 is, at noise-aware steps,
-that of n / k releases with s^2 / k; at steps eta i^-alpha with k^(1 - alpha) times the eta. Of more than so many people
-k is raised as far as that holds; what is left of them only narrows the interval.
+If noise outweighs the differences between people, n releases with noise of variance s^2 lead, at noise-aware steps, to
+the same path as n / k releases with s^2 / k; at steps eta i^-alpha with k^(1 - alpha) times the eta. Beyond a number of
+people k is raised as far as that holds; further people only narrow the interval.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
+# Steps of one path.
 MOST: Final = 100_000
-"""Steps of one path."""
+# Steps of one path if intervals are taken from the path itself: fewer underestimate its variation.
 MOST_SCALED: Final = 2**20
-"""Steps of one whose own course is what an interval is taken from: fewer tell less of how far it swings."""
-# Noise stays so many times what people differ by: 8 times in variance.
+# Least ratio of the noise's variance to that between people.
 _OUTWEIGHS = 8.0
 
 
@@ -43,9 +43,9 @@ def estimate(
     problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """The estimate after so many people, who are spread over chains."""
+    """Draw the estimate of a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
-        # It has no interval whatever they release, and says why.
+        # There is no interval, and the note says why.
         return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
     each = max(people // chains, 1)
     sizes = split(each, levels)
@@ -60,42 +60,42 @@ def estimate(
             classes=problem.classes,
         )  # fmt: skip
         drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
-        of = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
-        rng.shuffle(of)
-        _released(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], of, rng)
-        _counted(problem, engine, sizes, each / (factor * steps))
+        indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
+        rng.shuffle(indices)
+        _learn(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], indices, rng)
+        _scale_precision(problem, engine, sizes, each / (factor * steps))
         engines.append(engine)
     return problem.estimate(engines)
 
 
-def _released(
+def _learn(
     problem: GradientProblem, engine: SGDEngine, X: Array, y: Array, levels: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Let people release in blocks, each block at the iterate that was published before it, as devices do."""
+    """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (
-        np.array([getattr(one, name) for one in mechanisms]) for name in ("code", "unit", "variance")
+        np.array([getattr(each, name) for each in mechanisms]) for name in ("code", "unit", "variance")
     )
     noise, start = SimulatedNoise(int(rng.integers(2**63))), 0
     while start < len(X):
         block = slice(start, min(start + problem.block(start), len(X)))
-        found = engine.published()
-        assert found is not None
-        version, iterate = found
+        published = engine.published()
+        assert published is not None
+        version, iterate = published
         gradients = problem.vectors(X[block], y[block], np.array(iterate))
         index, payloads = np.arange(block.start, block.stop), np.empty(gradients.shape, dtype=np.int64)
-        for place, mechanism in enumerate(mechanisms):
-            own = levels[block] == place
-            if own.any():
-                payloads[own] = mechanism.randomize(gradients[own], noise, index[own])
+        for level, mechanism in enumerate(mechanisms):
+            rows = levels[block] == level
+            if rows.any():
+                payloads[rows] = mechanism.randomize(gradients[rows], noise, index[rows])
         versions = np.full(len(index), version)
         k.learn_releases(memory.real, memory.whole, payloads, versions, levels[block], kinds, units, variances)
         start = block.stop
 
 
 def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> float:
-    """k: by how much the noise may be reduced."""
+    """Return k, the factor by which the noise is reduced."""
     settings = problem.settings
     quietest = min(problem.mechanisms[level].variance for level in sizes)
     noise = settings.dimension * quietest / (settings.objective.spread * settings.bound**2)
@@ -115,15 +115,15 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
 
 
 def _stepping(settings: Settings, factor: float) -> Settings:
-    """Steps of which each goes as far as so many of the task's own; noise-aware ones find their length."""
+    """Lengthen given steps by a number of the task's own; noise-aware steps find their length."""
     step = settings.step
     if factor <= 1.0 or not isinstance(step, InverseScalingStep):
         return settings
     return replace(settings, step=InverseScalingStep(step.eta * factor ** (1.0 - step.alpha), step.alpha))
 
 
-def _counted(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
-    """Let the state have the precision of all the people for whom its steps stand."""
+def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+    """Set the state's precision to that of all people for whom its steps stand."""
     settings, real = problem.settings, engine.memory.real
     own = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}

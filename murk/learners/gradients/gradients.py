@@ -1,4 +1,4 @@
-"""Gradients of the objectives, compiled: what a device computes before it randomizes, and what the update does."""
+"""Compiled gradients of the objectives, for devices and for the update."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from murk.learners.gradients.losses import BALANCED, HUBER_SCALE, LOGISTIC, SOFT
 
 @jit
 def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
-    """Working features ``z = W x``, or x itself where nothing is whitened."""
+    """Write working features ``z = W x``, or x if nothing is whitened."""
     p = x.shape[0]
     if whole[WHITEN] == 0:
         for j in range(p):
@@ -30,7 +30,7 @@ def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
 
 @jit
 def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, weight: float, out: Array) -> None:
-    """``(p - e_y) (x) z weight`` in contrast coordinates, or one row a class."""
+    """Write ``(p - e_y) (x) z weight`` in contrast coordinates, or one row for each class."""
     p, classes, outputs = whole[FEATURES], whole[CLASSES], whole[OUTPUTS]
     basis = places(whole)[4]
     scores = np.zeros(classes)
@@ -61,10 +61,10 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """The gradient where it is no residual of the logit, or the target is missing."""
+    """Write the gradient if it is not a residual of the logit, or the target is missing."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
-    if y != y or fit != fit:  # no target, or no finite gradient: it is zero, whatever the record says
+    if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
         for j in range(d):
             out[j] = 0.0
         if scaled:
@@ -87,7 +87,7 @@ def other_gradient(
 
 @jit
 def shorten(real: Array, out: Array) -> None:
-    """Clip a gradient at its bound, where clipping was chosen in place of weights."""
+    """Clip a gradient at its bound, for clipping in place of weights."""
     norm = 0.0
     for j in range(out.shape[0]):
         norm += out[j] * out[j]
@@ -99,7 +99,7 @@ def shorten(real: Array, out: Array) -> None:
 
 @jit
 def weigh(whole: Array, square: float) -> float:
-    """The weight of a record whose working features have this squared norm."""
+    """Return the weight of a record whose working features have this squared norm."""
     if whole[WEIGHTS] == NORM:
         return 1.0 / max(1.0, math.sqrt(square))
     if whole[WEIGHTS] == MALLOWS:
@@ -109,13 +109,13 @@ def weigh(whole: Array, square: float) -> float:
 
 @jit
 def by_logit(whole: Array) -> bool:
-    """Whether the gradient is a residual of the logit times x."""
+    """Return whether the gradient is a residual of the logit times x."""
     return bool(whole[OBJECTIVE] == LOGISTIC or whole[OBJECTIVE] == BALANCED)
 
 
 @jit
 def miss(whole: Array, fit: float, y: float) -> float:
-    """Probability minus outcome; balanced, divided by the larger of the two probabilities."""
+    """Return probability minus outcome; balanced, divided by the larger of the two probabilities."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
     # The exponential of a logit beyond 700 is infinite.
@@ -126,7 +126,7 @@ def miss(whole: Array, fit: float, y: float) -> float:
 def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
     """Write the weighted gradient at ``theta``, less its public centre.
 
-    A NaN target, and a record whose gradient is not finite, count as no gradient.
+    A missing target (NaN), or a gradient that is not finite, gives zero.
     """
     p = whole[FEATURES]
     square, fit = 0.0, 0.0

@@ -1,20 +1,18 @@
-"""Estimates and their intervals, from a learner's state and public covariates alone.
+"""Estimates and intervals of LDP-SGD, from learners' states and public covariates.
 
-Two ways, and every result says which it is:
-
-*plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known, and the
+*Plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known, and the
 noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
-``Q`` their sum, the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released
-gradients give ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which repairs what slow directions left
-behind). A missing target is a gradient of zero, and nothing that is released tells it from a small one. With a share
-``1/u`` of the targets there the same equations say ``m_theta - u A^-1 m_g``, with a standard error of u times that of
-``u = 1``; the interval allows for every u up to 2, half of them missing: with ``delta = A^-1 m_g`` it is
-``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``. Who knows that all targets are there asks for
-``intervals="complete"``: ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, of the balanced objective by the logistic one's A.
+their sum ``Q``, and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the
+released gradients, ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A
+missing target gives a zero gradient, which no release tells from a small one. With a share ``1/u`` of targets present
+the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u up to 2,
+half of the targets missing: with ``delta = A^-1 m_g`` it is ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``.
+With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, for the
+balanced objective by the logistic one's A.
 
-*random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee,
-Liao, Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic, and covers less than its name
-while a slow direction has not converged.
+*Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
+Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic: coverage is too low while a slow
+direction has not converged.
 """
 
 from __future__ import annotations
@@ -36,9 +34,9 @@ from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
 
 PLUG_IN = "plug-in"
-# 1 over the least share of targets that are there, which intervals allow for.
+# 1 over the least share of present targets that intervals allow for.
 _MISSING = 2.0
-# How far forged gradients move an estimate by being the first, in standard errors: twice of what attacks did.
+# Standard errors by which forged gradients move an estimate by being first: twice as many as attacks did.
 _START = 1.0
 NOT_ASKED = (
     "none: of gradients alone only random scaling is known, whose nominal 95% intervals held the truth in 79% to 96% "
@@ -48,7 +46,7 @@ NOT_ASKED = (
 
 
 def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tuple[str, ...]:
-    """Names of the reported coefficients: features, the scale as ``"scale"``, or ``class:feature``."""
+    """Return the names of the reported coefficients: features, the scale as ``"scale"``, or ``class:feature``."""
     if isinstance(settings.objective, Softmax):
         labels = classes or range(settings.objective.classes)
         return tuple(f"{label}:{name}" for label in labels for name in settings.names)
@@ -56,10 +54,10 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 
 
 def report_matrix(settings: Settings) -> NDArray[np.float64]:
-    """Linear map from working parameters to reported coefficients.
+    """Return the linear map from working parameters to reported coefficients.
 
-    Whitening is undone, the scale gets its unit back, and contrasts become one centred vector a class (which those of
-    :class:`FullSoftmax` are already, if not centred).
+    It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class (those
+    of :class:`FullSoftmax` are vectors already, if not centred).
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
@@ -74,20 +72,20 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
 
 
 def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Working parameters ``(d,)`` as they are reported; without `report_matrix` where each stands for itself."""
+    """Return working parameters ``(d,)`` in reported coordinates, without `report_matrix` if it is diagonal."""
     if settings.transform is not None or isinstance(settings.objective, Softmax):
         return np.asarray(report_matrix(settings) @ working)
-    found = np.array(working)
+    values = np.array(working)
     if settings.scaled:
-        found[-1] *= settings.multiplier
-    return found
+        values[-1] *= settings.multiplier
+    return values
 
 
 def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
+    """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
-    Logistic ``mean w(x) p (1 - p) x x'``; balanced, were theta the truth, ``mean w(x) min(p, 1 - p) x x'``; softmax as
-    the first with ``diag(p) - p p'`` in contrast coordinates.
+    Logistic ``mean w(x) p (1 - p) x x'``; balanced, were theta the truth, ``mean w(x) min(p, 1 - p) x x'``; softmax
+    like the first with ``diag(p) - p p'`` in contrast coordinates.
     """
     points = covariates.points
     if settings.transform is not None:
@@ -120,36 +118,35 @@ def estimate(
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Estimate from one chain's state, or from several merged.
+    """Return the estimate from the states of one or more chains.
 
-    Chains merge by the average of their averages, weighted by each chain's sum of weights; the plug-in's
-    running means merge by their precisions. With ``mechanisms``, level name to mechanism, also how far a forged release
-    could have moved it.
+    Averages are weighted by each chain's sum of weights, the plug-in's running means by precision. With ``mechanisms``
+    (by level), also how far a forged release could have moved it.
     """
-    found = _estimate(settings, memories, covariates, classes)
+    merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
-        return found
-    return replace(found, influence=_influence(settings, memories, found, mechanisms))
+        return merged
+    return replace(merged, influence=_influence(settings, memories, merged, mechanisms))
 
 
 def _influence(
-    settings: Settings, memories: Sequence[Memory], found: Estimate, mechanisms: Mapping[str, Mechanism]
+    settings: Settings, memories: Sequence[Memory], estimate: Estimate, mechanisms: Mapping[str, Mechanism]
 ) -> Influence:
-    """What one forged gradient could have done.
+    """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and
-    repairs that but for the bend on the way. The first steps are long, so that the first gradients send iterates across
-    the ball: a standard error is allowed for that, two of narrower ones. Of an average of iterates nothing says how
-    soon they forget: they stay in the ball, and that is all that is known.
+    The plug-in's Newton step uses the mean of all gradients, by precision, wherever the iterates have gone, and so
+    corrects their path up to the curvature on the way. The first steps are long, so that the first gradients can send
+    iterates across the ball: a standard error is allowed for that, two of narrower ones. An average of iterates has no
+    bound but the ball.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
-    limit = np.abs(found.values) + settings.radius * rows
+    limit = np.abs(estimate.values) + settings.radius * rows
     total = sum(float(memory.real[k.SUM_PRECISION]) for memory in memories)
-    if found.method != PLUG_IN or total == 0.0:
+    if estimate.method != PLUG_IN or total == 0.0:
         return Influence(math.inf, limit=limit)
     d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
     farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
-    # Standard errors that allow for missing targets are as many times as wide.
+    # Standard errors that allow for missing targets are wider by that factor.
     start = _START * (_MISSING if settings.intervals == COMPLETE else 1.0)
     return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
 
@@ -175,18 +172,18 @@ def _estimate(
     elif settings.intervals != ASKED:
         note = NOT_ASKED
     elif n < FEWEST:
-        note = f"none yet: random scaling says nothing sensible of fewer than {FEWEST:,} releases"
+        note = f"none yet: random scaling needs at least {FEWEST:,} releases"
     elif settings.random_scaling:
         spread = np.sqrt(sum(_scaling(settings, memory) for memory in memories) / len(memories) / n)
         if isinstance(settings.objective, Softmax):
-            # Only the diagonal is kept, so a centred class's figure is bounded by its contrasts' sum.
+            # Only the diagonal is kept, so a class is bounded by the sum of its contrasts.
             basis = np.abs(settings.objective.basis)
             spread = (basis @ spread.reshape(-1, settings.features)).ravel()
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
 
 
 def _scaling(settings: Settings, memory: Memory) -> NDArray[np.float64]:
-    """Diagonal of V in reported coordinates (softmax: contrasts, un-whitened)."""
+    """Return the diagonal of V in reported coordinates (softmax: contrasts, un-whitened)."""
     count = float(memory.whole[k.COUNT])
     if count == 0:
         return np.full(settings.dimension, math.inf)
@@ -222,15 +219,14 @@ def _plug_in(
     # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).
     wide = inverse if complete else _MISSING * inverse
     if complete and isinstance(settings.objective, Balanced):
-        # By its own Hessian intervals would be up to twice as narrow, and the bend that wandering iterates leave in the
-        # polished estimate is not: they are as wide as those of the logistic loss, which have room for it.
+        # By its own Hessian intervals would be up to half as wide, without room for the bias of wandering iterates.
         slower = hessian(replace(settings, objective=Logistic()), covariates, at)
         wide = np.linalg.pinv(slower, rcond=1e-9, hermitian=True)
     variance = wide @ wide / (total * settings.dimension)
     move = inverse @ slope
     if not complete:
         variance = variance + (_MISSING - 1.0) ** 2 * np.outer(move, move)
-    # Early on a Newton step is mostly noise; the ball is what is known beforehand.
+    # Early on a Newton step is mostly noise, and the ball is known.
     polished = at - move
     length = float(np.linalg.norm(polished))
     if length > settings.radius:

@@ -1,27 +1,21 @@
-"""Steps that old gradients can be trusted with, and how much iterates count that they made: compiled.
+"""Compiled update of LDP-SGD: one step from (state, release) to state, shared by every way of learning.
 
-A gradient that is taken at an iterate and learned a releases later feeds back after a delay of a. Where steps eta, the
-curvature h and delays have a product ``h eta a`` beyond about 1, the iterate overshoots. So steps are at most
-``SAFE / (h a)``, a being the mean age of late and h the curvature that the learner has met; fresh gradients, whose ages
-are 0, move it as they would without any of this, bit for bit.
+``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. A step touches two
+arrays only (:mod:`murk.learners.gradients.layout`), and uses no BLAS and no clock: the same releases give the same
+state on one build and kind of CPU.
 
-h is the slope of released gradients in the iterates that they were taken at, ``sum q <d, g> / sum q |d|^2`` with
-d and g centred and q the inverse of their variance. It is unbiased, since the noise of a release does not depend on the
-iterate; a direction that overshoots dominates the sums, so that its own curvature is what is met; and before much is
-known it is ``C0 / R``, the most that a gradient within C0 can bend by on average across a ball of radius R.
+*Delays.* A gradient that is taken at an iterate and learned a releases later feeds back after a delay of a. If step
+eta, curvature h and delay have a product ``h eta a`` beyond about 1, the iterate overshoots. So steps are at most
+``SAFE / (h a)``, with a the mean recent age and h the curvature met; with ages of 0 nothing changes, bit for bit.
 
-All of it is a function of the log alone: a release's age is the distance of two versions. The sums fade, so that h is
-of about the newest quarter of the count, and ages of about the newest tenth.
+h is the slope of released gradients in their iterates, ``sum q <d, g> / sum q |d|^2`` with d and g centred and q the
+inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate; a direction that
+overshoots dominates the sums, and so gives its own curvature. At first h is ``C0 / R``, the most that a gradient within
+C0 can bend by on average across a ball of radius R. A release's age is the distance of two versions, so that all of it
+is a function of the log. The sums fade: h is of about the newest quarter of the count, ages of the newest tenth.
 
-Source: steps in inverse proportion to delays are those of Mishchenko, Bach, Even and Woodworth, "Asynchronous SGD
-beats minibatch SGD under arbitrary delays", 2022; the curvature met on the way is Murk's own.
-
-The update: one compiled step from (state, release) to state, shared by every way of learning.
-
-``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. Everything
-a step touches lies in two arrays (:mod:`murk.learners.gradients.layout`).
-
-No BLAS and no clock: the same releases give the same state on one build and kind of CPU.
+Steps in inverse proportion to delays: Mishchenko, Bach, Even and Woodworth, "Asynchronous SGD beats minibatch SGD under
+arbitrary delays", 2022. The curvature met on the way is Murk's own.
 """
 
 from __future__ import annotations
@@ -52,25 +46,21 @@ from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
 from murk.stream.worker.publication import spacing
 
+# Largest product of curvature, step and mean age. Up to 1/e nothing overshoots; a block taken at one iterate has a mean
+# age of half its size, so that its steps add up to 1/2.
 SAFE = 0.25
-"""The product of curvature, step and mean age that is not exceeded.
 
-1/e is the largest at which nothing overshoots. A block that is taken at one iterate has a
-mean age of half its size, so that its steps add up to 1/2.
-"""
-
-# Ages beyond this part of the count say that next to nothing was learned between: they count for more, and iterates
-# that they make count for less.
+# Ages beyond this part of the count weigh more, and the iterates they lead to less, as hardly anything was learned.
 _PART = 10.0
-# How fast ages and curvature fade: of the newest tenth, and quarter, of the count.
+# Ages and curvature are of about the newest tenth and quarter of the count.
 _AGES, _SLOPES = 10.0, 4.0
-# The curvature met is noise where little moved: it is not taken to be below this part of the ball's.
+# If little moved, the curvature met is noise: it is at least this part of the ball's.
 _FLATTEST = 0.1
 
 
 @jit
 def age_factor(whole: Array, real: Array) -> float:
-    """What the next step is multiplied by: ``SAFE / (h a)`` over the mean step of late, or 1 if that is more."""
+    """Return the factor of the next step: ``SAFE / (h a)`` over the mean recent step, at most 1."""
     count = float(whole[COUNT])
     if whole[DELAYS] == 0 or real[MEAN_AGE] <= 0.0 or count == 0.0:
         return 1.0
@@ -85,7 +75,7 @@ def age_factor(whole: Array, real: Array) -> float:
 def note_age(
     whole: Array, real: Array, at: Array, mean_at: Array, release: Array, mean_gradient: Array, precision: float
 ) -> float:
-    """Note a release's age, with its gradient and where it was taken; return how much the iterate it makes counts."""
+    """Add a release's age, gradient and iterate to the sums; return the weight of the iterate it leads to."""
     count, age = float(whole[COUNT]), float(whole[AGE])
     counts = 1.0
     if age > 0.0 or real[MEAN_AGE] > 0.0:
@@ -109,10 +99,10 @@ def note_age(
 # As constants of the compiled code.
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
-# A stand-in for what a single record, learned in place, does not need.
+# A placeholder that a single record, learned in place, does not use.
 _NO_NOISE = np.zeros((0, 0), dtype=np.int64)
 
-# Simulated coins are drawn for this purpose (a constant that the compiler can fold).
+# Purpose of simulated coins, as a constant that the compiler can fold.
 _COIN = int(Purpose.COIN)
 
 
@@ -132,7 +122,7 @@ def remember(whole: Array, real: Array) -> None:
 
 @jit
 def find(whole: Array, version: int) -> int:
-    """Place of a published version in the ring, or -1. The newest are looked at first."""
+    """Return the position of a published version in the ring, or -1. The newest are searched first."""
     size = whole[RING]
     for back in range(1, whole[RING_LENGTH] + 1):
         place = (whole[RING_HEAD] - back + size) % size
@@ -145,7 +135,7 @@ def find(whole: Array, version: int) -> int:
 def follow_whitened(
     whole: Array, real: Array, average: Array, scaling_a: Array, scaling_b: Array, square: float
 ) -> None:
-    """Add the average, in the coordinates that are reported, to the sums of random scaling."""
+    """Add the average, in reported coordinates, to the sums of random scaling."""
     p, d = whole[FEATURES], whole[DIMENSION]
     transform = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
     for start in range(0, d - d % p, p):
@@ -166,11 +156,11 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
     mean_gradient: Array, at: Array, release: Array, variance: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release into the state.
+    """Apply one decoded release to the state.
 
-    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
-    before it are the state's vectors. Weights and steps depend on public noise levels only, and where
-    ``DELAYS`` says so on ages, too: ``whole[AGE]`` is this release's.
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays before
+    it are the state's vectors. Weights and steps depend on public noise levels only, and with ``DELAYS`` on ages:
+    ``whole[AGE]`` is this release's.
     """
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
@@ -238,7 +228,7 @@ def apply(
 
 @jit
 def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array, coins: Array) -> None:
-    """The noise of one simulated record where its mechanism is not the Gaussian."""
+    """Draw the noise of one simulated record whose mechanism is not the Gaussian."""
     if whole[KIND] == lattice.LAPLACE:
         simulated_laplace(seed, record, noise)
     else:
@@ -249,7 +239,7 @@ def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array
 
 @jit
 def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Array, coins: Array) -> None:
-    """Randomize ``g`` and decode the release, where the mechanism is not the Gaussian."""
+    """Randomize ``g`` and decode the release, for mechanisms other than the Gaussian."""
     kind = whole[KIND]
     lattice.randomize(
         kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins,
@@ -260,7 +250,7 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
 
 @jit
 def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
-    """`release_other` of a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
+    """`release_other` for a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
     drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
     if whole[SIMULATED] == 1:
         simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
@@ -274,7 +264,7 @@ def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int,
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Views of the state's vectors, made once for many releases: indexing ``real`` is slower than a view."""
+    """Return views of the state's vectors, as indexing ``real`` is slower than a view."""
     d = whole[DIMENSION]
     at = REAL_HEADER
     return (
@@ -285,7 +275,7 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
 
 @jit
 def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Views of x, z, the gradient, the noise, the payload and the words."""
+    """Return views of x, z, the gradient, the noise, the payload and the words."""
     p, d = whole[FEATURES], whole[DIMENSION]
     _, x, z, g, _, _ = places(whole)
     noise = WHOLE_HEADER + whole[RING]
@@ -299,7 +289,7 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
 
 @jit
 def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
-    """Wipe what was raw, and the noise that hid it: a copy of the learner must not hold the last record."""
+    """Wipe the record and its noise: a copy of the learner must not hold them."""
     for j in range(x.shape[0] - 1):
         x[j] = 0.0
         z[j] = 0.0
@@ -315,15 +305,14 @@ def learn_row(
     mean_gradient: Array, x: Array, z: Array, g: Array, own_noise: Array, payload: Array, own_coins: Array,
     noise: Array, row: int, target: float,
 ) -> None:  # fmt: skip
-    """Learn from the record in ``x``; the noise stands in ``own_noise``, or where it is several draws in ``noise``."""
+    """Learn from the record in ``x``, with its noise in ``own_noise``, or several draws in ``noise``."""
     p, d = whole[FEATURES], whole[DIMENSION]
     for j in range(p):
         if x[j] - x[j] != 0.0:
             x[j] = 0.0
     if whole[WHITEN] == 1:
         whiten(whole, real, x, z)
-    # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
-    # their arrays are handed over, they take as long again as the whole step.
+    # The usual cases of `gradient` and lattice.randomize are repeated: as calls they would double the time of a step.
     if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
         square, fit = 0.0, 0.0
         for j in range(p):
@@ -353,10 +342,9 @@ def learn_records(
 ) -> None:  # fmt: skip
     """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
 
-    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
-    mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is empty all rows are at the current
-    level. A release is randomized and decoded before the state sees it: what is learned from is what would have
-    left the device.
+    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` has the index of each
+    row's mechanism in ``reals`` and ``wholes``; if it is empty all rows are at the current level. A record is
+    randomized and decoded before the state sees it, as if the release came from a device.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
@@ -392,11 +380,11 @@ def learn_records(
 
 @brief
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+    """Learn from the one record whose features are in the memory at an address, and wipe it.
 
-    Secure noise is drawn here, of words for so many trials that come into that memory; for 0 of them noise and coins
-    stand there already. Returns `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand
-    there for the draw to go on from, or `NO_WORDS` at all.
+    Secure noise is drawn here, from words for this number of trials; with 0 trials noise and coins are there already.
+    Returns `LEARNED`; or, with nothing learned, `TOO_FEW` words, which stay there for the draw to continue, or
+    `NO_WORDS`.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[DIMENSION]
@@ -416,7 +404,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words[:3])
     elif trials > 0:
-        # Three words fewer are a tenth of a microsecond, where no coin is thrown.
+        # No coins are drawn where none are used, to save time.
         unused = 0 if whole[KIND] in lattice.DIRECTIONS else 3
         if not fresh_words(words_start + 8 * unused, words_of(trials) - unused):
             return NO_WORDS
@@ -446,7 +434,7 @@ def learn_releases(
     real: Array, whole: Array, payloads: Array, versions: Array, levels: Array, kinds: Array, units: Array,
     variances: Array,
 ) -> int:  # fmt: skip
-    """Learn from released gradients in turn; return how many were learned before a version was unknown."""
+    """Learn from released gradients in turn; return how many were learned before an unknown version."""
     whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
     d = whole[DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
@@ -467,9 +455,9 @@ def learn_releases(
 
 @jit
 def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
-    """Bounded gradients of the rows of ``X``, all at ``theta``: what devices compute before they randomize.
+    """Compute bounded gradients of the rows of ``X``, all at ``theta``, for devices to randomize.
 
-    ``real`` and ``whole`` are only read: devices that share a problem may be at work at once.
+    ``real`` and ``whole`` are only read, as threads may share a problem.
     """
     z = np.zeros(whole[FEATURES])
     for i in range(X.shape[0]):

@@ -1,6 +1,6 @@
-"""Where everything a learner touches lies in its two arrays, ``real`` and ``whole``.
+"""Positions in a learner's two arrays, ``real`` and ``whole``.
 
-Handing a dozen arrays to a compiled function costs more than a step of the update: it gets two.
+Kernels take two arrays, as passing a dozen costs more than a step of the update.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
     MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER,
 ) = range(26)  # fmt: skip
 
-# Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j). Radii are
-# generous, and iterates that wander far make the curved objectives biased: measured in benchmarks/accuracy.py.
+# Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j): radii are generous,
+# and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
 STEP_SHARE = 0.5
 
-# Words of one record that a rare trial needs beyond its own, and where those of the trials begin.
+# Further words of one record for a rare trial, and where the words of the trials begin.
 SPARE_WORDS = 4
 WORDS_HEADER = 3 + SPARE_WORDS
 
@@ -47,7 +47,7 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
 
 @within
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
-    """Where in ``real`` the state vectors, x, z, the gradient, the public matrices and the ring begin.
+    """Return where the state vectors, x, z, the gradient, the public matrices and the ring begin in ``real``.
 
     ``real`` is: header, state vectors, x, z, gradient, basis of classes (K x outputs), transform (p x p), ring.
     """
@@ -61,11 +61,11 @@ def places(whole: Array) -> tuple[int, int, int, int, int, int]:
 
 @within
 def trials_of(size: int) -> int:
-    """Trials that mostly suffice for so many numbers of noise; where they do not, the draw goes on."""
+    """Return a number of trials that mostly suffices for this many numbers of noise; otherwise the draw continues."""
     return size + size // 25 + 2
 
 
 @within
 def words_of(trials: int) -> int:
-    """Random words of one record's release: three for coins, spare ones, and two a trial."""
+    """Return the random words of one record's release: three for coins, spare ones, and two for each trial."""
     return WORDS_HEADER + 2 * trials

@@ -1,11 +1,9 @@
 """Objectives whose gradients are bounded for every parameter, feature vector and target.
 
-An objective is a frozen description. Its gradient is compiled in :mod:`murk.learners.gradients.kernels`; here stand
-its dimension and the bound ``C0`` that decides how much noise a release needs.
-
-Source: Shi, Xie, Jiang, Kong and He, "Non-Asymptotic Analysis of Online Local Private Learning with SGD",
-sections 3 and 5 (Huber and logistic losses with Mallows weights). The scale's multiplier, the centring of
-its gradient and the contrast coding of softmax are Murk's own.
+An objective is a frozen description with its dimension and the bound ``C0``, which sets the noise;
+:mod:`murk.learners.gradients.kernels` computes the gradient. Source: Shi, Xie, Jiang, Kong and He, "Non-Asymptotic
+Analysis of Online Local Private Learning with SGD", sections 3 and 5. The scale's multiplier, the centring of its
+gradient and the contrast coding of softmax are Murk's own.
 """
 
 from __future__ import annotations
@@ -24,89 +22,64 @@ LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class Objective(Protocol):
-    """What the update needs to know of an objective."""
+    """What the update needs of an objective."""
 
     code: ClassVar[int]
-    spread: ClassVar[float]
+    spread: ClassVar[float]  # a gradient's approximate mean square, over the bound's
 
     def dimension(self, features: int) -> int:
-        """Number of parameters for ``features`` coded features, the constant among them."""
-
-    # `spread`: a gradient's mean square, at most or about, as a part of the bound's.
+        """Return the number of parameters for coded features, the constant among them."""
 
     def bound(self, reach: float) -> float:
-        """Supremum ``C0`` of the gradient's l2 norm where ``||x|| w(x) <= reach``."""
+        """Return the supremum ``C0`` of the gradient's l2 norm for ``||x|| w(x) <= reach``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logistic:
-    """Logistic loss for y in {0, 1}: gradient ``(p - y) x w(x)``, ``C0 = reach``.
+class _OfLogit:
+    """An objective whose gradient is a residual of the logit, at most 1 in size, times ``x w(x)``."""
 
-    Examples
-    --------
-    >>> Logistic().bound(reach=1.0)
-    1.0
-    """
-
-    code: ClassVar[int] = LOGISTIC
-    spread: ClassVar[float] = 0.25
+    __slots__ = ()
 
     def dimension(self, features: int) -> int:
-        """One parameter a feature."""
+        """Return one parameter for each feature."""
         return features
 
     def bound(self, reach: float) -> float:
-        """``|p - y| <= 1``."""
+        """Return ``reach``."""
         return reach
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced:
-    r"""Balanced loss for y in {0, 1}: the logistic gradient with all of its bound in use, ``C0 = reach``.
+class Logistic(_OfLogit):
+    """Logistic loss for y in {0, 1}: gradient ``(p - y) x w(x)``, ``C0 = reach``."""
 
-    With the margin m (``x'theta`` where y = 1, else its negative) the loss is ``exp(-m)`` where m > 0 and ``1 - m``
-    elsewhere, times w(x); it is convex, and the gradient is ``r x w(x)`` with
+    code: ClassVar[int] = LOGISTIC
+    spread: ClassVar[float] = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced(_OfLogit):
+    """Balanced loss for y in {0, 1}: the logistic gradient with all of its bound in use, ``C0 = reach``.
+
+    With the margin m (``x'theta`` for y = 1, else its negative) the loss is ``exp(-m)`` for m > 0 and else ``1 - m``,
+    times w(x); it is convex, and the gradient is ``r x w(x)`` with
 
         r(1) = -min(1, e^-t),   r(0) = min(1, e^t),   t = x'theta.
 
     That is the logistic residual ``p - y`` over ``max(p, 1 - p)``, the largest weight that depends on x alone: its mean
     given x is zero at the logit's own coefficients, and its slope there is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
-
-    Examples
-    --------
-    >>> Balanced().bound(reach=1.0)
-    1.0
     """
 
     code: ClassVar[int] = BALANCED
     spread: ClassVar[float] = 1.0
 
-    def dimension(self, features: int) -> int:
-        """One parameter a feature."""
-        return features
-
-    def bound(self, reach: float) -> float:
-        """``|r| <= 1``."""
-        return reach
-
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """Softmax loss over K classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
+    """Softmax loss over K >= 2 classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
 
-    The K coefficient vectors are only determined up to a common shift, and ``p - e_y`` sums to zero. So the
-    K - 1 coordinates in an orthonormal basis of the contrasts are released, not K: the same gradient and
-    the same bound, with a K-th less noise.
-
-    Parameters
-    ----------
-    classes
-        Number of classes K, at least 2.
-
-    Examples
-    --------
-    >>> Softmax(3).dimension(features=4)
-    8
+    The K coefficient vectors are determined up to a common shift, and ``p - e_y`` sums to zero. So the K - 1
+    coordinates in an orthonormal basis of the contrasts are released: the same gradient and bound, with a K-th less
+    noise.
     """
 
     classes: int
@@ -119,62 +92,41 @@ class Softmax:
 
     @property
     def basis(self) -> NDArray[np.float64]:
-        """What coefficient rows are multiplied by to give one score a class, ``(K, K - 1)``."""
+        """Map from coefficient rows to one score for each class, ``(K, K - 1)``."""
         return contrasts(self.classes)
 
     def dimension(self, features: int) -> int:
-        """K - 1 contrasts of each feature."""
+        """Return K - 1 contrasts for each feature."""
         return (self.classes - 1) * features
 
     def bound(self, reach: float) -> float:
-        """``||p - e_y|| <= sqrt 2``."""
+        """Return ``sqrt(2) reach``, as ``||p - e_y|| <= sqrt 2``."""
         return math.sqrt(2.0) * reach
 
 
 @dataclass(frozen=True, slots=True)
 class FullSoftmax(Softmax):
-    """Softmax loss with a row of coefficients for each class, as published: the same bound, and a K-th more noise.
-
-    Examples
-    --------
-    >>> FullSoftmax(3).dimension(features=4)
-    12
-    """
+    """Softmax loss with a row of coefficients for each class, as published: the same bound, and a K-th more noise."""
 
     @property
     def basis(self) -> NDArray[np.float64]:
-        """A class's score is its own row's, ``(K, K)``."""
+        """The identity, ``(K, K)``."""
         return np.eye(self.classes)
 
     def dimension(self, features: int) -> int:
-        """K rows."""
+        """Return K parameters for each feature."""
         return self.classes * features
 
 
 @dataclass(frozen=True, slots=True)
 class Huber:
-    """Huber regression with the scale known, or estimated beside the coefficients.
+    """Huber regression with a known scale, or one that is estimated with the coefficients.
 
-    With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale
-    is divided out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated
-    scale ``multiplier`` times d/dsigma is released: the working parameter is sigma / multiplier. Less the
-    constant ``multiplier * centre`` that component lies in ``multiplier * [-c^2/4, c^2/4]``, so that
-    ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
-
-    Parameters
-    ----------
-    c
-        Huber's constant. 1.345 is the paper's. Under noise that outweighs the residuals a smaller one
-        needs fewer people: the variance goes as ``(c / P(|u| < c))^2``.
-    scale
-        The known scale, or ``None`` to estimate it.
-    multiplier
-        Units of the scale's working coordinate. 1 is the paper's.
-
-    Raises
-    ------
-    UserError
-        If a parameter is not positive and finite.
+    With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
+    out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier``
+    times d/dsigma is released: the working parameter is sigma / multiplier. Less the constant ``multiplier * centre``
+    that component is within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
+    Raises UserError if a parameter is not positive and finite.
 
     Examples
     --------
@@ -182,9 +134,9 @@ class Huber:
     3.910287
     """
 
-    c: float = 0.5
-    scale: float | None = None
-    multiplier: float = 1.0
+    c: float = 0.5  # 1.345 is the paper's; if noise outweighs the residuals the variance goes as (c / P(|u| < c))^2
+    scale: float | None = None  # None to estimate it
+    multiplier: float = 1.0  # units of the scale's working coordinate; 1 is the paper's
     spread: ClassVar[float] = 0.25
 
     def __post_init__(self) -> None:
@@ -194,7 +146,7 @@ class Huber:
 
     @property
     def code(self) -> int:
-        """Which kernel computes the gradient."""
+        """Code of the kernel of the gradient."""
         return HUBER_SCALE if self.scale is None else HUBER
 
     @property
@@ -207,14 +159,14 @@ class Huber:
 
     @property
     def centre(self) -> float:
-        """Midpoint of d/dsigma, taken off before a release and added back after."""
+        """Midpoint of d/dsigma, subtracted before a release and added back after."""
         return self.kappa / 2.0 - self.c * self.c / 4.0
 
     def dimension(self, features: int) -> int:
-        """One parameter a feature, and the scale where it is estimated."""
+        """Return one parameter for each feature, and one for an estimated scale."""
         return features + (self.scale is None)
 
     def bound(self, reach: float) -> float:
-        """``|psi_c| <= c``; the scale's centred component adds in quadrature."""
+        """Return ``c reach``; the scale's centred component adds in quadrature."""
         slope = self.c * reach
         return slope if self.scale is not None else math.hypot(slope, self.multiplier * self.c**2 / 4.0)

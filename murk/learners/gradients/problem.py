@@ -1,7 +1,4 @@
-"""What devices and learners must agree on to speak of the same gradient, derived from a task.
-
-River-free: a device imports this and nothing heavier.
-"""
+"""The gradient problem of a task, shared by devices and learners. River-free."""
 
 from __future__ import annotations
 
@@ -30,13 +27,13 @@ from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 from murk.stream.worker.publication import is_published, newest_published, spacing
 
-# In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
-# is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
-# Of a real target coded to [-1, 1]: no residual of a fit within that range is beyond 2, so that nothing of it is cut
-# and the mean is learned; and next to none is within a twentieth, where Huber's loss is that of the median.
+# Targets are coded to [-1, 1]: no residual is beyond 2, so that Huber's loss is the squared one, and few are within a
+# twentieth, so that it is that of the median.
 _REAL = {"squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0)}
+# In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
+# makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-# The scale's coordinate, multiplied by 4, is heard above the noise (with 1 it is lost at c = 0.5).
+# Raises the scale's coordinate above the noise (with 1 it is lost at c = 0.5).
 SCALE_MULTIPLIER = 4.0
 # A block of people holds at most a SHARE-th of the releases so far.
 SHARE = 100
@@ -44,24 +41,12 @@ SHARE = 100
 
 @dataclass(frozen=True)
 class GradientProblem:
-    """The gradients of a task: where they are taken, how they are bounded, how they are randomized.
-
-    Attributes
-    ----------
-    settings
-        Public settings of the update.
-    mechanisms
-        Level name to mechanism.
-    covariates
-        Public covariates of the task, if it has any.
-    classes
-        The target's classes, for names.
-    """
+    """The gradients of a task: where they are taken, and how they are bounded and randomized."""
 
     settings: Settings
     mechanisms: dict[str, Mechanism]
-    covariates: PublicCovariates | None = None
-    classes: tuple[str, ...] = ()
+    covariates: PublicCovariates | None = None  # public covariates of the task
+    classes: tuple[str, ...] = ()  # of the target, for names
     kind: ClassVar[str] = "gradient"
     interactive: ClassVar[bool] = True
     _memory: Memory = field(init=False, repr=False, compare=False)
@@ -85,48 +70,40 @@ class GradientProblem:
         return np.array(self._memory.ring[0])
 
     def check_state(self) -> None:
-        """Refuse a task whose learner's state no log would take, before anything is set up.
-
-        Raises
-        ------
-        UserError
-            Saying how large it would be.
-        """
+        """Raise UserError, with the size, if a learner's state is too large for a log."""
         rows = self._memory.ring.shape[0] + self._memory.rows.shape[0]
         # Base64 of float64, and the versions of the remembered iterates as numbers.
         size = rows * (11 * self.dimension + 24) + trail_bytes(self.engine().coefficients) + 4096
         if size > MAX_STATE:
             raise UserError(
-                f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: it "
+                f"a chain's state would take up to {size / 2**20:.1f} MB (at most {MAX_STATE / 2**20:g} fit): it "
                 f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
                 "features, or a smaller max_staleness, as in max_staleness: {releases: 20}"
             )
 
     @property
     def shares_models(self) -> bool:
-        """No: each chain publishes its own iterates."""
+        """False: each chain publishes its own iterates."""
         return False
 
     def is_published(self, version: int) -> bool:
-        """Whether the iterate of a version is published."""
+        """Return whether the iterate of a version is published."""
         return bool(is_published(version, self.settings.staleness.floor))
 
     def next_published(self, version: int) -> int:
-        """The first version after this one whose iterate is published."""
+        """Return the first version after this one whose iterate is published."""
         newest = newest_published(version, self.settings.staleness.floor)
         return int(newest + spacing(newest, self.settings.staleness.floor))
 
     def block(self, releases: int) -> int:
-        """A hundredth of the releases so far: with more at once gradients grow stale."""
+        """Return a hundredth of the releases so far: with larger blocks gradients become stale."""
         return max(1, releases // SHARE)
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.
 
-        Raises
-        ------
-        HostileModelError
-            If ``theta`` has another size, is not finite, lies outside the radius, or its scale outside its bounds.
+        Raises HostileModelError if ``theta`` has another size, is not finite, is outside the radius, or its scale is
+        out of bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
@@ -135,10 +112,10 @@ class GradientProblem:
         if not np.all(np.isfinite(theta)):
             raise HostileModelError("the model holds numbers that are not finite: refused")
         slopes = theta[: d - settings.scaled]
-        # Brought to size before it is squared: a huge model must not overflow its own check.
+        # Scaled before it is squared: a huge model must not overflow its own check.
         largest = max(float(np.max(np.abs(slopes))), 1e-300)
         norm = largest * float(np.linalg.norm(slopes / largest))
-        # Rounding of the projection is all that an honest iterate may exceed the radius by.
+        # An honest iterate exceeds the radius by rounding at most.
         if norm > settings.radius * (1.0 + 1e-9):
             raise HostileModelError(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
         if settings.scaled:
@@ -149,38 +126,35 @@ class GradientProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Bounded gradients at ``theta`` of coded records, ``(m, d)``; a NaN target gives the zero gradient.
+        """Return bounded gradients of coded records at ``theta``, ``(m, d)``; a NaN target gives a zero gradient.
 
-        ``theta`` is the iterate of version 0 where none is given.
+        By default ``theta`` is the iterate of version 0.
         """
         theta = self.initial if theta is None else theta
         out = empty((X.shape[0], self.dimension))
         out.fill(0.0)
         memory = self._memory
         k.gradients(
-            # A copy: what devices share is not written to, and would be another type to compile the kernel for.
+            # A copy: a read-only array would be another type to compile the kernel for.
             memory.real, memory.whole, np.array(theta, dtype=np.float64),
             copied(X), copied(y), out,
         )  # fmt: skip
         return out
 
     def engine(self) -> SGDEngine:
-        """A learner for this task's releases, standing at version 0."""
+        """Return a learner for this task's releases, at version 0."""
         return SGDEngine(self.settings, self.mechanisms, covariates=self.covariates, classes=self.classes)
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:
-        """What the learners of all chains have learned together."""
+        """Return the joint estimate of several chains."""
         memories = [engine.snapshot() for engine in engines]
         return estimate(self.settings, memories, self.covariates, self.classes, self.mechanisms)
 
 
 def problem_for(task: Task) -> GradientProblem:
-    """The gradient problem of a resolved task.
+    """Return the gradient problem of a resolved task.
 
-    Raises
-    ------
-    UserError
-        If a level's guarantee and the task's mechanism do not fit.
+    Raises UserError if a level's guarantee and the task's mechanism do not fit.
     """
     learner, coding = task.learner, task.coding
     assert task.objective is not None
@@ -215,7 +189,7 @@ def problem_for(task: Task) -> GradientProblem:
         radius=radius if learner.radius is None else learner.radius,
         scale_start=learner.scale_start,
         scale_floor=learner.scale_floor,
-        # A scale beyond the coded target's whole range says nothing.
+        # A scale beyond the coded target's range is meaningless.
         scale_ceiling=max(4.0, learner.scale_start),
         second_moment=None if covariates is None else covariates.second_moment,
         smallest_square=coding.smallest_square,

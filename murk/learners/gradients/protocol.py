@@ -8,7 +8,7 @@ from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 
 class GradientsProtocol(TaskProtocol):
-    """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
+    """People release the gradient of their loss at the newest iterate; the objective is a key of the task."""
 
     name = "gradients"
     rank = 3
@@ -21,11 +21,11 @@ class GradientsProtocol(TaskProtocol):
     why_no_forgetting = "takes one path through all releases, in ever smaller steps"
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds of two labels, slopes of a real target."""
+        """Return log odds for two labels, slopes for a real target."""
         return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
-        """That of the objective, which a task names itself."""
+        """Return the model of the objective."""
         return {"binary": "logistic", "classes": "softmax"}.get(target, "least squares")
 
 

@@ -1,4 +1,4 @@
-"""Huber regression by locally private SGD, as a River estimator."""
+"""River regressor for LDP-SGD."""
 
 from __future__ import annotations
 
@@ -26,66 +26,65 @@ from murk.stream.task.protocol import Scale
 class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Huber regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
-    ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, where ``g~_i`` is the record's bounded gradient,
-    ``||g_i|| <= C0`` for every record and iterate, randomized once at the record's budget. What is learned is
-    the average of the iterates. ``learn_one`` randomizes in process and learns from the result alone.
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, where ``g~_i`` is the record's bounded gradient, ``||g_i|| <= C0``
+    for every record and iterate, randomized once at the record's budget. The estimate is the average of the iterates.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
         for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record.
     weights
-        ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``:
-        gradients are clipped at ``clip`` instead, which biases the estimate (Shi et al., Figure 1).
+        ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``, which
+        clips gradients and biases the estimate (Shi et al., Figure 1).
     clip
-        The bound for ``weights="clip"``.
+        Bound of gradients with ``weights="clip"``.
     c
         Huber's constant.
     scale
         ``"estimate"``, or the known residual scale.
     scale_multiplier
-        Units of the scale's coordinate: makes it heard above the noise. 1 is the paper's.
+        Units of the scale's coordinate, which raise it above the noise; 1 is the paper's.
     scale_start, scale_floor
-        Where the estimated scale starts, and its public floor.
+        Start of the estimated scale, and its public floor.
     second_moment
         Public ``E x x'`` of the features and the constant (last), for whitening.
     public
         Public covariates without targets (array, data frame or list of records), for whitening.
     box
-        Smallest and largest ``||x||^2`` (constant included) that features can have, where bounds are known.
+        Smallest and largest ``||x||^2`` (constant included) that features can have.
     step
         ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     intervals
-        ``"random-scaling"`` asks for intervals from the path of the average. They are valid in the limit only, and hold
-        the truth less often than they say; by default there are none without public covariates.
+        ``"random-scaling"`` for intervals from the path of the average, which are valid in the limit and cover too
+        rarely before; by default none.
     radius
-        The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
-        is known. By default ``5 sqrt(p / 6)`` for p coefficients.
+        Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
+        default ``5 sqrt(p / 6)`` for p coefficients.
     start
-        Coefficients to start from, the constant's last, ``(p,)``; zeros by default. They are public.
+        Public coefficients to start from, the constant's last, ``(p,)``; by default zeros.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    Each call of ``learn_one`` is one release of one person. Wrappers that call it several times a record
-    (bagging) spend several times. Scalers that learn from raw data leak; give public bounds instead.
+    Each call of ``learn_one`` is one release of one person: wrappers that call it several times for a record (bagging)
+    spend the budget several times. Scalers that learn from raw data leak: give public bounds instead.
 
     References
     ----------
@@ -158,7 +157,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """The paper's own settings: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection.
+        """Return the paper's settings: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection.
 
         Pure budgets get the Laplace mechanism, as in the paper's Example 1.
         """
@@ -189,17 +188,11 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         return "slope"
 
     def learn_one(self, x: Record, y: float, budget: Guarantee | None = None) -> None:
-        """Randomize the record's gradient once and learn from the result.
-
-        ``budget`` overrides the learner's for this person.
-        """
+        """Randomize the record's gradient once, at ``budget`` or else the learner's, and learn from the result."""
         self._learn(x, target(y), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.
-
-        ``budget`` is everybody's, or a sequence with each row's own.
-        """
+        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
         self._learn_rows(X, targets(y), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

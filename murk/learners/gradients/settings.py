@@ -1,11 +1,4 @@
-"""Weights of a record by its features alone, and how far ``||x|| w(x)`` can reach.
-
-The reach decides the gradient's bound and with it the noise. Over a box of features it is computed, not
-assumed: the paper's Mallows weights reach sqrt 2 in general but only ``2 / sqrt(d)`` where every coded
-feature is -1 or +1.
-
-What a learner is given beforehand: public settings, checked once, frozen.
-"""
+"""Public settings of LDP-SGD, checked once and frozen, and the reach of records' weights."""
 
 from __future__ import annotations
 
@@ -27,18 +20,18 @@ from murk.stream.worker.publication import StalenessLimit
 
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
+SCALE = "scale"  # name of the estimated scale of residuals among the coefficients
 
 
 def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float = math.inf) -> float:
-    """Supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
+    """Return the supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
 
-    ``norm``: ``w = 1 / max(1, ||x||)``, so ``min(1, ||x||)``. ``mallows``: ``w = min(1, 2 / ||x||^2)``, so
-    ``min(||x||, 2 / ||x||)`` (Shi et al., section 5). ``clip`` has no weight: the bound is the clip's.
+    It decides the gradient's bound, and with it the noise. ``norm``: ``w = 1 / max(1, ||x||)``, so ``min(1, ||x||)``.
+    ``mallows``: ``w = min(1, 2 / ||x||^2)``, so ``min(||x||, 2 / ||x||)`` (Shi et al., section 5), sqrt 2 in general
+    but only ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight: the bound is the clip's.
 
     Examples
     --------
-    >>> reach("mallows") == 2**0.5
-    True
     >>> reach("mallows", smallest_square=9, largest_square=9)  # eight features of +-1 and the constant
     0.6666666666666666
     """
@@ -51,67 +44,29 @@ def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float 
     raise UserError(f"weights={weights!r} have no reach; weights are one of {', '.join(NAMES)}")
 
 
-SCALE = "scale"
-"""Name of the estimated scale of residuals among the coefficients."""
-
-
 @dataclass(frozen=True)
 class Settings:
-    """Everything public that decides how releases are made and learned.
-
-    Parameters
-    ----------
-    objective
-        :class:`Logistic`, :class:`Balanced`, :class:`Softmax` or :class:`Huber`.
-    names
-        Coded features in their fixed order, the constant last.
-    weights, clip
-        ``"norm"``, ``"mallows"``, or ``"clip"`` with the bound to clip at.
-    step
-        ``"noise-aware"``: ``radius w_i / sqrt(2 sum w_j^2 v_j)``, or an :class:`InverseScalingStep`.
-    averaging, weighting
-        How iterates are averaged, and how people are weighted: by public noise levels only.
-    radius
-        The iterate is projected on the ball of this radius, in working coordinates.
-    scale_start, scale_floor, scale_ceiling
-        For an estimated scale.
-    second_moment
-        Public ``E x x'`` for whitening, ``(p, p)``, or ``None``.
-    smallest_square, largest_square
-        Of ``||x||^2`` over the features' box, where there is one.
-    random_scaling
-        Whether to keep the sums that intervals by random scaling need.
-    intervals
-        ``"random-scaling"`` where these intervals are asked for, ``"complete"`` where all targets are known to be
-        there, else ``None``.
-    staleness
-        The limit on a gradient's age in releases.
-    delays
-        ``"adaptive"`` where steps are shorter the older gradients are (`murk.learners.gradients.kernels`).
-    start
-        Coefficients of version 0 as they are reported, the scale left out: ``(p,)``, or ``(K, p)`` of K classes; zeros
-        by default.
-    """
+    """Public settings that decide how releases are made and learned."""
 
     objective: Logistic | Balanced | Softmax | Huber
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # coded features in their fixed order, the constant last
     weights: Weights = "norm"
-    clip: float | None = None
-    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
-    averaging: Averaging = "polyak"
-    weighting: Weighting = "inverse-variance"
-    radius: float = 3.0
-    scale_start: float = 1.0
+    clip: float | None = None  # bound of gradients with weights="clip"
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"  # or radius w_i / sqrt(2 sum w_j^2 v_j)
+    averaging: Averaging = "polyak"  # of iterates
+    weighting: Weighting = "inverse-variance"  # of people, by public noise levels
+    radius: float = 3.0  # of the ball to which the iterate is projected, in working coordinates
+    scale_start: float = 1.0  # of an estimated scale
     scale_floor: float = 0.01
     scale_ceiling: float = 1e6
-    second_moment: NDArray[np.float64] | None = None
-    smallest_square: float = 0.0
+    second_moment: NDArray[np.float64] | None = None  # public E x x' for whitening, (p, p)
+    smallest_square: float = 0.0  # of ||x||^2 over the features' box
     largest_square: float = math.inf
-    random_scaling: bool = True
-    intervals: Literal["random-scaling", "complete"] | None = None
-    staleness: StalenessLimit = field(default_factory=MaxStaleness)
-    delays: Literal["adaptive"] | None = None
-    start: NDArray[np.float64] | None = None
+    random_scaling: bool = True  # whether to keep the sums of random scaling
+    intervals: Literal["random-scaling", "complete"] | None = None  # "complete" if no target is missing
+    staleness: StalenessLimit = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
+    delays: Literal["adaptive"] | None = None  # "adaptive" for shorter steps with older gradients (`kernels`)
+    start: NDArray[np.float64] | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)
     transform: NDArray[np.float64] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -124,7 +79,7 @@ class Settings:
         if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
         if self.delays is not None and self.step != "noise-aware":
-            raise UserError(f"delays={self.delays!r} has no effect on steps that are given: leave it out")
+            raise UserError(f"delays={self.delays!r} has no effect on given steps: leave it out")
         if self.averaging not in ("polyak", "polynomial-decay", None):
             raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
         if self.intervals not in ("random-scaling", "complete", None):
@@ -138,8 +93,8 @@ class Settings:
             )
         if self.scaled and SCALE in self.names:
             raise UserError(
-                f"a feature is called {SCALE!r}, as the residuals' scale is that is estimated beside it: rename the "
-                "feature, or give the scale, if it is known"
+                f"a feature is named {SCALE!r}, like the estimated scale of residuals: rename the feature, or give the "
+                "scale if it is known"
             )
         if self.second_moment is not None:
             transform = whitening(self.second_moment)
@@ -166,9 +121,9 @@ class Settings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
-        apart = ("second_moment", "transform", "intervals", "start", "delays")
-        names = [each.name for each in fields(self) if each.name not in apart]
+        """Fingerprint of what decides what is learned: states continue, and chains merge, only between equal ones."""
+        excluded = ("second_moment", "transform", "intervals", "start", "delays")
+        names = [field_.name for field_ in fields(self) if field_.name not in excluded]
         parts = [repr(getattr(self, name)) for name in names]
         if self.transform is not None:
             parts.append(self.transform.tobytes().hex())
@@ -180,7 +135,7 @@ class Settings:
 
     @property
     def working_start(self) -> NDArray[np.float64]:
-        """Where the iterate starts, in working coordinates, without the scale."""
+        """Start of the iterate in working coordinates, without the scale."""
         assert self.start is not None
         rows = self.start
         if isinstance(self.objective, Softmax):
@@ -211,7 +166,7 @@ class Settings:
 
     @property
     def bound(self) -> float:
-        """``C0``: l2 norm that no centred gradient exceeds, whatever the record and the iterate."""
+        """``C0``: l2 norm that no centred gradient exceeds, for any record and iterate."""
         if self.clip is not None:
             return self.clip
         small, large = self.smallest_square, self.largest_square

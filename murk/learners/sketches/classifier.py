@@ -1,4 +1,4 @@
-"""Logistic regression from Gaussian sketches, as a River estimator."""
+"""River classifier for releases of an organisation's records."""
 
 from __future__ import annotations
 
@@ -24,66 +24,65 @@ from murk.stream.task.protocol import Scale
 
 
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
-    r"""Logistic regression from what an organisation releases of its records, by least squares on labels -1 and +1.
+    """Logistic regression from what an organisation releases of its records: noisy second moments, or random mixtures.
 
-    Records ``z = (x, 1, y)``, scaled down to public bounds, are summed up as they come; a window of them is released
-    once and forgotten: their noisy second moments, or random mixtures of them. The learner learns from the release
-    alone: by least squares, whose fit is turned into logistic coefficients.
+    Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
+    once and forgotten, and the learner learns from the release alone: by least squares on labels -1 and +1, whose fit
+    is turned into logistic coefficients.
 
     Parameters
     ----------
     budget
-        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or of moments also
-        ``GaussianDP`` or ``ZeroConcentratedDP``. The organisation, and this process, see raw records: nobody else does.
+        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or for moments also
+        ``GaussianDP`` or ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     classes
-        The two labels, the positive one last. A label outside them counts as missing: its row is the zero row.
+        The two labels, the positive one last. Any other label counts as missing: its record becomes a row of zeros.
     levels
-        Further levels, by name, of releases made elsewhere.
+        Further guarantees by name, for releases made elsewhere.
     features
-        The features, in their fixed order; otherwise the sorted names of the first record.
+        Feature names in a fixed order; by default the sorted names of the first record.
     feature_bound
-        Public C_X, which bounds ``||(x, 1)||``. Records beyond are scaled down. By default features are taken as coded
-        to [-1, 1]: ``sqrt(p + 1)`` for p of them.
+        Public C_X, which bounds ``||(x, 1)||``: records beyond are scaled down. By default features are within [-1, 1],
+        so ``sqrt(p + 1)``.
     rows
-        k, rows of a mixture; by default 4,096, or what fits in a message. More are better, and take longer.
+        k, rows of a mixture; by default 4,096, or what fits in a message. More are more exact and take longer.
     window
-        Records of a window, which is released when they are there; None: by :meth:`release`.
+        Records of a window, which is released when it is full; by default windows end by :meth:`release`.
     windows
-        How many windows may be released. Each spends ``budget`` for the people in it: more than 1 needs people that
-        are in one window each, or that may spend it several times.
+        Most windows that may be released. Each spends ``budget`` for its people: more than 1 needs people who are in
+        one window each, or may spend it several times.
     method
-        ``"moments"`` releases second moments; ``"newton"`` those of a window's first records, and of all others at the
-        model that these tell, which is a step of the logistic loss itself: better where there are many records;
-        ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least eigenvalue, too, to add less noise.
-        None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased`` says something of mixtures.
+        ``"moments"``; ``"newton"``, second moments of a window's first records and of all others at the resulting
+        model, a step of the logistic loss itself, which is better with many records; ``"mixing"``; or
+        ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less noise. By default moments, or
+        linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
     first
-        Records of a window's first part, with ``method="newton"``; None: 2,500 for each coefficient, at most 10,000
-        and half of ``window``.
+        Records of a window's first part, with ``method="newton"``; by default 2,500 for each coefficient, at most
+        10,000 and half of ``window``.
     analysis
-        How the guarantee of mixtures is proved, and so how much noise they take: ``"tight"`` the least, ``"joint"``
-        more, ``"published"`` the paper's.
+        Proof of the mixtures' guarantee, which sets their noise: ``"tight"`` (least), ``"joint"`` or ``"published"``.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     range
-        Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the released
+        Q of the paper's quadratic surrogate on [-Q, Q]. By default the curve at which normal scores of the released
         moments make least squares right, which needs no Q.
     surrogate
-        Which quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
+        The quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
     debiased
         False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
     weighting
         Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
     intercept
-        False leaves the constant out, of records, of their bound and of the model: ``z = (x, y)``, as the paper has it.
-        There are no intervals of log odds then: what bounds them is known of scores with a constant.
+        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Log odds
+        then have no intervals, whose bounds need a constant.
     seed
-        Simulate noise (and mixing) from this seed. Not private: for experiments.
+        Simulate noise (and mixing) from this seed, for experiments: no privacy.
     noise
         Another source of noise.
 
     Notes
     -----
-    A copy, a clone, a pickle and a state hold what was released only: the records of an open window stay behind.
+    Copies, clones, pickles and states hold releases only: the records of an open window are not in them.
 
     References
     ----------
@@ -144,15 +143,15 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         self.seed = seed
         self.noise = noise
         if surrogate != "minimax" and range is None:
-            raise UserError(f"surrogate={surrogate!r} is a quadratic on a range: give range=, too")
+            raise UserError(f"surrogate={surrogate!r} needs a range: give range=, too")
         if first is not None and method != "newton":
-            raise UserError(f'first={first!r} is of windows in two parts: give method="newton", too')
+            raise UserError(f'first={first!r} needs windows in two parts: give method="newton", too')
         self._codes = two_labels(classes, (-1.0, 1.0))
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
-        """The paper's: LinearMixing with k = ``rows``, and the quadratic surrogate on [-``range``, ``range``]."""
+        """Return the paper's LinearMixing with k = ``rows`` and the quadratic surrogate on [-``range``, ``range``]."""
         return cls(budget=budget, rows=rows, range=range, **{**PUBLISHED, **more})
 
     def _kind(self) -> Kind:
@@ -165,17 +164,14 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         return "log odds" if self.range is None else "own"
 
     def learn_one(self, x: Record, y: Any) -> None:
-        """Put a record into the open window; release and learn where that fills it.
+        """Add a record to the open window; release and learn when it is full.
 
-        Raises
-        ------
-        UserError
-            If ``windows`` windows were released already.
+        Raises UserError if ``windows`` windows were released already.
         """
         self._put(x, code_of(y, self._codes))
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
+        """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
         self._put_rows(X, codes_of(y, self._codes))
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound=WindowSettings)
-M = TypeVar("M", GramMechanism, NewtonMechanism, GaussMixMechanism)
+M = TypeVar("M")
 T = TypeVar("T", bound=WindowSums)
 
 # Names of counts in a state, where they differ.
@@ -59,9 +59,9 @@ class WindowEngine(ABC, Generic[S, M, T]):
                 raise UserError(f"level {level!r} makes {plural} of other {sizes} than the learner's")
         self._turns = Turns()
         self.settings = settings
-        self.mechanisms = dict(mechanisms)
+        self.mechanisms: dict[str, M] = dict(mechanisms)
         # Replaced, never written to: a reader sees one moment, and an interrupt leaves the old or the new.
-        self.sums = self._empty_sums()
+        self.sums: T = self._empty_sums()
 
     def _empty_sums(self) -> T:
         sums: Any = self.sums_class(self.settings.columns)

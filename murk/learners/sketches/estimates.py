@@ -1,10 +1,8 @@
-"""How far one organisation's forged window moves an estimate.
+"""Coefficients with standard errors from the sums of sketches or Gram matrices, and the influence of a forged window.
 
-An organisation states how many records its window has, and the longest that is admitted counts for as many: nothing
-tells them from records that are there. So a forged Gram matrix is as large as that many records and honest noise make
-one, in spectral norm at most ``n (C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, where the target has the weight a.
-
-Coefficients with their standard errors, from the sums of sketches or of Gram matrices.
+A window counts for the number of records that its organisation states: records that do not exist cannot be told from
+others. A forged Gram matrix is as large as the most records and honest noise make one, in spectral norm at most ``n
+(C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, where the target has the weight a.
 """
 
 from __future__ import annotations
@@ -23,38 +21,11 @@ from murk.learners.estimates.line import LineEstimate, MomentEstimate
 from murk.learners.estimates.unknown_distribution import allowance
 from murk.learners.sketches.settings import GramSettings, SketchSettings
 from murk.learners.sketches.solver import FEWEST, GramSolution, Solution, solve, solve_gram
-from murk.learners.sketches.sums import GramSums, SketchSums, gram_precision
+from murk.learners.sketches.sums import GramSums, SketchSums
 from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
 
 if TYPE_CHECKING:
-    from murk.learners.sketches.settings import GramSettings
-    from murk.learners.sketches.sums import GramSums
     from murk.privacy.sketches import GramMechanism
-
-
-# Of the least and largest eigenvalue of honest noise, beside its own radius, in standard deviations.
-_FAR = 12.0
-
-
-def influence_of(settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums) -> Influence | None:
-    """What one forged window could have done; None before there is any."""
-    if not sums.people > 0.0:
-        return None
-    p = sums.columns - 1
-    least = float(np.linalg.eigvalsh(sums.moment[:p, :p])[0])
-    if not (least > 0.0 and sums.noise > 0.0):
-        return Influence(math.inf, math.inf)
-    size = 0.0
-    for mechanism in mechanisms.values():
-        records = min(mechanism.largest_window, settings.window or mechanism.largest_window)
-        square = mechanism.feature_bound**2 + (mechanism.target_weight * mechanism.target_bound) ** 2
-        weight = 1.0
-        if settings.weighting == "inverse-variance":
-            weight = gram_precision(records=records, noise=mechanism.scale**2, square=settings.feature_bound**2)
-        radius = mechanism.scale * (2.0 * math.sqrt(sums.columns) + _FAR)
-        size = max(size, weight * (records * square + radius))
-    return Influence(math.sqrt(2.0) * size / math.sqrt(sums.noise), size / least)
-
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -62,6 +33,9 @@ Matrix = NDArray[np.float64]
 METHOD = "sketch"
 GRAM_METHOD = "released moments"
 FALLBACK_RANGE = 3.0
+
+# Standard deviations beyond its radius that the extreme eigenvalues of honest noise may reach.
+_FAR = 12.0
 
 _LINEAR = (
     "for the population's best linear fit: the sketch's randomness, its noise and the sampling of records; takes "
@@ -79,8 +53,26 @@ _ALL_COUNTED = "takes every record to have a target, as there is no constant to 
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
 
 
+def influence_of(settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums) -> Influence | None:
+    """Return how far one forged window could have moved the estimate; None before there is any."""
+    if not sums.people > 0.0:
+        return None
+    p = sums.columns - 1
+    least = float(np.linalg.eigvalsh(sums.moment[:p, :p])[0])
+    if not (least > 0.0 and sums.noise > 0.0):
+        return Influence(math.inf, math.inf)
+    size = 0.0
+    for mechanism in mechanisms.values():
+        records = min(mechanism.largest_window, settings.window or mechanism.largest_window)
+        square = mechanism.feature_bound**2 + (mechanism.target_weight * mechanism.target_bound) ** 2
+        weight = settings.weight(mechanism, records)
+        radius = mechanism.scale * (2.0 * math.sqrt(sums.columns) + _FAR)
+        size = max(size, weight * (records * square + radius))
+    return Influence(math.sqrt(2.0) * size / math.sqrt(sums.noise), size / least)
+
+
 def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
-    """Coefficients in coded units from the sums of one or more learners, merged by addition."""
+    """Return coefficients in coded units from the sums of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
     solution = solve(merged, debiased=settings.debiased, constant=settings.constant)
     values, covariance, note = _model(settings, solution)
@@ -90,7 +82,7 @@ def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
         note = _SHRUNK
     elif merged.rows - settings.features < FEWEST:
         note = _FEW
-    # Not the root of a negative rounding error.
+    # Rounding may make a variance negative.
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.releases)
 
@@ -101,20 +93,20 @@ def estimate_grams(
     sums: Sequence[GramSums],
     mechanisms: Mapping[str, GramMechanism] | None = None,
 ) -> MomentEstimate:
-    """Coefficients in coded units from released moments of one or more learners, merged by addition.
+    """Return coefficients in coded units from released moments of one or more learners, merged by addition.
 
-    With ``mechanisms``, level name to mechanism, also how far a forged release could have moved them.
+    With ``mechanisms`` (by level), also how far a forged release could have moved them.
     """
-    found = _of_grams(settings, target_weight, sums)
-    if mechanisms is None:
-        return found
-    return replace(found, influence=influence_of(settings, mechanisms, sums[0].merged(*sums[1:])))
-
-
-def _of_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> MomentEstimate:
     merged = sums[0].merged(*sums[1:])
+    estimate = _of_grams(settings, target_weight, merged, len(sums))
+    if mechanisms is None:
+        return estimate
+    return replace(estimate, influence=influence_of(settings, mechanisms, merged))
+
+
+def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, count: int) -> MomentEstimate:
+    names = settings.names
     solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope, constant=settings.constant)
-    names, count = settings.names, len(sums)
     if not merged.people:
         nothing = np.full(len(names), math.inf)
         return MomentEstimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
@@ -152,7 +144,7 @@ def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSol
         return by_quadratic(fit, FALLBACK_RANGE), np.full((p, p), math.inf), _NO_CURVE
     if not np.all(np.isfinite(covariance)):
         return values, covariance, _NORMAL
-    # How the curve's parameters follow the fit. The mean label moves with it, as least squares passes through means.
+    # Derivatives of the curve's parameters. The mean label moves with the fit, as least squares passes through means.
     jacobian = np.empty((p, p))
     for j in range(p):
         step = np.zeros(p)
@@ -167,7 +159,7 @@ def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSol
 
 
 def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
-    """Log odds through zero: scores and labels taken as of mean 0, as the moments tell neither."""
+    """Return log odds through zero, taking scores and labels as of mean 0, which the moments do not tell."""
     p = len(fit)
     moment = np.eye(p + 1)
     moment[:p, :p] = features
@@ -179,7 +171,7 @@ def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str
 
 
 def mean_label(moment: Matrix) -> float:
-    """Mean of labels -1 and +1, by the noisy second moment of records with a constant."""
-    # The constant's column against the target's: the mean, with the constant's own noise divided out.
-    one = float(moment[-2, -2])
-    return float(moment[-2, -1]) / one if one > 0.0 else 0.0
+    """Return the mean of labels -1 and +1, from the noisy second moment of records with a constant."""
+    # The target's entry in the constant's column, over the constant's own.
+    count = float(moment[-2, -2])
+    return float(moment[-2, -1]) / count if count > 0.0 else 0.0

@@ -1,7 +1,7 @@
-"""Forecasts of an organisation's estimate from drawn sums of its windows, and the variance of an effect.
+"""Draws of an organisation's estimate from the sums of its windows, and the variance of an effect.
 
-A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance, so that
-``M'M`` has Wishart's distribution with k degrees of freedom. It is drawn at once (Bartlett), whatever k and n are.
+A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance: ``M'M``
+has Wishart's distribution with k degrees of freedom, and is drawn at once (Bartlett) for any k and n.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.newton import model_of
 from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
 from murk.learners.sketches.settings import SketchSettings
-from murk.learners.sketches.sums import SketchSums, gram_precision, sketch_precision
+from murk.learners.sketches.sums import SketchSums
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.sketches.newton import EDGE
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
+
+Array = NDArray[np.float64]
+
+# Most different models at which a level's windows are drawn.
+_MODELS = 8
+
+# Most windows that are drawn one by one; beyond, several windows share a draw of their noise.
+_DRAWN: Final = 200
 
 
 def gram_estimate(
@@ -39,27 +47,19 @@ def gram_estimate(
     windows = split(max(people // (settings.window or people), 1), levels)
     for name, count in windows.items():
         mechanism, size = problem.mechanisms[name], people // sum(windows.values())
-        variance = mechanism.scale**2
         # Windows of a level have one weight, and their noise adds up.
-        moment = (z * records.drawn(count * size, rng)[:, None]).T @ z + noise_of(mechanism, d, rng, count)
-        weight = 1.0
-        if settings.weighting == "inverse-variance":
-            weight = gram_precision(records=size, noise=variance, square=settings.feature_bound**2)
-        engine.sums.add(moment, records=count * size, noise=count * variance, weight=weight)
+        moment = _summed(z, count * size, records, rng) + noise_of(mechanism, d, rng, count)
+        weight = settings.weight(mechanism, size)
+        engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
     return engine.estimate()
 
 
 def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> NDArray[np.float64]:
-    """The noise on the sum of so many windows' second moments ``(d, d)``, drawn at once."""
+    """Draw the noise on the sum of the second moments ``(d, d)`` of a number of windows."""
     noise = math.sqrt(windows) * mechanism.scale * np.triu(rng.normal(size=(d, d)))
     noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
     weights = np.append(np.ones(d - 1), mechanism.target_weight)
-    found: NDArray[np.float64] = (noise + np.triu(noise, 1).T) / np.outer(weights, weights)
-    return found
-
-
-_MODELS = 8
-"""Different models, at the most, that a level's windows are taken at."""
+    return np.asarray((noise + np.triu(noise, 1).T) / np.outer(weights, weights))
 
 
 def newton_estimate(
@@ -77,8 +77,8 @@ def newton_estimate(
         own, others = mechanism.parts(size)
         for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
             # Windows of one model have one weight, and their noise adds up.
-            tried = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
-            model = model_of(settings, mechanism.start, tried, own)
+            moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
+            model = model_of(settings, mechanism.start, moment, own)
             first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
             seen = _seen(z, model, mechanism)
             step = _summed(seen, alike * others, records, rng) + noise_of(mechanism.step, d, rng, alike)
@@ -87,24 +87,17 @@ def newton_estimate(
 
 
 def _summed(z: NDArray[np.float64], count: int, records: Records, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Second moments of so many records drawn."""
-    found: NDArray[np.float64] = (z * records.drawn(count, rng)[:, None]).T @ z
-    return found
+    """Draw the second moments of a number of records."""
+    return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
 
 
 def _seen(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
-    """Rows as they look from a model."""
+    """Return rows as they are weighted at a model."""
     from murk.privacy.sketches.accumulators import at_model
 
     seen = np.zeros_like(z)
     at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, z.shape[1])), seen)
     return seen
-
-
-Array = NDArray[np.float64]
-
-_DRAWN: Final = 200
-"""Windows that are drawn one by one; of more, several that are alike share what is drawn of their noise."""
 
 
 def sketch_estimate(
@@ -115,53 +108,46 @@ def sketch_estimate(
     settings = problem.settings
     engine = problem.engine()
     if people < min(settings.rows, settings.window or settings.rows):
-        words = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
-        return replace(engine.estimate(), note=words)
+        note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
+        return replace(engine.estimate(), note=note)
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     windows = split(max(people // (settings.window or people), 1), levels)
     size = people // sum(windows.values())
     for name, count in windows.items():
         for alike in _shared(count):
             counts = records.drawn(alike * size, rng) / alike
-            one = _window((z * counts[:, None]).T @ z, size, alike, settings, problem.mechanisms[name], rng)
-            engine.sums = engine.sums.merged(one)
+            drawn = _window((z * counts[:, None]).T @ z, size, alike, settings, problem.mechanisms[name], rng)
+            engine.sums = engine.sums.merged(drawn)
     return engine.estimate()
 
 
 def _shared(count: int) -> list[int]:
-    """How many windows stand behind each that is drawn."""
+    """Return the number of windows that each draw represents."""
     drawn = min(count, _DRAWN)
-    return [count // drawn + (place < count % drawn) for place in range(drawn)]
+    return [count // drawn + (index < count % drawn) for index in range(drawn)]
 
 
 def _window(
     moment: Array, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
     rng: np.random.Generator,
 ) -> SketchSums:  # fmt: skip
-    """The sums of so many windows that are alike, of so many records each and with this second moment."""
+    """Draw the sums of ``alike`` equal windows of ``size`` records with this second moment."""
     eigenvalue = 0.0
     if mechanism.releases_eigenvalue:
         smallest = float(np.linalg.eigvalsh(moment)[0]) / mechanism.bound**2
         eigenvalue = smallest + mechanism.eta * (rng.normal() - mechanism.tau)
     noise = mechanism.noise_variance(mechanism.spread(eigenvalue))
     d, rows = len(moment), settings.rows * alike
-    # M'M = L B B' L', L L' its mean per row: B has normal numbers below the roots of chi squares.
+    # M'M = L B B' L', L L' its mean per row: B has roots of chi squares on its diagonal, and normal numbers below.
     root = np.linalg.cholesky(moment + noise * np.eye(d))
     below = np.tril(rng.normal(size=(d, d)), -1)
     below[np.diag_indices(d)] = np.sqrt(rng.chisquare(rows - np.arange(d)))
     drawn = root @ below
-    weight = 1.0
-    if settings.weighting == "inverse-variance":
-        weight = sketch_precision(rows=settings.rows, records=size, noise=noise, unit=settings.signal)
-    sums = SketchSums(settings.columns)
+    sums, weight = SketchSums(settings.columns), settings.weight(size, noise)
     sums.add(drawn @ drawn.T / rows, rows=settings.rows, records=size, noise=noise, weight=weight)
-    return _times(sums, alike)
-
-
-def _times(sums: SketchSums, factor: int) -> SketchSums:
-    sums.moment *= factor
+    sums.moment *= alike
     for name in (*sums.scalars, *sums.counts):
-        setattr(sums, name, getattr(sums, name) * factor)
+        setattr(sums, name, getattr(sums, name) * alike)
     return sums
 
 
@@ -181,10 +167,7 @@ def estimates(
 def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1.
 
-    Raises
-    ------
-    UserError
-        For mixtures, which have no such rule.
+    Raises UserError for mixtures, which have no such rule.
     """
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if isinstance(mechanism, GramMechanism):
@@ -192,11 +175,11 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
         own = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
         return own + 1.0 / people + misfit_variance(task)
     if isinstance(mechanism, NewtonMechanism):
-        # The same of the step, whose Hessian is a quarter of X'X, and without the model's bias.
+        # The same for the step, whose Hessian is a quarter of X'X, and which does not have the model's bias.
         scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
         own = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
         return own + 1.0 / left
-    raise UserError(f"protocol: {task.protocol} with these settings is not among those compared")
+    raise UserError(f"protocol: {task.protocol} with these settings is not compared")
 
 
 def _local_scale(mechanism: GramMechanism) -> float:

@@ -1,13 +1,13 @@
-r"""From sums of Newton steps to logistic coefficients and their intervals: pure functions.
+"""From sums of Newton steps to logistic coefficients and their intervals: pure functions.
 
-A window's first part tells a model s as second moments do (`estimates`); its other rows tell the logistic loss's
-gradient b and Hessian L there. With the truth at ``s + d``
+A window's first part gives a model s, as second moments do (`estimates`); its other rows give the gradient b and
+Hessian L of the logistic loss there. With the truth at ``s + d``
 
 .. math:: b = L d + e + R,
 
-with e what labels and noise add, and R of second order in d, which `second_order` bounds. So ``L^{-1} (b + L s)`` is
-the truth but for that, and windows with other models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that
-of `gram_solver`, at the distance from s in place of the coefficients; labels add at most ``L``, as they have the
+with e from labels and noise, and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates
+the truth, and windows of different models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that of
+`solver.solve_gram`, at the distance from s in place of the coefficients; labels add at most ``L``, as they have the
 variance ``h^2 w`` where the Hessian has ``h w``.
 """
 
@@ -36,11 +36,11 @@ Matrix = NDArray[np.float64]
 
 METHOD = "newton step"
 
+# Bound of a model's coefficients: in coded units a larger one would be certain of everybody.
 MOST = 1000.0
-"""No coefficient of a model is larger: in coded units it would be certain of everybody."""
 
+# Squared distance of start and step, over their variances, from which the start is taken as biased.
 _APART = 4.0
-"""Squared distance of start and step, against their variances, from which the start is taken for biased."""
 
 _NOTE = (
     "of the logistic model, by a Newton step from what each window's first records tell: noise, the sampling of "
@@ -51,20 +51,20 @@ _HIDDEN = "no interval where the noise hides the features: {} of {} directions o
 
 
 def first_model(settings: NewtonSettings, mechanism: NewtonMechanism, gram: Gram) -> Vector:
-    """The model ``(p,)`` that a window's step is taken at: of the first part's release, and nothing else."""
+    """Return the model ``(p,)`` of a window's step, from its first part's release alone."""
     start = mechanism.start
     return model_of(settings, start, start.decode(gram.integers), gram.records)
 
 
 def model_of(settings: NewtonSettings, start: GramMechanism, moment: Matrix, records: int) -> Vector:
-    """The model of a first part's released matrix, in the units of its rows, and its number of records."""
+    """Return the model of a first part's released matrix, in the units of its ``records`` rows."""
     sums = GramSums(settings.columns)
     sums.add(moment, records=records, noise=start.scale**2, weight=1.0)
     solution = solve_gram(sums, target_weight=start.target_weight, slope=settings.slope, constant=settings.constant)
     features = solution.moment[:-1, :-1]
     if settings.constant:
-        found = by_normal_scores(solution.values, features, mean_label(solution.moment))
-        values = by_quadratic(solution.values, FALLBACK_RANGE) if found is None else found
+        normal = by_normal_scores(solution.values, features, mean_label(solution.moment))
+        values = by_quadratic(solution.values, FALLBACK_RANGE) if normal is None else normal
     else:
         values = without_constant(solution.values, features)[0]
     return np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -MOST, MOST)
@@ -73,7 +73,7 @@ def model_of(settings: NewtonSettings, start: GramMechanism, moment: Matrix, rec
 def estimate_newton(
     settings: NewtonSettings, target_weights: tuple[float, float], sums: Sequence[NewtonSums]
 ) -> MomentEstimate:
-    """Coefficients in coded units from Newton steps of one or more learners, merged by addition."""
+    """Return coefficients in coded units from Newton steps of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
     first = replace(estimate_grams(settings, target_weights[0], [merged.first]), chains=len(sums))
     if not merged.stepped:
@@ -82,10 +82,10 @@ def estimate_newton(
     step = _solved(merged, target_weights[1], start, settings)
     share = _share(start, step) if start.known else 0.0
     values = share * start.values + (1.0 - share) * step.values
-    # What remains of the start's error, and of the step's.
+    # The remaining share of the start's error, and of the step's.
     left = share * np.eye(len(values)) + (1.0 - share) * step.left
     covariance = left @ start.covariance @ left.T + (1.0 - share) ** 2 * step.covariance
-    # Or: of the step's alone, and how far it is from there.
+    # Or the step's own error, plus the distance from it.
     other = step.left @ start.covariance @ step.left.T + step.covariance
     spread, alone = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in (covariance, other))
     hidden = step.hidden & (not start.known)
@@ -103,53 +103,34 @@ def estimate_newton(
 
 @dataclass(frozen=True)
 class Slope:
-    """The mean slope of the logistic curve over the people, which makes average marginal effects of log odds.
+    """Mean slope of the logistic curve over the people: the factor from log odds to average marginal effects."""
 
-    Attributes
-    ----------
-    value, away
-        The middle of what it may be, and how far the truth may be from it.
-    error
-        Its standard error.
-    """
-
-    value: float
-    away: float
-    error: float
+    value: float  # middle of its possible values
+    away: float  # distance of the truth from it at most, apart from sampling
+    error: float  # standard error
 
 
 @dataclass(frozen=True)
 class NewtonEstimate(MomentEstimate):
-    """Log odds from Newton steps, with what a step of second order may miss.
+    """Log odds from Newton steps, with bounds of the second order that a step misses.
 
-    Two intervals hold: one of start and step together, by what either may miss, the other of the step alone, and how
-    far the estimate is from it. The narrower one is stated.
-
-    Attributes
-    ----------
-    beyond
-        How far its mean may be from the truth, ``(p,)``.
-    alone, alone_beyond
-        The step's own standard errors, and how far its mean may be.
-    apart
-        How far the estimate is from the step alone.
-    slope
-        The mean slope of the logistic curve; None without a constant, which tells it.
+    Two intervals are valid: that of start and step together, and that of the step alone, widened by the estimate's
+    distance from it. The narrower one is stated.
     """
 
-    beyond: Vector = field(kw_only=True)
-    alone: Vector = field(kw_only=True)
-    alone_beyond: Vector = field(kw_only=True)
-    apart: Vector = field(kw_only=True)
-    slope: Slope | None = field(kw_only=True)
+    beyond: Vector = field(kw_only=True)  # bound of the bias, (p,)
+    alone: Vector = field(kw_only=True)  # standard errors of the step alone
+    alone_beyond: Vector = field(kw_only=True)  # bound of the step's own bias
+    apart: Vector = field(kw_only=True)  # distance of the estimate from the step
+    slope: Slope | None = field(kw_only=True)  # of the logistic curve; None without a constant
 
     def half_widths(self, level: float = 0.95) -> Vector:
-        """Half widths of the intervals at ``level``."""
+        """Return half-widths of the intervals at ``level``."""
         other = around_biased(self.alone, self.alone_beyond, level) + self.apart
         return np.minimum(around_biased(self.spread, self.beyond, level), other)
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector] | None:
-        """Average marginal effects on the probability, and their half widths: log odds by the curve's mean slope."""
+        """Return average marginal effects on the probability, and their half-widths: log odds times the mean slope."""
         if self.slope is None:
             return None
         wide = NormalDist().inv_cdf(0.5 + level / 2.0) * self.slope.error + self.slope.away
@@ -159,32 +140,25 @@ class NewtonEstimate(MomentEstimate):
 
 @dataclass(frozen=True)
 class _Start:
-    """What the windows' first parts tell: coefficients, their covariance, and what may come on top.
-
-    ``known`` is whether there is an interval of each; otherwise they count as a guess.
-    """
+    """Estimate from the windows' first parts."""
 
     values: Vector
     covariance: Matrix
-    beyond: Vector
-    known: bool
+    beyond: Vector  # bound of the bias, (p,)
+    known: bool  # whether every coefficient has an interval; otherwise the values are a guess
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A step from the start: ``left`` of the start's error remains, and ``covariance`` and ``beyond`` are added to it.
-
-    ``scores`` are what distributions of scores the step allows; ``hidden`` are the coefficients that lie in directions
-    which the noise hides, of which there are ``directions``.
-    """
+    """A step from the start."""
 
     values: Vector
-    left: Matrix
-    covariance: Matrix
-    beyond: Vector
-    scores: Scores
-    hidden: NDArray[np.bool_]
-    directions: int
+    left: Matrix  # the share of the start's error that remains, (p, p)
+    covariance: Matrix  # what the step adds
+    beyond: Vector  # bias that the step adds
+    scores: Scores  # distributions of scores that the step allows
+    hidden: NDArray[np.bool_]  # coefficients in directions that the noise hides, (p,)
+    directions: int  # number of hidden directions
 
 
 def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
@@ -195,7 +169,7 @@ def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
 
 
 def _share(start: _Start, step: _Step) -> float:
-    """What the start counts for beside the step: by their variances, unless they are further apart than these say."""
+    """Return the start's weight beside the step: by their variances, unless they are further apart than these allow."""
     own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
     apart = float(np.sum((start.values - step.values) ** 2))
     return own / (apart if apart > _APART * (own + other) else own + other)
@@ -206,7 +180,7 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
     information = sums.step[:p, :p]
     noise, along, around = sums.step_noise[p, p], sums.step_noise[:p, p], sums.step_noise[:p, :p]
     eigenvalues, vectors = np.linalg.eigh(information)
-    # As in `gram_solver`. Towards the start where the noise hides a direction, and no longer a step than it can make.
+    # As in `solve_gram`. In hidden directions it stays near the start, with no longer a step than the noise can make.
     radii = np.sqrt(2.0 * noise * np.arange(1, p + 1))
     below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, 1e-10 * float(eigenvalues[-1])))
     lost = np.arange(p) < (below[-1] + 1 if len(below) else 0)
@@ -215,7 +189,7 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
     kept = np.where(lost, held, eigenvalues)
     inverse = (vectors / kept) @ vectors.T
     left = (vectors * (1.0 - np.maximum(eigenvalues, 0.0) / kept)) @ vectors.T
-    # b + L s: the columns of the residuals and of the scores at s.
+    # b + L s, from the columns of the residuals and of the scores at s.
     values = left @ start.values + inverse @ (sums.step[:p, p] + sums.step[:p, p + 1])
     seen = (vectors[:, ~lost] / kept[~lost]) @ vectors[:, ~lost].T
     values = values - 0.5 * (float(np.trace(seen)) * seen + seen @ seen) @ (noise * values - along)
@@ -239,9 +213,9 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
 
 
 def _counted(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
-    """How many of the steps' people have a target, as the others are rows of zeros, and how far off that may be.
+    """Return how many of the steps' people have a target (the others are rows of zeros), and the error of that.
 
-    The first part's constants tell; without them all are taken to have one.
+    The first part's constants tell; without a constant everybody counts.
     """
     if not settings.constant:
         return sums.stepped, 0.0
@@ -253,6 +227,6 @@ def _counted(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
 def _slope(sums: NewtonSums, step: _Step) -> Slope:
     scores = step.scores
     guess, least, most = scores.slope()
-    # Of the number of people it is divided by, and of their being a sample.
+    # From the number of people it is divided by, and from sampling them.
     counted = guess * float(scores.doubt[0]) / 3.0
     return Slope(guess, max(guess - least, most - guess), math.hypot(counted, 0.25 / math.sqrt(scores.people)))

@@ -1,4 +1,4 @@
-"""Linear regression from Gaussian sketches, as a River estimator."""
+"""River regressor for releases of an organisation's records."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PUBLISHED: dict[str, Any] = {"analysis": "published", "debiased": False, "weight
 
 
 class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
-    r"""Linear regression from what an organisation releases of its records: their noisy second moments, or mixtures.
+    r"""Linear regression from what an organisation releases of its records: noisy second moments, or random mixtures.
 
-    Records ``z = (x, 1, y)``, scaled down to public bounds, are summed up as they come; a window of them is released
+    Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
     once and forgotten, and the learner learns from the release alone. With ``"moments"`` it is
 
     .. math:: M = Z'Z + \sigma W, \qquad \theta = M_{xx}^{-1} M_{xy}
@@ -38,30 +38,27 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     Parameters
     ----------
     budget
-        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or of moments also
-        ``GaussianDP`` or ``ZeroConcentratedDP``. The organisation, and this process, see raw records: nobody else does.
+        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or for moments also
+        ``GaussianDP`` or ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     levels
-        Further levels, by name, of releases made elsewhere.
+        Further guarantees by name, for releases made elsewhere.
     features
-        The features, in their fixed order; otherwise the sorted names of the first record.
+        Feature names in a fixed order; by default the sorted names of the first record.
     feature_bound, target_bound
-        Public C_X, which bounds ``||(x, 1)||``, and C_Y. Records beyond are scaled down. By default features (and the
-        target) are taken as coded to [-1, 1]: ``sqrt(p + 1)`` for p of them, and 1. The target's is required where
-        noise is real.
+        Public C_X, which bounds ``||(x, 1)||``, and C_Y: records beyond are scaled down. By default features and target
+        are within [-1, 1], so ``sqrt(p + 1)`` and 1; the target's is required unless noise is simulated.
     rows
-        k, rows of a mixture; by default 4,096, or what fits in a message. More are better, and take longer.
+        k, rows of a mixture; by default 4,096, or what fits in a message. More are more exact and take longer.
     window
-        Records of a window, which is released when they are there; None: by :meth:`release`.
+        Records of a window, which is released when it is full; by default windows end by :meth:`release`.
     windows
-        How many windows may be released. Each spends ``budget`` for the people in it: more than 1 needs people that
-        are in one window each, or that may spend it several times.
+        Most windows that may be released. Each spends ``budget`` for its people: more than 1 needs people who are in
+        one window each, or may spend it several times.
     method
-        ``"moments"`` releases second moments; ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least
-        eigenvalue, too, to add less noise. None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased``
-        says something of mixtures.
+        ``"moments"``, ``"mixing"``, or ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less
+        noise. By default moments, or linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
     analysis
-        How the guarantee of mixtures is proved, and so how much noise they take: ``"tight"`` the least, ``"joint"``
-        more, ``"published"`` the paper's.
+        Proof of the mixtures' guarantee, which sets their noise: ``"tight"`` (least), ``"joint"`` or ``"published"``.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     debiased
@@ -69,16 +66,16 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     weighting
         Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
     intercept
-        False leaves the constant out, of records, of their bound and of the model: ``z = (x, y)``, as the paper has it.
-        Intervals then take every record to have a target, which only the constant's own moment tells.
+        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Intervals
+        then assume that every record has a target.
     seed
-        Simulate noise (and mixing) from this seed. Not private: for experiments.
+        Simulate noise (and mixing) from this seed, for experiments: no privacy.
     noise
         Another source of noise.
 
     Notes
     -----
-    A copy, a clone, a pickle and a state hold what was released only: the records of an open window stay behind.
+    Copies, clones, pickles and states hold releases only: the records of an open window are not in them.
 
     References
     ----------
@@ -138,7 +135,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
-        """The paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not taken off."""
+        """Return the paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not subtracted."""
         return cls(budget=budget, rows=rows, **{"target_bound": 1.0, **PUBLISHED, **more})
 
     def _kind(self) -> Kind:
@@ -151,17 +148,14 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         return "slope"
 
     def learn_one(self, x: Record, y: float) -> None:
-        """Put a record into the open window; release and learn where that fills it.
+        """Add a record to the open window; release and learn when it is full.
 
-        Raises
-        ------
-        UserError
-            If ``windows`` windows were released already.
+        Raises UserError if ``windows`` windows were released already.
         """
         self._put(x, target(y))
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
+        """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
         self._put_rows(X, targets(y))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,7 +164,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def _unit_test_params(cls) -> Any:
         many: dict[str, Any] = {"windows": 10**6, "seed": 1}
-        # Not 50: River measures memory after 500 and 1001 records, and a window is to be open at both.
+        # Not 50: River measures memory after 500 and 1001 records, and a window must be open at both.
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 1, "rows": 64, "debiased": False, **many}

@@ -1,23 +1,21 @@
-r"""What a Newton step's second order may miss, whatever the distribution of the features: pure functions.
+r"""Bounds of what a Newton step's second order misses, for any distribution of the features: pure functions.
 
-At a model s with scores ``u = x's`` a step moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``,
-``w = q (1 - q)`` and the weight h of a record the gradient is ``b = L d + R`` but for labels and noise,
+At a model s with scores ``u = x's`` a step moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``, ``w = q
+(1 - q)`` and a record's weight h, the gradient without labels and noise is ``b = L d + R``,
 
 .. math:: R = \sum h w\, g(u, v)\, x, \qquad g = \frac{e^v - 1}{1 + q (e^v - 1)} - v,
 
-the curve's rise over v, over w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and as no feature is larger than
-rho,
+the curve's rise over v, over w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and no feature exceeds rho,
 
 .. math:: |[L^{-1} R]_j| \le \min\Bigl(\sqrt{[L^{-1}]_{jj} \sum h w g^2},\
     \rho \sum_k |[L^{-1}]_{jk}| \sum h w |g|\Bigr)
 
-by the Cauchy-Schwarz inequality and without it. Where people are in the plane of (u, v) is not known, but of it the
-step's own sums tell, but for noise, ``sum h w (1, u, v, u^2, uv, v^2)``, and, with the labels, the sum of
-``h ((1 - 2q)(p - q) + w) / w``, p the chance after the step. There are only so many people, and bounded features hold
-(u, v) within a convex figure. The largest value of either sum over all such distributions is a linear program's.
-
-So are the least and the largest mean slope of the curve after the step. Between them the guess is what least squares
-makes of that slope, as a function of (u, v), from the functions whose sums are known.
+with and without the Cauchy-Schwarz inequality. The distribution of (u, v) over people is unknown, but the step's sums
+determine, up to noise, ``sum h w (1, u, v, u^2, uv, v^2)`` and, with the labels, the sum of ``h ((1 - 2q)(p - q) + w) /
+w``, p the probability after the step; the number of people is known, and bounded features keep (u, v) in a convex
+figure. A linear program gives the largest value of either sum over all such distributions, and the least and largest
+mean slope of the curve after the step. The slope's guess between them is its least-squares approximation by the
+functions with known sums.
 """
 
 from __future__ import annotations
@@ -35,65 +33,36 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _SCORES, _MOVES, _SIDES = 33, 65, 48
+# Scores beyond are not considered: the curve is flat there.
 _FARTHEST = 30.0
-"""Scores are not looked for beyond: the curve is flat there."""
+# Standard deviations by which noise and chance may have moved a sum.
 _SURE = 3.0
-"""Standard deviations by which noise and chance may have put a sum elsewhere."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """All distributions of people over (u, v) that the sums of steps allow, on a grid.
+    """All distributions of people over (u, v) that the sums of steps allow, on a grid of m points."""
 
-    Attributes
-    ----------
-    u, v
-        Scores at the step's model, and how far they move, ``(m,)``.
-    weights
-        ``h w`` there.
-    likely
-        How much a guess should care for each.
-    people
-        How many people there are.
-    rows
-        Functions of (u, v), ``(k, m)``, the first of them 1.
-    known, doubt
-        What each comes to a person, and how far from it noise and chance may have put it, ``(k,)``.
-    constant
-        Whether the count of people is known from both sides.
-    """
-
-    u: Vector
-    v: Vector
-    weights: Vector
-    likely: Vector
-    people: float
-    rows: Matrix
-    known: Vector
-    doubt: Vector
-    constant: bool
+    u: Vector  # scores at the step's model, (m,)
+    v: Vector  # by how much they move, (m,)
+    weights: Vector  # h w there
+    likely: Vector  # weights for the guess
+    people: float  # number of people
+    rows: Matrix  # functions of (u, v), (k, m), the first of them 1
+    known: Vector  # their means over people, (k,)
+    doubt: Vector  # how far noise and chance may have moved these, (k,)
+    constant: bool  # whether the count of people is bounded from both sides
 
     @classmethod
     def of(
         cls, sums: NewtonSums, values: Vector, covariance: Matrix, *, people: tuple[float, float],
         bounds: tuple[float, float], target_weight: float, constant: bool,
     ) -> Scores:  # fmt: skip
-        """Of steps that lead somewhere.
+        """Return the distributions that the sums of steps to ``values`` with ``covariance`` allow.
 
-        Parameters
-        ----------
-        sums
-            The sums.
-        values, covariance
-            Where they lead, and with which errors.
-        people
-            Records with a target in them, and how far from the truth that may be.
-        bounds
-            The largest size of a single feature, and of all together.
-        target_weight
-            a of the steps' matrix.
-        constant
-            Whether the last feature is 1 of every record that counts.
+        ``people`` is the number of records with a target and its error, ``bounds`` the largest size of a single feature
+        and of all together, ``target_weight`` a of the steps' matrix, and ``constant`` whether the last feature is 1 in
+        every record that counts.
         """
         p, count = len(values), people[0]
         u, v = _figure((sums.low, sums.high), values, bounds, constant)
@@ -105,24 +74,24 @@ class Scores:
         at = {name: np.zeros(p + 2) for name in plane}
         at["1"][p - 1] = at["u"][p + 1] = 1.0
         at["v"][:p], at["v"][p + 1] = values, -1.0
-        # Those that do not need a constant come first.
+        # Pairs that do not need a constant come first.
         pairs = [("u", "u"), ("u", "v"), ("v", "v"), *([("1", "1"), ("1", "u"), ("1", "v")] if constant else [])]
         totals = [float(at[one] @ sums.step @ at[other]) for one, other in pairs]
-        # Of the noise, at the models' middle.
+        # The noise, at the middle of the models.
         middle, noise = (sums.low + sums.high) / 2.0, float(sums.step_noise[p, p])
         near = {"1": at["1"][:p], "u": middle, "v": values - middle}
         squared = [
             noise / 2.0 * ((near[one] @ near[one]) * (near[other] @ near[other]) + (near[one] @ near[other]) ** 2)
             for one, other in pairs
         ]
-        # A label's square is e at most, and follows the coefficients; both by the Cauchy-Schwarz inequality.
+        # A label's square is at most e, and moves with the coefficients: by the Cauchy-Schwarz inequality.
         largest = math.exp(EDGE)
         loose = math.sqrt(max(float(np.sum(sums.step[:p, :p] * covariance)), 0.0))
         chances = _SURE * math.hypot(math.sqrt(largest * sums.step_sampled), math.sqrt(noise) / target_weight**2)
         doubt = [people[1], chances + math.sqrt(largest * sums.stepped) * loose, *_SURE * np.sqrt(squared)]
         rows = np.vstack([plane["1"], squares, *(kept * own * plane[one] * plane[other] for one, other in pairs)])
         known = np.array([count, float(sums.step[p, p]), *totals]) / count
-        # People may well be around the mean, by twice the deviation.
+        # People are likely within about twice the deviation of the mean.
         likely = np.ones_like(u)
         if constant and known[5] > 0.0:
             for score, place, square in ((u, 6, 2), (v, 7, 4)):
@@ -135,11 +104,11 @@ class Scores:
         )  # fmt: skip
 
     def most(self, cost: Vector) -> float:
-        """The largest sum over people of a function of (u, v); infinite where none is found."""
+        """Return the largest sum over people of a function of (u, v); infinite if none is found."""
         from scipy.optimize import milp
 
         if not len(cost):
-            # Everybody's score is farther than any that is looked for.
+            # Everybody's score is beyond the grid.
             return math.inf
         size = float(np.abs(cost).max())
         if not size > 0.0:
@@ -147,20 +116,20 @@ class Scores:
         high, low = self.known + self.doubt, self.known - self.doubt
         if not self.constant:
             low[0] = 0.0
-        # Where no distribution has such sums, those with no larger squares, and of no more people.
+        # If no distribution has these sums, those with no larger squares and no more people.
         bounded = [0, 2, 4]
         for rows, least, limits in (
             (self.rows, low, high),
             (self.rows[bounded], -math.inf, np.maximum(high[bounded], 0.0)),
         ):
-            # Of so few rows presolving takes longer than solving.
-            found = milp(-cost / size, constraints=(rows, least, limits), options={"presolve": False})
-            if found.success:
-                return -float(found.fun) * size * self.people
+            # With so few rows presolving takes longer than solving.
+            result = milp(-cost / size, constraints=(rows, least, limits), options={"presolve": False})
+            if result.success:
+                return -float(result.fun) * size * self.people
         return math.inf
 
     def remainder(self, inverse: Matrix, information: Matrix, bounds: tuple[float, float]) -> Vector:
-        """The most that the second order may be of each coefficient, ``(p,)``."""
+        """Return a bound of the second order's part of each coefficient, ``(p,)``."""
         rise = np.expm1(self.v)
         missed = rise / (1.0 + rise / (1.0 + np.exp(-self.u))) - self.v
         own = np.maximum(np.einsum("ij,jk,ki->i", inverse, information, inverse), 0.0)
@@ -169,7 +138,7 @@ class Scores:
         return np.asarray(np.minimum(by_square, largest * self.most(self.weights * np.abs(missed))))
 
     def slope(self) -> tuple[float, float, float]:
-        """The mean slope of the logistic curve over people after the step: a guess, the least and the largest."""
+        """Return the mean slope of the logistic curve over people after the step: guess, least and largest."""
         if not len(self.u):
             return 0.125, 0.0, 0.25
         after = _slope(self.u + self.v)
@@ -187,10 +156,10 @@ def _slope(score: Vector) -> Vector:
 def _figure(
     ends: tuple[Vector, Vector], values: Vector, bounds: tuple[float, float], constant: bool
 ) -> tuple[Vector, Vector]:
-    """Points (u, v) of a grid that bounded features may have, with those a cell outside."""
+    """Return the grid points (u, v) that bounded features may have, and those up to a cell outside."""
 
     def farthest(a: float, b: float) -> float:
-        """The largest ``a u + b v``: in a model's coefficients it is convex, so that their ends have it."""
+        """Return the largest ``a u + b v``, which is convex in the model and so attained at its extremes."""
         each = [a * end + b * (values - end) for end in ends]
         sizes, fixed = np.maximum(*np.abs(each)), 0.0
         if constant:

@@ -1,25 +1,22 @@
-r"""From sums of noisy Gram matrices to coefficients and their covariance: pure functions.
+r"""From sums of Gram matrices or sketches to coefficients and their covariance: pure functions.
 
-With the released ``A = X'X + N_x``, ``b = X'y + n`` the estimate ``A^-1 b`` misses the coefficients by
-``A^-1 (b - A theta)``, and of that residual everything is known but theta: the records' own part has covariance
-``n s^2 E x x'`` (residuals of one variance s^2), and the noise's, v the variance of a diagonal entry of ``N_x``
-(twice that of the others) and a the target's weight in the release,
+*Gram matrices.* With the released ``A = X'X + N_x`` and ``b = X'y + n`` the error of ``A^-1 b`` is ``A^-1 (b - A
+theta)``. The records' part of that residual has covariance ``n s^2 E x x'`` (residual variance s^2). The noise's part,
+with v the variance of a diagonal entry of ``N_x`` (twice that off it) and a the target's weight in the release, has
 
 .. math:: \mathrm{Cov}(n - N_x \theta) = \tfrac{v}{2} \bigl( (|\theta|^2 + a^{-2}) I + \theta \theta' \bigr).
 
-Two corrections of the next order, for directions whose eigenvalue is not far above the noise's own (a semicircle of
-radius ``sqrt(2 p v)``): the noise in ``A^-1`` and that in ``A theta`` are the same, which stretches theta by
-``A^-1 E[N A^-1 N]``, and adds to the covariance what it is multiplied with. ``E[N C N] = v/2 (tr C I + C)`` for both.
+Two corrections are of the next order, for directions with an eigenvalue near the noise's own (a semicircle of radius
+``sqrt(2 p v)``): the noise in ``A^-1`` and that in ``A theta`` are the same, which stretches theta by ``A^-1 E[N A^-1
+N]``, and adds to the covariance. ``E[N C N] = v/2 (tr C I + C)`` for both.
 
-From sums of sketches to coefficients: pure functions.
-
-A sketch's row is normal with mean 0 and second moment ``Z'Z + v I``, Z the records ``(x, y)`` of its window and v the
-variance of the added noise. The paper solves ``argmin ||Y~ - X~ theta||``, which is ridge regression with penalty v:
-shrunk, and the more so the more rows (v grows with the root of k). Taking the known v off first,
+*Sketches.* A sketch's row is normal with mean 0 and second moment ``Z'Z + v I``, Z the window's records ``(x, y)`` and
+v the noise variance. The paper solves ``argmin ||Y~ - X~ theta||``, ridge regression with penalty v, which shrinks more
+with more rows, as v grows with the root of k. Subtracting the known v first,
 
 .. math:: \hat A = \sum_s w_s (M_s'M_s / k_s - v_s I), \qquad \theta = \hat A_{xx}^{-1} \hat A_{xy},
 
-is consistent, and its variance falls, or stays, as rows are added (docs/gaussmix.md has the figures).
+is consistent, and its variance does not rise with more rows (docs/gaussmix.md).
 """
 
 from __future__ import annotations
@@ -36,56 +33,38 @@ from murk.learners.sketches.sums import GramSums, SketchSums
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+# Directions with an eigenvalue of X'X below this many radii of the noise's own are hidden.
 EDGE = 1.5
-"""Eigenvalues of X'X below so many radii of the noise's own are taken for hidden."""
 
+# A coefficient with more than this share of its squared length in hidden directions has no interval.
 LOADING = 0.02
-"""A coefficient of whose squared length more lies in hidden directions has no interval: it was not learned."""
+
+# Eigenvalues of the second moment are held at this many times the fluctuation of the noise's own.
+FLOOR = 2.0
+
+# Rows beyond the number of coefficients below which there is no interval: it would cover too rarely.
+FEWEST = 10
 
 _RELATIVE = 1e-10
 
 
 @dataclass(frozen=True)
 class GramSolution:
-    """A least-squares fit from noisy Gram matrices.
+    """A least-squares fit from noisy Gram matrices."""
 
-    Attributes
-    ----------
-    values
-        ``(p,)``; shrunk in hidden directions.
-    covariance
-        ``(p, p)``, finite: what is not known in hidden directions stands in it by a slope's public scale.
-    inverse
-        ``(p, p)``: of one record's ``E x x'``, in the directions that are seen.
-    moment
-        ``(d, d)``: the noisy second moment of one record ``(x, y)``.
-    hidden
-        ``(p,)``: coefficients that were not learned.
-    directions
-        Number of hidden directions.
-    """
-
-    values: Vector
-    covariance: Matrix
-    inverse: Matrix
-    moment: Matrix
-    hidden: NDArray[np.bool_]
-    directions: int
+    values: Vector  # (p,); shrunk in hidden directions
+    covariance: Matrix  # (p, p), finite: hidden directions have a slope's public scale
+    inverse: Matrix  # (p, p), of one record's E x x', in the directions that are not hidden
+    moment: Matrix  # (d, d), the noisy second moment of one record (x, y)
+    hidden: NDArray[np.bool_]  # coefficients that were not learned, (p,)
+    directions: int  # number of hidden directions
 
 
 def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: bool = True) -> GramSolution:
-    """Coefficients and their covariance from the sums of any number of windows.
+    """Return coefficients and their covariance from the sums of any number of windows.
 
-    Parameters
-    ----------
-    sums
-        The sums.
-    target_weight
-        a: what the target is multiplied by where the noise is isotropic.
-    slope
-        Public scale of a coefficient, for what hidden directions may add to those that are learned.
-    constant
-        Whether the last feature is the constant, which tells how many records have a target.
+    ``target_weight`` is a, the target's factor where the noise is isotropic; ``slope`` a coefficient's public scale,
+    for hidden directions. Without a ``constant`` as the last feature, every record counts as one with a target.
     """
     p = sums.columns - 1
     unknown = np.full((p, p), math.inf)
@@ -94,7 +73,7 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
         return GramSolution(np.zeros(p), unknown, np.zeros((p, p)), np.zeros((p + 1, p + 1)), everything, p)
     half, rest = sums.noise / 2.0, 1.0 / target_weight**2
     eigenvalues, vectors = np.linalg.eigh(sums.moment[:p, :p])
-    # Ascending: the noise in the i weakest directions, which mixes them, has a radius of its own.
+    # In ascending order: the noise in the i weakest directions has a radius of its own.
     radii = np.sqrt(2.0 * sums.noise * np.arange(1, p + 1))
     below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, _RELATIVE * float(eigenvalues[-1])))
     seen = np.arange(p) >= (below[-1] + 1 if len(below) else 0)
@@ -103,7 +82,7 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
     values = inverse @ sums.moment[:p, p]
     values = values - half * (float(np.sum(1.0 / kept)) * inverse + inverse @ inverse) @ values
     if lost.shape[1] and sums.noise:
-        # Not learned, but a guess near zero predicts better than zero.
+        # Not learned, but a shrunk guess predicts better than zero.
         held = EDGE * math.sqrt(2.0 * lost.shape[1] * sums.noise)
         values = values + lost @ (lost.T @ sums.moment[:p, p]) / held
     person = sums.moment / sums.people
@@ -119,47 +98,21 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
     return GramSolution(values, covariance, sums.people * inverse, person, hidden, int(lost.shape[1]))
 
 
-FLOOR = 2.0
-"""Eigenvalues of the second moment are held at this many times the fluctuation of the noise's own."""
-
-FEWEST = 10
-"""Rows beyond the number of coefficients below which there is no interval: nominal 95% ones covered 74 to 90%."""
-
-
 @dataclass(frozen=True)
 class Solution:
-    """A least-squares fit from sketches.
+    """A least-squares fit from sketches."""
 
-    Attributes
-    ----------
-    values
-        ``(p,)`` coefficients of the target on the features, in the units of the records.
-    covariance
-        ``(p, p)``, about the population's best linear fit where residuals have one variance; infinite where
-        ``held`` is not 0.
-    moment
-        ``(d, d)`` second moment of one record ``(x, y)``, the noise taken off.
-    held
-        Directions whose eigenvalue the noise hides, and which are shrunk instead.
-    """
-
-    values: Vector
-    covariance: Matrix
-    moment: Matrix
-    held: int
+    values: Vector  # (p,), of the target on the features, in the units of the records
+    covariance: Matrix  # (p, p), for residuals of one variance; infinite if held is not 0
+    moment: Matrix  # (d, d), second moment of one record (x, y), the noise subtracted
+    held: int  # number of directions that the noise hides, and that are shrunk instead
 
 
 def least_squares(sketch: Matrix) -> Vector:
-    """The paper's estimate from the rows of one sketch: ``argmin ||Y~ - X~ theta||``, the target last.
+    """Return the paper's estimate from the rows of one sketch, ``argmin ||Y~ - X~ theta||``, the target last.
 
-    Raises
-    ------
-    UserError
-        For fewer rows than features, whose fit would be exact and mean nothing.
-
-    References
-    ----------
-    Lev et al., The Gaussian Mixing Mechanism, Algorithm 2.
+    Raises UserError for fewer rows than features, whose fit would be exact (Lev et al., The Gaussian Mixing Mechanism,
+    Algorithm 2).
 
     Examples
     --------
@@ -174,40 +127,27 @@ def least_squares(sketch: Matrix) -> Vector:
 
 
 def check_rows(rows: int, features: int) -> None:
-    """Refuse a sketch with fewer rows than features and one.
-
-    Raises
-    ------
-    UserError
-        Naming both numbers.
-    """
+    """Raise UserError if a sketch has no more rows than features."""
     if rows <= features:
         raise UserError(
-            f"a sketch of {rows} rows cannot tell {features} coefficients (the constant is one of them); "
-            f"take at least {features + 1} rows, better some hundred times as many"
+            f"a sketch of {rows} rows cannot tell {features} coefficients (the constant is one of them): "
+            f"take at least {features + 1} rows, better a hundred times as many"
         )
 
 
 def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> Solution:
-    """Coefficients and their covariance from the sums of any number of sketches.
+    """Return coefficients and their covariance from the sums of any number of sketches.
 
-    Noise-aware repair: the eigenvalues of ``A_xx`` are held at or above `FLOOR` times ``2 sqrt(p f) + p f / noise``,
-    ``f = sum w^2 v^2 / k``, the range in which those of pure noise fluctuate (Marchenko and Pastur's edges). So an
-    indefinite estimate shrinks its lost directions to about nothing instead of blowing them up.
+    The eigenvalues of ``A_xx`` are held at or above `FLOOR` times ``2 sqrt(p f) + p f / noise``, ``f = sum w^2 v^2 /
+    k``, the range in which those of pure noise fluctuate (Marchenko and Pastur's edges): an indefinite estimate shrinks
+    its hidden directions to about nothing.
 
     With ``u = (-theta, 1)``, ``rho = u'A u / n`` and ``q = u'u`` the covariance is the sandwich ``A_xx^-1 V A_xx^-1``,
     ``V = square A rho + cross (A q + rho I) + floor (q I + theta theta') + sampled rho A / s`` (A per person), the last
-    term for the records being a sample, a share s of which has a target. It takes the organisations' second moments as
-    alike.
+    term for sampling records, a share s of which has a target. It assumes organisations with the same second moments.
 
-    Parameters
-    ----------
-    sums
-        The sums.
-    debiased
-        False for the paper's estimate, the noise not taken off; it then has no interval unless there is no noise.
-    constant
-        Whether the last feature is the constant, which tells how many records have a target.
+    ``debiased=False`` gives the paper's estimate without subtracting the noise, which has no interval unless there is
+    no noise. Without a ``constant`` as the last feature, every record counts as one with a target.
     """
     d = sums.columns
     p = d - 1
@@ -218,7 +158,7 @@ def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> 
     full = sums.moment - noise * np.eye(d)
     eigenvalues, vectors = np.linalg.eigh(full[:p, :p])
     edge = 2.0 * math.sqrt(p * sums.floor) + (p * sums.floor / sums.noise if sums.noise else 0.0)
-    # Without noise only what arithmetic cannot tell from zero is held, at infinity: the shortest fit.
+    # Without noise only eigenvalues that are zero up to rounding are held, at infinity: the shortest fit.
     least = FLOOR * edge if debiased else 0.0
     tiny = _RELATIVE * max(float(eigenvalues[-1]), 0.0)
     held = eigenvalues < max(least, tiny)
@@ -249,6 +189,6 @@ def _covariance(sums: SketchSums, values: Vector, person: Matrix, inverse: Matri
         + sums.cross * (length * features + residual * unit)
         + sums.floor * (length * unit + np.outer(values, values))
     )
-    # Degrees of freedom: p of the rows go into the fit.
+    # The fit uses p of the rows' degrees of freedom.
     covariance: Matrix = inverse @ middle @ inverse * (sums.rows / (sums.rows - p))
     return covariance

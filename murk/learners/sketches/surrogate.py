@@ -1,10 +1,9 @@
 """From a least-squares fit on labels -1 and +1 to a logistic model.
 
-Two ways. *Quadratic*, the paper's: ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose
-maximum is ``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: the second moments of a sketch tell the
-mean and the variance of the scores ``x'u``; were they normal, the logistic coefficients would be ``c u`` with the
-``c`` at which the mean slope of the logistic curve makes least squares right (Stein's identity), so no range has
-to be known.
+*Quadratic* (the paper's): ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose maximum is
+``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: the second moments of a sketch give the mean and the
+variance of the scores ``x'u``; were they normal, the logistic coefficients would be ``c u`` with the ``c`` at which the
+mean slope of the logistic curve makes least squares right (Stein's identity), so no range is needed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ Matrix = NDArray[np.float64]
 
 Surrogate = Literal["minimax", "chebyshev"]
 
+# Standard deviation of logits beyond which no curve is sought: nearly all labels would be certain.
 WIDEST = 10.0
-"""Standard deviation of logits beyond which no curve is sought: nearly everybody's label would be certain."""
 
 _NODES = 64
 _RANGE = (1e-3, 1e3)
@@ -33,47 +32,27 @@ _RANGE = (1e-3, 1e3)
 
 @dataclass(frozen=True, slots=True)
 class Quadratic:
-    """``b0 + b1 s + b2 s^2``, which stands for ``-log(1 + e^-s)`` on ``[-range, range]``.
-
-    Attributes
-    ----------
-    b0, b1, b2
-        Coefficients; ``b1`` is 1/2 for every range and ``b2 < 0``.
-    error
-        Largest distance to ``-log(1 + e^-s)`` on the range (the paper's q).
-    """
+    """``b0 + b1 s + b2 s^2`` in place of ``-log(1 + e^-s)`` on ``[-range, range]``."""
 
     b0: float
-    b1: float
-    b2: float
-    error: float
+    b1: float  # 1/2 for every range
+    b2: float  # negative
+    error: float  # largest distance to -log(1 + e^-s) on the range (the paper's q)
 
     @property
     def scale(self) -> float:
-        """``-b1 / (2 b2)``: what multiplies the least-squares fit on labels -1 and +1."""
+        """``-b1 / (2 b2)``, the factor of the least-squares fit on labels -1 and +1."""
         return -self.b1 / (2.0 * self.b2)
 
 
 @lru_cache(maxsize=64)
 def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
-    """The quadratic closest to ``-log(1 + e^-s)`` on ``[-reach, reach]`` in the largest distance (minimax).
+    """Return the quadratic closest to ``-log(1 + e^-s)`` on ``[-reach, reach]`` in the largest distance (minimax).
 
-    ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which
-    it is convex: the best line through a convex function has the chord's slope and lies midway between the chord
-    and the parallel tangent (Chebyshev).
-
-    Parameters
-    ----------
-    reach
-        Q: a public bound of the scores ``y theta'x``, from 0.001 to 1000.
-    surrogate
-        ``"chebyshev"``: not the closest, but the one that meets the curve at the three Chebyshev nodes, 0 and ``+-Q
-        sqrt(3) / 2``.
-
-    Raises
-    ------
-    UserError
-        For a range outside those bounds, or an unknown surrogate.
+    ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which it
+    is convex: the best line through a convex function has the chord's slope and lies midway between the chord and the
+    parallel tangent (Chebyshev). The surrogate ``"chebyshev"`` instead meets the curve at the three Chebyshev nodes, 0
+    and ``+-Q sqrt(3) / 2``. Raises UserError for a range Q outside 0.001 to 1000, or an unknown surrogate.
 
     References
     ----------
@@ -81,10 +60,6 @@ def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
 
     Examples
     --------
-    >>> round(quadratic(3.0).scale, 3)
-    2.63
-    >>> round(quadratic(0.01).scale, 3)
-    2.0
     >>> round(quadratic(6.0).scale, 3), round(quadratic(6.0, "chebyshev").scale, 3)
     (3.897, 3.533)
     """
@@ -116,53 +91,26 @@ def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
 
 
 def by_quadratic(fit: Vector, reach: float, surrogate: Surrogate = "minimax") -> Vector:
-    """Logistic coefficients from the least-squares ``fit`` on labels -1 and +1: ``quadratic(reach).scale`` times it.
-
-    Examples
-    --------
-    >>> by_quadratic(np.array([0.5, -0.1]), 3.0).round(3).tolist()
-    [1.315, -0.263]
-    """
+    """Return logistic coefficients, ``quadratic(reach).scale`` times the least-squares ``fit`` on labels -1 and +1."""
     return np.asarray(quadratic(reach, surrogate).scale * fit)
 
 
 def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None:
-    """Logistic coefficients from the least-squares ``fit`` on labels -1 and +1, taking the scores as normal.
+    """Return logistic coefficients (p,) from the least-squares ``fit`` on labels -1 and +1, by normal scores.
 
     With ``u = fit / 2`` (the fit on labels 0 and 1), ``s = x'u`` without the constant, and ``p(s) = 1/(1 + e^-(a + c
     s))``, it solves ``E p = E y`` and ``c E p (1 - p) = 1`` for ``(a, c)``: both hold for the maximum-likelihood
-    coefficients ``(c u, a)`` if x is normal, and nearly so if many features add up.
+    coefficients ``(c u, a)`` if x is normal, and nearly so if many features add up. ``moment`` is ``E x x'`` (p, p),
+    the constant last, and ``label`` the mean label. Returns None if the equations have no solution: noise may make the
+    fit explain more of the labels than a logistic curve on normal scores can.
 
-    Parameters
-    ----------
-    fit
-        ``(p,)``, the constant last.
-    moment
-        ``E x x'``, ``(p, p)``, the constant last.
-    label
-        Mean of the labels -1 and +1.
-
-    Returns
-    -------
-    ``(p,)`` coefficients, or None where the equations have no solution: the fit explains more of the labels than
-    a logistic curve on normal scores can, as noise may pretend.
-
-    References
-    ----------
-    The equations are those of Wang, Zhang, Gaboardi and Xu (public-data GLM) with an intercept, the public
-    covariates replaced by a normal distribution of the scores.
-
-    Examples
-    --------
-    >>> moment = np.diag([0.25, 1.0])
-    >>> found = by_normal_scores(np.array([0.4, 0.1]), moment, 0.1)
-    >>> found.round(2).tolist()
-    [0.84, 0.21]
+    The equations are those of Wang, Zhang, Gaboardi and Xu (public-data GLM) with an intercept, and with normal scores
+    in place of public covariates.
     """
     from scipy.optimize import brentq
     from scipy.special import expit
 
-    # A sketch's constant column is noisy too: normalise by what it says.
+    # A sketch's constant is noisy too: normalise by it.
     one = float(moment[-1, -1])
     if not one > 0.0:
         return None
@@ -175,7 +123,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         return None
     logit = math.log(share / (1.0 - share))
     if variance <= 1e-12:
-        # No slopes to speak of: the curve is straight over them.
+        # With nearly no slopes the curve is straight over them.
         scale = 1.0 / (share * (1.0 - share))
         return np.append(scale * slopes, logit - scale * centre)
     nodes, weights = _normal_nodes()
@@ -189,7 +137,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         probability = expit(intercept(scale) + scale * spread)
         return scale * float(weights @ (probability * (1.0 - probability))) - 1.0
 
-    # At scale 1 the mean slope is at most 1/4. The left side grows towards a limit that noise may keep below 1.
+    # At scale 1 the mean slope is at most 1/4. The left side rises to a limit that noise may keep below 1.
     high = 4.0
     while excess(high) < 0.0:
         high *= 2.0
