@@ -62,7 +62,7 @@ mutants: install
 generate: install
 	$(BIN)/python -m tools.generate
 
-# The pages of reproductions: every table and figure of the papers is made again, and put where its page has a place.
+# Reproduce every table and figure of the papers and write docs/reproductions.
 .PHONY: reproductions
 reproductions: install
 	$(BIN)/python -m tools.reproductions

@@ -1,77 +1,135 @@
-"""Results go to the places that pages have for them, with their picture."""
+"""Results of reproductions are written into their pages, with their pictures."""
+
+import re
+
+import pytest
 
 from reproductions import store
 from reproductions.catalogue import experiments
-from reproductions.experiment import Experiment, Setting
+from reproductions.experiment import Check, Experiment, Measured, Outcome, Row, Setting
 from tests.reproduce import made_up
-from tools.reproductions import PAGES, put, put_files
+from tools.reproduction_tables import LAYOUTS, PLAIN, Layout, Rule, Table, tables
+from tools.reproductions import PAGES, write_file_results, write_result
 
-ONE = Experiment(id="009/good", title="Made | up", module=made_up.__name__, function="good")
+GOOD = Experiment(id="009/good", title="Made up", module=made_up.__name__, function="good")
+DEFAULT = Setting()
+BLOCK = re.compile(r"<!-- (\S+) -->\n(.*?)\n<!-- end -->", re.S)
 
 
-def test_a_result_is_put_where_its_page_has_a_place(tmp_path):
-    origin = store.origin_of(Setting())
-    store.prepare(tmp_path, ONE, origin)
-    store.write(tmp_path, ONE, origin, ONE.run(Setting()), 3.0)
-    found, pages = store.read(tmp_path, ONE, origin), tmp_path / "pages"
-    pages.mkdir()
-    page = pages / "paper.md"
-    page.write_text(
-        "before\n<!-- 009/good -->\nsaid last time\n<!-- end -->\nbetween\n<!-- 009/other -->\n<!-- end -->\n"
+def _stored(folder, experiment, outcome, setting=DEFAULT):
+    """Store an outcome and return the result."""
+    origin = store.origin_of(setting)
+    store.prepare(folder, experiment, origin)
+    store.write(folder, experiment, origin, outcome, 3.0)
+    return store.read(folder, experiment, origin)
+
+
+def _page(folder, text):
+    pages = folder / "pages"
+    pages.mkdir(exist_ok=True)
+    (pages / "paper.md").write_text(text)
+    return pages, pages / "paper.md"
+
+
+def test_a_result_replaces_the_block_of_its_page(tmp_path):
+    result = _stored(tmp_path, GOOD, GOOD.run(Setting()))
+    pages, page = _page(
+        tmp_path, "before\n<!-- 009/good -->\nprevious\n<!-- end -->\n<!-- 009/other -->\n<!-- end -->\n"
     )
-    assert put(tmp_path, pages, ONE, found)
-    once = page.read_text()
-    for words in (
-        "before\n",
-        "between\n",
-        "`python -m reproductions 009/good` (3 s)",
-        "](009-good.png)",
-        "| mean | 0 |",
-        "Seen.",
-    ):
-        assert words in once
-    assert "said last time" not in once
+    assert write_result(tmp_path, pages, GOOD, result)
+    text, mean = page.read_text(), store.rows_of(result)[0].as_published
+    assert text == (
+        "before\n<!-- 009/good -->\n`python -m reproductions 009/good` (3 s):\n\n![Made up](009-good.png)\n\n"
+        "Tag: *reduced*. All 1 checks hold.\n\n| | published | as published |\n|---|---|---|\n"
+        f"| mean | 0 | {mean} |\n<!-- end -->\n<!-- 009/other -->\n<!-- end -->\n"
+    )
     assert (pages / "009-good.png").exists()
-    assert put(tmp_path, pages, ONE, found)
-    assert page.read_text() == once
+    assert write_result(tmp_path, pages, GOOD, result)
+    assert page.read_text() == text
     page.write_text("no place")
-    assert not put(tmp_path, pages, ONE, found)
+    assert not write_result(tmp_path, pages, GOOD, result)
 
 
-def test_results_of_the_papers_files_go_to_one_table_each_once(tmp_path):
-    pages, page, made = tmp_path / "pages", tmp_path / "pages" / "paper.md", {}
-    pages.mkdir()
-    page.write_text("<!-- 009/good -->\nas it is\n<!-- end -->\n<!-- 009/good --data -->\nbefore\n<!-- end -->\n")
-    # Without any the page stays as it is.
-    assert put_files(tmp_path, pages, ONE)
-    assert "before" in page.read_text()
+def test_a_block_names_the_checks_that_fail(tmp_path):
+    failing = Experiment(id="009/good", title="Made up", module=made_up.__name__, function="failing")
+    pages, page = _page(tmp_path, "<!-- 009/good -->\n<!-- end -->\n")
+    assert write_result(tmp_path, pages, failing, _stored(tmp_path, failing, failing.run(Setting())))
+    assert "Tag: *reduced*. 1 of 1 checks **fail**: it is so (1 of 1).\n" in page.read_text()
+
+
+def test_a_layout_turns_rows_into_the_table_of_the_page(tmp_path):
+    """The rows of 002/fig2 with the numbers of its page give the block of its page."""
+    name = "002/fig2"
+    text = (PAGES / "ldp-sgd.md").read_text()
+    expected = next(match[2] for match in BLOCK.finditer(text) if match[1] == name)
+    rows = []
+    for line in re.findall(r"^\| (mu .*) \|$", expected, re.M):
+        budget, *cells = line.split(" | ")
+        iterate, average, default = (Measured(*map(float, cell.split(" ± "))) for cell in cells)
+        rows += [
+            Row(what=f"{budget}: iterate", tag="unreachable", as_published=iterate, note="d"),
+            Row(what=f"{budget}: average", tag="unreachable", as_published=average, default=default, note="d"),
+        ]
+    assert len(rows) == 6
+    outcome = Outcome(rows=rows, panels=[], checks=[Check("so", True, "1")] * 6, verdict="Seen.")
+    pages, page = _page(tmp_path, f"<!-- {name} -->\n<!-- end -->\n")
+    result = _stored(tmp_path, experiments()[name], outcome)
+    assert write_result(tmp_path, pages, experiments()[name], result)
+    head, _, table = page.read_text().partition("\n\n")
+    assert head == f"<!-- {name} -->\n`python -m reproductions {name}` (3 s):"
+    assert table == expected.partition(".png)\n\n")[2] + "\n<!-- end -->\n"
+
+
+def test_tables_refuse_rows_that_no_rule_places():
+    rows = [Row(what="a", tag="exact", as_published=Measured(1.0)), Row(what="b", tag="exact", default=Measured(2.0))]
+    only_a = Layout([Table(["x"], [Rule("a", "row", as_published="value")])])
+    with pytest.raises(ValueError, match="b: default"):
+        tables(only_a, rows)
+    same = Layout([Table(["x"], [Rule("a|b", "row", as_published="value", default="value")])])
+    with pytest.raises(ValueError, match="has a number already"):
+        tables(same, rows)
+    assert tables(PLAIN, rows) == ["| | as published | Murk's default |\n|---|---|---|\n| a | 1 | |\n| b | | 2 |"]
+
+
+def test_results_of_the_papers_files_share_a_block(tmp_path):
+    pages, page = _page(
+        tmp_path, "<!-- 009/good -->\nkept\n<!-- end -->\n<!-- 009/good --data -->\nprevious\n<!-- end -->\n"
+    )
+    assert write_file_results(tmp_path, pages, GOOD)
+    assert "previous" in page.read_text()
+    digests = {}
     for name, size in (("b.csv", "reduced"), ("b.csv", "full"), ("a.csv", "reduced")):
         (tmp_path / name).write_text(name)
-        setting = Setting(size=size, data=tmp_path / name)
-        origin = store.origin_of(setting)
-        store.prepare(tmp_path, ONE, origin)
-        store.write(tmp_path, ONE, origin, ONE.run(Setting(size=size)), 3.0)
-        made[name, size] = origin["data"]["sha256"]
-    plain = store.origin_of(Setting(seed=5))
-    store.write(tmp_path, ONE, plain, ONE.run(Setting()), 3.0)
-    assert put_files(tmp_path, pages, ONE)
+        result = _stored(tmp_path, GOOD, GOOD.run(Setting(size=size)), Setting(size=size, data=tmp_path / name))
+        digests[name] = result["origin"]["data"]["sha256"][:12]
+    _stored(tmp_path, GOOD, GOOD.run(Setting()), Setting(seed=5))
+    assert write_file_results(tmp_path, pages, GOOD)
     text = page.read_text()
-    assert "as it is" in text
-    assert "before" not in text
-    # In the order of their names, a full result in place of a reduced one, and none without a file.
-    assert text.count("| `a.csv` | mean |") == text.count("| `b.csv` | mean |") == text.count("SHA-256") // 2 == 1
-    assert text.index("`a.csv`") < text.index("`b.csv`")
-    assert "`python -m reproductions 009/good --full --data b.csv` (3 s)" in text
-    assert made["a.csv", "reduced"][:12] in text
+    assert "kept" in text
+    assert "previous" not in text
     assert "--seed" not in text
-    assert "1 check holds" in text or "1 checks hold" in text
+    # Files by name; a full result replaces a reduced one.
+    places = [text.index(f"| mean in `{name}` | 0 |") for name in ("a.csv", "b.csv")]
+    assert places == sorted(places)
+    assert text.endswith(
+        "| command | SHA-256 | records | features | checks |\n|---|---|---|---|---|\n"
+        f"| `python -m reproductions 009/good --data a.csv` (3 s) | `{digests['a.csv']}` | | | all 1 hold |\n"
+        f"| `python -m reproductions 009/good --full --data b.csv` (3 s) | `{digests['b.csv']}` | | | all 1 hold |\n"
+        "<!-- end -->\n"
+    )
     page.write_text("no place")
-    assert not put_files(tmp_path, pages, ONE)
+    assert not write_file_results(tmp_path, pages, GOOD)
 
 
-def test_every_figure_has_a_filled_place_on_a_page():
-    text = "\n".join(page.read_text() for page in PAGES.glob("*.md"))
-    assert [name for name in experiments() if f"<!-- {name} -->\n`python -m reproductions {name}" not in text] == []
-    # A block made before its figure showed something else has another title.
-    pictures = {name: f"![{one.title}]({name.replace('/', '-')}.png)" for name, one in experiments().items()}
-    assert [name for name, picture in pictures.items() if picture not in text] == []
+def test_every_figure_has_a_layout_and_a_block_on_a_page():
+    blocks = {match[1]: match[2] for page in PAGES.glob("*.md") for match in BLOCK.finditer(page.read_text())}
+    assert list(experiments()) == [name for name in experiments() if name in blocks and name in LAYOUTS]
+    for name, experiment in experiments().items():
+        assert blocks[name].startswith(f"`python -m reproductions {name}")
+        assert f"![{experiment.title}]({name.replace('/', '-')}.png)" in blocks[name]
+        # The leading columns of each table are those of its layout.
+        heads = re.findall(r"^(\|.*)\n\|---", blocks[name], re.M)
+        assert len(heads) == len(LAYOUTS[name].tables)
+        for head, table in zip(heads, LAYOUTS[name].tables, strict=True):
+            cells = [cell.strip() for cell in head.strip("|").split("|")]
+            assert cells[: len(table.heads)] == list(table.heads)
