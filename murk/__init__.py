@@ -15,5 +15,5 @@ __all__ = ["Result", "__version__", "run"]
 _HOMES = {"Result": ".learners.results.result", "run": ".producers.populations.local_run"}
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, ("__version__",))
 
-# Each module logs by a logger of its name. Who sets logging up sees it, and nobody else.
+# A library stays silent until the application configures logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,8 +1,7 @@
-"""Which variables of the environment are settings, and which an orchestrator sets for services called murk-...
+"""Tell settings from variables that Kubernetes or Docker sets for services called murk-...
 
-For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``MURK_MONITOR_PORT=tcp://...`` and others
-in every container of its namespace; a link of Docker sets ``MURK_MONITOR_NAME``, and ``MURK_MONITOR_ENV_...`` for each
-variable of the container that it leads to.
+For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``MURK_MONITOR_PORT=tcp://...`` and
+others; a Docker link sets ``MURK_MONITOR_NAME`` and ``MURK_MONITOR_ENV_...``.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://.*", re.S)
 
 
 def is_of_service(variable: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a variable tells where a service is, and sets nothing.
+    """Return whether a variable describes a service rather than a setting.
 
     Examples
     --------
-    >>> found = {"MURK_DB_PORT": "tcp://10.0.0.1:9", "MURK_DB_NAME": "/page/db", "MURK_MONITOR_PORT": "9464"}
-    >>> [is_of_service(name, found) for name in found]
+    >>> environment = {"MURK_DB_PORT": "tcp://10.0.0.1:9", "MURK_DB_NAME": "/page/db", "MURK_MONITOR_PORT": "9464"}
+    >>> [is_of_service(name, environment) for name in environment]
     [True, True, False]
     """
     if _SERVICE.fullmatch(variable):
         return True
     if _PORT.fullmatch(variable):
         return bool(_ADDRESS.fullmatch(environment[variable]))
-    # At each place where a name may end: a service may be called murk-env-one.
+    # A service's own name may contain NAME or ENV, as in murk-env-one.
     return any(
         _ADDRESS.fullmatch(environment.get(f"{variable[: match.start()]}_PORT", ""))
         for match in re.finditer(r"_(?=NAME$|ENV_)", variable)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: a full disk or an interruption leaves what was there before."""
+"""Atomic file writes: after a full disk or an interruption the previous content is still there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from typing import IO
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place that nothing can be written at, before the work whose outcome is to go there.
-
-    Raises
-    ------
-    OSError
-        That names the path.
-    """
+    """Raise `OSError` if nothing can be written to a path, before the work that produces the content."""
     with _named(path):
         if not _is_special(path):
             with _draft(path.resolve()):
@@ -27,33 +21,33 @@ def check_place(path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: bool = False, mode: int = 0o666) -> None:
-    """Write a file beside its place, then put it there in one step; on return it is on disk.
+    """Write a file atomically and durably: write a draft beside it, sync, rename.
 
     Parameters
     ----------
     path
-        Its place.
+        The file.
     content
-        All that is to be in it; text becomes UTF-8, and bytes of names that are none their numbers.
+        Text is encoded as UTF-8, lone surrogates as backslash escapes.
     new
-        Whether nothing may be there yet.
+        Whether the file must not exist yet.
     own
-        Whether the name is Murk's and not the user's: others can foresee it, and a link there is replaced, never
-        followed. The mode of what is there does not stay.
+        Whether Murk chose the name, so that others can predict it: a symbolic link there is replaced, never followed,
+        and the mode of an existing file is not kept.
     mode
-        Who may read and write a file that was not there, less what the process leaves out.
+        Permissions of a new file, before the umask.
 
     Raises
     ------
     FileExistsError
-        When something is there that is not to be replaced.
+        If ``new`` and the file exists.
     OSError
-        That names the path, when it cannot be written.
+        If the file cannot be written; it names the path.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):
         if new:
-            # Nobody else gets the name meanwhile.
+            # Reserve the name.
             path.open("x").close()
         elif not own and _is_special(path):
             path.write_bytes(data)
@@ -73,27 +67,18 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
 
 
 def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file under a name that others can foresee; in a folder of several people's it may be a link of theirs.
-
-    Raises
-    ------
-    OSError
-        That names the path, also where it is a symbolic link.
-    """
+    """Open a file under a name that others can predict; raise `OSError` if it is a symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is a pipe or a device, which nothing is put in the place of."""
+    """Return whether a path is a pipe or a device, which must not be replaced."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
 @contextmanager
 def _draft(place: Path, mode: int = 0o666, like: Path | None = None) -> Iterator[tuple[IO[bytes], Path]]:
-    """An empty file beside a place, with the mode of another file where there is one.
-
-    Its name cannot be foreseen, and it is made by this very call: nobody has put a link there.
-    """
+    """Create a draft with an unpredictable name beside a file, with the mode of ``like`` if that exists."""
     if place.is_dir() and not place.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     draft = place.with_name(f".murk-{secrets.token_hex(8)}.new")
@@ -117,7 +102,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors name the path that was asked for."""
+    """Make errors name the path that was asked for."""
     try:
         yield
     except OSError as error:

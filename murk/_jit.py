@@ -1,7 +1,7 @@
-"""Decorators for compiled kernels, which are written in the part of Python that numba compiles.
+"""Decorators for kernels compiled by numba.
 
-A kernel is compiled, or taken from numba's cache, when it is first called, and numba is imported then: together that
-takes longer than a small run. Until compiling pays, a `deferred` kernel does without.
+A kernel is compiled, or loaded from numba's cache, on its first call. That takes longer than a small run, so a
+`deferred` kernel is interpreted until compiling pays.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from murk._scratch import numbers_were_used
 F = TypeVar("F", bound=Callable[..., Any])
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
-"""Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
+"""Folders that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
 
 PATIENCE = 300_000
-"""Numbers that a deferred kernel works on before it is compiled: a quarter of a second, where compiling takes one."""
+"""Numbers that a deferred kernel processes before it is compiled."""
 
 KEPT = 15_000
-"""The same of one that numba has in its cache, once numba itself is loaded: it takes a hundredth of a second then."""
+"""The same for a kernel in numba's cache, once numba is loaded."""
 
-# A call is worth so many numbers.
-_CALL = 64
+_CALL = 64  # a call costs as much as so many numbers
 _CREATING = threading.RLock()
 
 
 def source_stamp(package: Path) -> str:
     """Return a digest of the names and contents of all source files that a kernel may depend on.
 
-    Times and sizes would not do: an archive or a copy keeps times, and a fix may keep the size.
+    Times and sizes do not suffice: copies keep times, and a fix may keep the size.
     """
     digest, root = blake2b(digest_size=16), len(str(package))
     for path in sorted(file.path for file in _sources(package)):
@@ -49,7 +48,7 @@ def source_stamp(package: Path) -> str:
 
 
 def source_states(package: Path) -> dict[str, tuple[int, ...]]:
-    """Return what the file system says of each source file: the last one changes with every write."""
+    """Return inode, size and times of each source file; the change time differs after every write."""
     states: dict[str, tuple[int, ...]] = {}
     for file in _sources(package):
         status = file.stat()
@@ -59,7 +58,7 @@ def source_states(package: Path) -> dict[str, tuple[int, ...]]:
 
 def _sources(package: Path) -> Iterator[os.DirEntry[str]]:
     folders, without = [str(package)], {str(package / name) for name in WITHOUT_KERNELS}
-    # A third of the time that paths and patterns take: every process does it.
+    # os.scandir, because every process does this and pathlib is slower.
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -75,36 +74,32 @@ _LOADED = source_states(_PACKAGE)
 
 @cache
 def _stamp() -> str | None:
-    """Digest of the sources that this process has loaded; None where they have changed on disk since.
-
-    Reading them takes longer than asking for their states, so that is left until a kernel is made.
-    """
+    """Return the digest of the loaded sources; None if they have changed on disk since."""
     stamp = source_stamp(_PACKAGE)
     return stamp if source_states(_PACKAGE) == _LOADED else None
 
 
-# Whether this is within a kernel that is not compiled: what that one calls is not, either. It is set in a context of
-# the call's own, which ends with it whenever an interrupt arrives.
+# Kernels called by an interpreted kernel are interpreted, too. Set in a context of the call's own, so that an
+# interrupt cannot leave it set.
 _INTERPRETING = ContextVar("interpreting", default=False)
 
 
 class Kernel:
-    """A function that is compiled when it is first called, or when one that calls it is.
+    """A function that is compiled on its first call, or on the first call of a kernel that calls it.
 
     Parameters
     ----------
     function
-        What is compiled.
+        The function to compile.
     stand_in
-        What works instead, as long as ``patience`` lasts; it must give the same bits.
+        Function to call while ``patience`` lasts; it must return the same bits.
     patience
-        Numbers that may be worked on before the function is compiled.
+        Numbers to process before the function is compiled.
     direct
-        What it gives its place in its module to, once there is one: numba's ``"dispatcher"``, as a call through this
-        object takes as long as 5 numbers; or the ``"entry"`` that a dispatcher ends in, which takes a third as long to
-        call, for a kernel of numbers alone: it converts what it is given to the types of the first call.
+        What replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its compiled
+        ``"entry"`` point, which converts all arguments to the types of the first call; empty for neither.
     options
-        For numba.
+        Options for numba.
     """
 
     __name__: str
@@ -121,19 +116,19 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         if _INTERPRETING.get():
             return self._function(*args)
-        # A call that by itself is worth compiling for is compiled for.
+        # A single large call is worth compiling for.
         if self._patience > 0 and self.left(sum([getattr(each, "size", 1) for each in args])) > 0:
             return self.early(*args)
-        found = self.compiled(*args)
+        result = self.compiled(*args)
         if self._direct == "entry":
-            # Interpreted, it has none.
+            # Without compilation (NUMBA_DISABLE_JIT) there are no overloads.
             entries = [each.entry_point for each in getattr(self.compiled, "overloads", {}).values()]
             if len(entries) == 1:
                 self._give_way(entries[0])
-        return found
+        return result
 
     def left(self, numbers: int) -> float:
-        """What is left of patience when so many numbers more are worked on."""
+        """Deduct some numbers from the patience and return what is left."""
         self._patience -= _CALL + numbers
         if not self._looked and "numba" in sys.modules:
             self._looked = True
@@ -142,15 +137,15 @@ class Kernel:
         return self._patience
 
     def _is_kept(self) -> bool:
-        """Whether numba has it in its cache, and need not compile it."""
+        """Return whether numba has the kernel in its cache."""
         try:
             return bool(self.compiled._cache._cache_file._load_index())
         except (AttributeError, OSError, EOFError, pickle.UnpicklingError):
-            # Numba of another kind, a folder that cannot be read, a damaged file: then it is compiled when that pays.
+            # Another version of numba, or a cache that cannot be read.
             return False
 
     def early(self, *args: Any) -> Any:
-        """What works instead, as it works while patience lasts."""
+        """Call the stand-in."""
         return copy_context().run(self._interpret, *args)
 
     def _interpret(self, *args: Any) -> Any:
@@ -160,18 +155,18 @@ class Kernel:
 
     @property
     def compiled(self) -> Any:
-        """Numba's dispatcher, which compiles for each kind of arguments, once."""
+        """Numba's dispatcher, which compiles once for each combination of argument types."""
         return self._dispatcher or self._create()
 
     @property
     def _numba_type_(self) -> Any:
-        # What other kernels call, as numba sees it.
+        # Lets numba compile calls of this object in other kernels.
         import numba
 
         return numba.typeof(self.compiled)
 
     def __getattr__(self, name: str) -> Any:
-        # Numba asks its dispatchers how they are inlined. A copy or pickle that is under way has no attributes yet.
+        # Numba reads options from its dispatchers. An object that is being copied or unpickled has no attributes yet.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.compiled, name)
@@ -186,12 +181,12 @@ class Kernel:
             register()
             if self._dispatcher is None:
                 stamp = _stamp() if self._options["cache"] else None
-                # What changed on disk meanwhile must not keep a kernel of the sources before.
+                # Sources that changed after they were loaded must not be cached under the new stamp.
                 cached = self._options["cache"] and stamp is not None
                 compiled = numba.njit(error_model="numpy", **{**self._options, "cache": cached})(self._function)
                 if cached:
-                    # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled
-                    # copies of those they call in other files: a fixed sampler must not live on in a cached learner.
+                    # Numba checks only the kernel's own file, but a kernel contains compiled copies of kernels that
+                    # it calls in other files.
                     try:
                         compiled._cache._cache_file._source_stamp = stamp
                     except AttributeError:
@@ -203,44 +198,38 @@ class Kernel:
         return self._dispatcher
 
     def _give_way(self, other: Callable[..., Any]) -> None:
-        """Have who calls this of its module call another function at once."""
+        """Replace this object in its module by another function."""
         if self._function.__globals__.get(self.__name__) is self:
             self._function.__globals__[self.__name__] = other
 
 
 def inlined(function: F) -> F:
-    """Like :func:`jit`, for a function that is to be compiled into its callers.
-
-    Handing ten arrays to a compiled function costs as much as a step of the update.
-    """
+    """Compile ``function`` into its callers: passing many arrays costs as much as a small kernel."""
     return _kernel(function, cache=False, inline="always")
 
 
 def jit(function: F) -> F:
-    """Compile ``function`` with numba.
-
-    No fast-math: results must repeat bit for bit on one build and kind of CPU.
-    """
+    """Compile ``function`` with numba, without fast-math: results repeat bit for bit on one build and CPU type."""
     return _kernel(function, cache=True, nogil=True)
 
 
 def brief(function: F) -> F:
-    """Like :func:`jit`, for a kernel of a microsecond, which is not worth giving the interpreter's lock away for."""
+    """Like :func:`jit`, for a kernel too short to release the GIL for."""
     return _kernel(function, direct="entry", cache=True, nogil=False)
 
 
 def patient(function: F) -> F:
-    """Like :func:`brief`, for a kernel that is called once `due` says that compiling it pays; till then others work."""
+    """Like :func:`brief`, for a kernel that callers use only once `due` says that compiling it pays."""
     return _kernel(function, patience=PATIENCE, direct="entry", cache=True, nogil=False)
 
 
 def awaited(function: F) -> F:
-    """Like :func:`patient`, for a kernel of many records, during which other threads run."""
+    """Like :func:`patient`, for a kernel of many records, which releases the GIL."""
     return _kernel(function, patience=PATIENCE, direct="dispatcher", cache=True, nogil=True)
 
 
 def due(kernel: Any, numbers: int) -> bool:
-    """Whether compiling a `patient` or `awaited` kernel pays by now; if not, others work on so many numbers instead."""
+    """Return whether compiling a `patient` or `awaited` kernel pays; if not, deduct ``numbers`` from its patience."""
     if getattr(kernel, "_patience", 0) <= 0:
         return True
     kernel.left(numbers)
@@ -248,21 +237,21 @@ def due(kernel: Any, numbers: int) -> bool:
 
 
 def within(function: F) -> F:
-    """Like :func:`jit`, for a few operations on integers: compiled within other kernels, and else left as it is."""
+    """Like :func:`jit`, for a few integer operations: compiled within other kernels, interpreted elsewhere."""
     return _kernel(function, patience=float("inf"), cache=True, nogil=True)
 
 
 def deferred(function: F) -> F:
-    """Like :func:`jit`, but interpreted as Python until it had enough to do that compiling pays.
+    """Like :func:`jit`, but interpreted until compiling pays.
 
-    For a kernel of additions, multiplications, divisions, square roots and the C library's exp, in a fixed order: the
-    interpreter does the same ones, rounded the same way.
+    Only for kernels of additions, multiplications, divisions, square roots and the C library's exp in a fixed order,
+    which the interpreter rounds the same way.
     """
     return _kernel(function, _interpreted(function), PATIENCE, cache=True, nogil=True)
 
 
 def deferred_to(stand_in: Callable[..., Any]) -> Callable[[F], F]:
-    """Like :func:`deferred`, with ``stand_in`` to work in the meantime: the same in numpy, where Python is too slow."""
+    """Like :func:`deferred`, with a numpy function to call in the meantime."""
     return lambda function: _kernel(function, stand_in, PATIENCE, cache=True, nogil=True)
 
 
@@ -270,7 +259,7 @@ def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
     def interpreted(*args: Any) -> Any:
         import numpy as np
 
-        # As in compiled code, what overflows is infinite, and nothing is said.
+        # Compiled code overflows to infinity without a warning.
         with np.errstate(all="ignore"):
             return function(*args)
 

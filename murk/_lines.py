@@ -1,4 +1,4 @@
-"""Lines and rows of text files whose length is bounded: a few bytes of a compressed file may be a line of gigabytes."""
+"""Read lines and rows of bounded length: a few compressed bytes may expand to a line of gigabytes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,20 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 MOST_ROW = 2**20
-"""Longest row, in characters, that is read of any file."""
+"""Length limit of a row, in characters."""
 
 
 class LongRowError(ValueError):
-    """A row is longer than any that is read."""
+    """A row exceeds `MOST_ROW`."""
 
     def __init__(self) -> None:
         super().__init__(f"longer than {MOST_ROW:,} characters")
 
 
 class BoundedLines:
-    """Iterate over the lines of a text file.
+    """Iterate over the lines of a text file; raise `LongRowError` for a row longer than `MOST_ROW`.
 
-    Parameters
-    ----------
-    text
-        The file.
-
-    Attributes
-    ----------
-    size
-        Characters read since somebody set it to 0: those of the row that is being read. A row may take many lines.
-
-    Raises
-    ------
-    LongRowError
-        When a row has more than `MOST_ROW` characters; no more than these have been read of it.
+    A row may span lines: the reader sets ``size``, the characters read of the current row, to 0 after each row.
 
     Examples
     --------
@@ -61,7 +48,7 @@ class BoundedLines:
 
 
 def bounded_lines(text: TextIO) -> Iterator[str]:
-    """Iterate over lines that are a row each."""
+    """Iterate over lines that are one row each."""
     lines = BoundedLines(text)
     for line in lines:
         lines.size = 0
@@ -69,7 +56,7 @@ def bounded_lines(text: TextIO) -> Iterator[str]:
 
 
 def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
-    r"""Iterate over lines, with ``instead`` in the place of each that is longer than `MOST_ROW`.
+    r"""Iterate over lines, replacing each that is longer than `MOST_ROW` by ``instead``.
 
     Examples
     --------
@@ -87,14 +74,9 @@ def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
 
 
 def csv_rows(text: TextIO, **options: Any) -> Iterator[list[str]]:
-    """Iterate over the rows of a CSV file, none of them longer than `MOST_ROW`; ``options`` are `csv.reader`'s.
+    """Iterate over the rows of a CSV file, with options for `csv.reader`.
 
-    Raises
-    ------
-    LongRowError
-        For a longer row.
-    csv.Error
-        For what is no row.
+    Raises `LongRowError` for a row longer than `MOST_ROW`, and `csv.Error` for a malformed one.
     """
     lines = BoundedLines(text)
     for cells in wide_csv(lines, **options):
@@ -103,7 +85,7 @@ def csv_rows(text: TextIO, **options: Any) -> Iterator[list[str]]:
 
 
 def wide_csv(lines: Iterator[str], **options: Any) -> Iterator[list[str]]:
-    """Read rows of CSV whose cells may be as long as a row: the module's own limit is for the whole process."""
+    """Read CSV rows whose cells may be as long as a row; raises the process-wide limit of `csv` if needed."""
     if csv.field_size_limit() < MOST_ROW:
         csv.field_size_limit(MOST_ROW)
     return csv.reader(lines, strict=True, **options)

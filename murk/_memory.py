@@ -1,8 +1,7 @@
-"""What kernels see of memory by its address: arrays there, and random words of the operating system.
+"""Arrays at memory addresses and operating-system randomness, for kernels.
 
-A kernel that takes an address takes a third of the time to call of one that takes the arrays. Whoever gives an address
-keeps the array that it is of. What stands here is for kernels that are interpreted (``NUMBA_DISABLE_JIT``); compiled
-ones have `register`'s.
+Passing an address to a kernel is faster than passing an array; the caller keeps the array alive. The functions here
+serve interpreted kernels (``NUMBA_DISABLE_JIT``); `register` defines the compiled versions.
 """
 
 from __future__ import annotations
@@ -17,52 +16,51 @@ import numpy as np
 
 
 def integers_at(address: int, size: int) -> Any:
-    """``size`` int64 numbers at an address."""
+    """Return ``size`` int64 numbers at an address."""
     return np.ctypeslib.as_array((ctypes.c_int64 * int(size)).from_address(int(address)))
 
 
 def words_at(address: int, size: int) -> Any:
-    """``size`` uint64 numbers at an address."""
+    """Return ``size`` uint64 numbers at an address."""
     return np.ctypeslib.as_array((ctypes.c_uint64 * int(size)).from_address(int(address)))
 
 
 def numbers_at(address: int, size: int) -> Any:
-    """``size`` float64 numbers at an address."""
+    """Return ``size`` float64 numbers at an address."""
     return np.ctypeslib.as_array((ctypes.c_double * int(size)).from_address(int(address)))
 
 
 def rows_at(address: int, rows: int, columns: int) -> Any:
-    """A matrix of float64 numbers at an address: of what an array already is, `reshape` takes ten times as long."""
+    """Return a matrix of float64 numbers at an address."""
     return numbers_at(address, rows * columns).reshape((rows, columns))
 
 
 def random_words(address: int, size: int) -> bool:
-    """Write ``size`` fresh words of the operating system's randomness to an address; False where it gives none.
+    """Write ``size`` random words from the operating system to an address; return whether that succeeded.
 
-    By the C library's getrandom, which Linux has: it needs no state here, so no fork and no copy can repeat words.
+    Compiled kernels call Linux's getrandom, which has no state that a fork or a copy could repeat.
     """
     words_at(address, size)[:] = np.frombuffer(os.urandom(8 * int(size)), dtype=np.uint64)
     return True
 
 
 def is_compiled() -> bool:
-    """Whether what asks is compiled, and not interpreted."""
+    """Return whether the caller is compiled."""
     return False
 
 
 def borrowed(array: Any) -> Any:
-    """The same numbers in the same place, as an array whose references are not counted.
+    """Return a view whose references compiled code does not count, since atomic counting is slow.
 
-    Compiled code counts references to arrays atomically, again and again within a loop that hands them on: of a
-    microsecond's work that took half. Whoever calls a kernel keeps what it borrows: so only what a kernel was given is
-    borrowed, never what it made. Where the numbers do not lie in one piece, it is the array itself.
+    Only for an array that the kernel was given: the caller keeps it alive. An array that is not contiguous is returned
+    itself.
     """
     return array
 
 
 @cache
 def register() -> None:
-    """Tell numba of these functions."""
+    """Register the compiled versions of these functions with numba."""
     from numba import carray, types
     from numba.extending import intrinsic, overload
 
@@ -77,30 +75,30 @@ def register() -> None:
 
         return pointer
 
-    def place(dtype: Any) -> Any:
+    def view_of(dtype: Any) -> Any:
         pointer = pointer_to(dtype)
 
-        # Both with the same annotations: numba compares them.
+        # Numba requires equal annotations on both.
         def view(address: Any, size: Any) -> Any:
-            def found(address: Any, size: Any) -> Any:
+            def array(address: Any, size: Any) -> Any:
                 return carray(pointer(address), size)
 
-            return found
+            return array
 
         return view
 
-    overload(integers_at)(place(types.int64))
-    overload(words_at)(place(types.uint64))
-    overload(numbers_at)(place(types.float64))
+    overload(integers_at)(view_of(types.int64))
+    overload(words_at)(view_of(types.uint64))
+    overload(numbers_at)(view_of(types.float64))
 
     @overload(rows_at)  # type: ignore[untyped-decorator, unused-ignore]
     def _rows_at(address: Any, rows: Any, columns: Any) -> Any:
         pointer = pointer_to(types.float64)
 
-        def found(address: Any, rows: Any, columns: Any) -> Any:
+        def matrix(address: Any, rows: Any, columns: Any) -> Any:
             return carray(pointer(address), (rows, columns))
 
-        return found
+        return matrix
 
     overload(is_compiled)(lambda: lambda: True)
 
@@ -108,15 +106,15 @@ def register() -> None:
     def _borrowed(array: Any) -> Any:
         pointer = pointer_to(array.dtype)
 
-        def lent(array: Any) -> Any:
+        def uncounted(array: Any) -> Any:
             return carray(pointer(np.int64(array.ctypes.data)), array.shape)
 
         def itself(array: Any) -> Any:
             return array
 
-        return lent if array.layout == "C" else itself
+        return uncounted if array.layout == "C" else itself
 
-    # An address is handed over as the integer that it is.
+    # The address is passed as an integer.
     getrandom = types.ExternalFunction("getrandom", types.int64(types.int64, types.int64, types.uint32))
 
     def fill(address: Any, size: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Texts that people review say what they show: no character in them is invisible, or changes how others are shown."""
+"""Find and escape characters that are invisible or change how other characters are shown."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import unicodedata
 from typing import Final
 
-# A tab is seen as space and ends no line; a carriage return is part of a line's end, or it is nothing that is seen.
+# A tab counts as a space; a carriage return is allowed only at the end of a line.
 _PASSED: Final = re.compile(r"\t|\r?\n")
 
 
 def unseen_character(text: str) -> tuple[int, str] | None:
-    r"""Return the line of the first character of a text that is not seen, and what is wrong with it, in words.
+    r"""Return the line number of the first invisible character and a description; None if there is none.
 
-    Line feeds, tabs, and carriage returns before a line feed may be in it; a byte order mark may begin it.
+    Line feeds, tabs, carriage returns before a line feed and a leading byte order mark are allowed.
 
     Examples
     --------
@@ -27,8 +27,8 @@ def unseen_character(text: str) -> tuple[int, str] | None:
         if not line.isprintable():
             at, character = next((at, one) for at, one in enumerate(line, 1) if not one.isprintable())
             name = unicodedata.name(character, "")
-            found = f"U+{ord(character):04X}" + (f" ({name})" if name else "")
-            return number, f"character {at}, {found}, is not seen as what it is; remove it"
+            label = f"U+{ord(character):04X}" + (f" ({name})" if name else "")
+            return number, f"character {at}, {label}, is not seen as what it is; remove it"
     return None
 
 
@@ -37,7 +37,7 @@ def _kept(match: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text with every character that is not seen written as a YAML double-quoted scalar writes it.
+    r"""Return a text with invisible characters escaped as in a YAML double-quoted scalar.
 
     Examples
     --------

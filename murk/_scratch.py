@@ -1,11 +1,8 @@
-"""Arrays that are wiped when a call ends: what is computed of a record, and the noise that hides it.
+"""Arrays that are wiped when a call ends, for values computed from a record and for its noise.
 
-Within ``with wiping():`` whatever `empty`, `copied` and `keep` give is overwritten with zeros at the end, however that
-comes: by a return, an error or Ctrl-C. Elsewhere they give arrays like any other, so that a function that computes of
-records can also serve a forecast. What is released is allocated by numpy itself, and lives on.
-
-Interpreted kernels, and the coding of one record, compute with Python's own numbers. They cannot be wiped; the memory
-of freed ones is overwritten by as many new ones as usually reach it, see `overwrite_numbers`.
+Arrays from `empty`, `copied` and `keep` within ``with wiping():`` are overwritten with zeros when the block ends, also
+by an error or Ctrl-C. Outside of such a block they are ordinary arrays. Python's own numbers, which interpreted kernels
+use, cannot be wiped: `overwrite_numbers` overwrites their freed memory.
 """
 
 from __future__ import annotations
@@ -25,14 +22,14 @@ Found = TypeVar("Found")
 Held = TypeVar("Held", bound=NDArray[Any])
 
 _FREED = 2048
-"""Numbers of each size that are made to overwrite freed ones: all that CPython keeps apart, and those beyond."""
+"""How many numbers of each size are created to overwrite CPython's freed ones."""
 
 _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
 
 
 class _Scope:
-    """A scope: as it stands once it has ended."""
+    """A scope that has ended; see `_end`."""
 
     __slots__ = ("_arrays", "_scopes")
 
@@ -62,12 +59,12 @@ class _Scope:
             _LOCAL.numbers = False
             overwrite_numbers()
         del self._arrays
-        # Nothing is left for `__del__`. Were it called all the same, Python would swallow a Ctrl-C that comes there.
+        # A class without `__del__`: Python would swallow a Ctrl-C that arrives in it.
         self.__class__ = _Scope
 
 
 class wiping(_Scope):  # noqa: N801 - used as `contextlib`'s own managers are
-    """A scope at whose end all arrays that were allocated in it are wiped.
+    """A scope that wipes all arrays allocated in it when it ends.
 
     Examples
     --------
@@ -81,12 +78,12 @@ class wiping(_Scope):  # noqa: N801 - used as `contextlib`'s own managers are
     __slots__ = ()
 
     def __del__(self) -> None:
-        # An interrupt may come as `__exit__` begins.
+        # An interrupt may arrive before `__exit__` begins.
         self._end()
 
 
 class lasting(wiping):  # noqa: N801
-    """A scope within others whose arrays are not wiped: what is made in it outlives the call."""
+    """A nested scope whose arrays are not wiped and outlive the call."""
 
     __slots__ = ()
 
@@ -96,14 +93,14 @@ class lasting(wiping):  # noqa: N801
 
 
 class _Unwiped(list[NDArray[Any]]):
-    """Arrays that nobody has to wipe, and that are therefore not held."""
+    """A list that keeps no arrays, because none is to be wiped."""
 
     def append(self, array: NDArray[Any], /) -> None:
-        """Leave it to its owner."""
+        """Do nothing."""
 
 
 def wiped(function: Callable[Given, Found]) -> Callable[Given, Found]:
-    """Have a function work within a scope of its own."""
+    """Run a function within a `wiping` scope."""
 
     @wraps(function)
     def within(*given: Given.args, **named: Given.kwargs) -> Found:
@@ -114,12 +111,12 @@ def wiped(function: Callable[Given, Found]) -> Callable[Given, Found]:
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return an array that is wiped at the end of the scope, with nothing in it yet."""
+    """Return an uninitialised array that is wiped at the end of the scope."""
     return keep(np.empty(shape, dtype))
 
 
 def keep(array: Held) -> Held:
-    """Have an array that was just made, and is nobody else's, wiped at the end of the scope; return it."""
+    """Register a new array for wiping at the end of the scope, and return it."""
     scopes = getattr(_LOCAL, "scopes", None)
     if scopes:
         scopes[-1].append(array)
@@ -127,30 +124,30 @@ def keep(array: Held) -> Held:
 
 
 def copied(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """Return values as an array in one piece: itself where it is one, else a copy that is wiped."""
+    """Return values as a contiguous array: the array itself if it is one, else a copy that is wiped."""
     if isinstance(values, np.ndarray):
         if type(values) is np.ndarray and values.dtype == dtype and values.flags.c_contiguous:
             return values
-        found = empty(values.shape, dtype)
-        np.copyto(found, values, casting="unsafe")
-        return found
+        copy = empty(values.shape, dtype)
+        np.copyto(copy, values, casting="unsafe")
+        return copy
     return keep(np.array(values, dtype=dtype, order="C"))
 
 
 def numbers_were_used() -> None:
-    """Have the memory of freed numbers overwritten at the end of the outermost scope."""
+    """Request that `overwrite_numbers` runs at the end of the outermost scope."""
     if getattr(_LOCAL, "scopes", None):
         _LOCAL.numbers = True
 
 
 def overwrite_numbers() -> None:
-    """Overwrite the memory of numbers that Python has freed, by making and freeing others of the same sizes."""
+    """Overwrite the memory of numbers that Python has freed, by creating and freeing others of the same sizes."""
     made = [_FLOATS.tolist(), _INTEGERS.tolist()]
     del made
 
 
 def overwrite_large_numbers() -> None:
-    """Do the same of integers beyond 60 bits."""
+    """Do the same for integers beyond 60 bits."""
     made = [[(1 << bits) + place for place in range(_FREED // 4)] for bits in (61, 91, 121, 151)]
     del made
 
@@ -169,10 +166,10 @@ def _wipe(arrays: list[NDArray[Any]]) -> None:
             if array.flags.writeable:
                 array.fill(0)
             elif array.size:
-                # Random words, which came as bytes that nobody else has.
+                # Random words in a read-only buffer of bytes that nobody else holds.
                 ctypes.memset(array.ctypes.data, 0, array.nbytes)
             arrays.pop()
     finally:
-        # An interrupt came in between: the rest is wiped all the same.
+        # After an interrupt, wipe the rest.
         if arrays:
             _wipe(arrays)

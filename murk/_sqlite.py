@@ -1,7 +1,6 @@
-"""One SQLite file of a known kind: recognised when it is opened, written in short exclusive transactions.
+"""SQLite files of a known kind, checked when opened and written in short exclusive transactions.
 
-A file that is not of that kind, or was written by another version, is refused and left as it is. SQLite's
-errors become messages that name the file and what to do.
+A file of another kind or version is refused and left unchanged. SQLite's errors become messages with a remedy.
 """
 
 from __future__ import annotations
@@ -22,32 +21,31 @@ from urllib.parse import quote
 from murk.errors import MurkError, UserError
 
 Kinds = type | tuple[type, ...]
-"""What values of a column may be."""
+"""Types that values of a column may have."""
 
-# Of a damaged file SQLite's own message may quote bytes that are no text.
+# SQLite's message about a damaged file may quote bytes that are not UTF-8.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIZED = (bytes, str)
-# Rows taken at once beyond what a budget of bytes allows.
-_FETCH = 32
+_FETCH = 32  # rows fetched at once within a budget of bytes
 _LEAST_BYTES = 512  # SQLite's smallest page
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What a file must say to be taken for one of its kind, and how a new one is made.
+    """A kind of file: how it is recognised and created.
 
     Parameters
     ----------
     noun
-        What people call it, for messages ("log").
+        Name for messages ("log").
     application_id
         SQLite's application id, a 32-bit integer in the file's header.
     version
-        Version of the file's format, kept under ``format`` in its table ``meta``.
+        Version of the file's format, stored under ``format`` in the table ``meta``.
     create
-        Makes tables (other than ``meta``) and first rows, within a transaction.
+        Creates tables (other than ``meta``) and first rows, within a transaction.
     earlier
-        Versions before that are read as well.
+        Earlier versions that can be read.
     """
 
     noun: str
@@ -58,7 +56,7 @@ class FileKind:
 
 
 class _Block:
-    """Lives as long as the block that holds a transaction: an interrupt may come where nothing undoes it."""
+    """Lives as long as the block of a transaction, to detect one that an interrupt left open."""
 
     __slots__ = ("__weakref__",)
 
@@ -71,29 +69,29 @@ class Database:
     path
         The file.
     kind
-        What it must be.
+        The required kind.
     create
-        Make the file where there is none; otherwise opening changes nothing in it.
+        Create the file if it is missing; without this, opening changes nothing.
     timeout
         Seconds to wait for another process's write.
 
     Raises
     ------
     UserError
-        When the file is missing (with ``create=False``), foreign, damaged or of another version.
+        If the file is missing (with ``create=False``), foreign, damaged or of another version.
     MurkError
-        When it cannot be opened, read or written.
+        If it cannot be opened, read or written.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, *, create: bool = True, timeout: float = 30.0) -> None:
         self.path = Path(path)
-        self._place = str(path)
+        self._name = str(path)
         self.kind = kind
         self._timeout = timeout
         self._immutable = False
         self._block: Callable[[], _Block | None] = lambda: None
         try:
-            self._look(create)
+            self._check_path(create)
         except OSError as error:
             raise MurkError(
                 f"{self.path} cannot be reached ({error.strerror}): check the path and the permissions "
@@ -107,7 +105,7 @@ class Database:
         try:
             self._recognise(create)
         except BaseException as error:
-            # While it is open: what is wrong with it may stand in it.
+            # Before closing: the file's version may explain the error.
             explained = self._explained(error) if isinstance(error, _ERRORS) else error
             self._connection.close()
             if explained is not error:
@@ -115,7 +113,7 @@ class Database:
             raise
 
     def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run one reading statement and give its rows, whose columns are of certain ``kinds``."""
+        """Run a reading statement and return its rows, checking the types of columns against ``kinds``."""
         self.check()
         try:
             return self._checked(self._connection.execute(sql, values).fetchall(), kinds)
@@ -123,51 +121,45 @@ class Database:
             raise self._explained(error) from error
 
     def rows(self, sql: str, values: tuple[Any, ...], budget: int, kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run one reading statement, and stop after the row whose last column exhausts a budget of bytes."""
+        """Run a reading statement, and stop after the row whose last column exhausts a budget of bytes."""
         self.check()
-        found: list[Any] = []
+        rows: list[Any] = []
         try:
             cursor = self._connection.execute(sql, values)
-            while budget > 0 and (some := cursor.fetchmany(_FETCH)):
-                # What is no text or bytes is refused below, and takes no room.
-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in some]
+            while budget > 0 and (batch := cursor.fetchmany(_FETCH)):
+                # Values of other types are refused below.
+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in batch]
                 left = budget - sum(sizes)
                 if left <= 0:
                     cursor.close()
-                    some = some[: bisect_left([*accumulate(sizes)], budget) + 1]
-                found += some
+                    batch = batch[: bisect_left([*accumulate(sizes)], budget) + 1]
+                rows += batch
                 budget = left
         except _ERRORS as error:
             raise self._explained(error) from error
-        return self._checked(found, kinds)
+        return self._checked(rows, kinds)
 
     def _checked(self, rows: list[Any], kinds: Sequence[Kinds]) -> list[Any]:
-        """SQLite checks what is written and not what is read: a damaged page may hold anything."""
+        """Check types of read values: SQLite checks only writes, and a damaged page may hold anything."""
         if not kinds:
             return rows
         for column, kind in zip(zip(*rows, strict=True), kinds, strict=False):
-            if not all(issubclass(found, kind) for found in set(map(type, column))):
+            if not all(issubclass(value_type, kind) for value_type in set(map(type, column))):
                 raise self.damaged_cell()
         return rows
 
     def damaged_cell(self) -> UserError:
-        """What to raise where a cell holds another kind of value than its table has."""
+        """Return the error for a cell of the wrong type."""
         return self.damaged("a cell holds another kind of value than its table has")
 
     def version(self) -> object:
-        """Version of the file's format, as it stands there now; None where none does."""
+        """Read the version of the file's format; None if it is missing."""
         rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
         return rows[0][0] if rows else None
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file's write lock; commit at the end, or leave everything as it was.
-
-        Raises
-        ------
-        MurkError
-            What an error of SQLite's means.
-        """
+        """Hold the file's write lock; commit at the end, or roll back on any exception."""
         self.check()
         block = _Block()
         self._block = weakref.ref(block)
@@ -176,7 +168,7 @@ class Database:
             yield self._connection
             self._connection.execute("COMMIT")
         except BaseException as error:
-            # A connection that is closed has rolled back.
+            # A closed connection has rolled back already.
             with suppress(sqlite3.ProgrammingError):
                 self._roll_back()
             if isinstance(error, _ERRORS):
@@ -185,22 +177,18 @@ class Database:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a transaction is open; one that an interrupt has left behind is rolled back first."""
+        """Whether a transaction is open; one left open by an interrupt is rolled back first."""
         if self._connection.in_transaction and self._block() is None:
             self._roll_back()
         return self._connection.in_transaction
 
     def _roll_back(self) -> None:
-        # SQLite has sometimes done so by itself, after a full disk for instance.
+        # After some errors, such as a full disk, SQLite has rolled back already.
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def check(self) -> None:
-        """Make sure that the open file is still the one under its name.
-
-        A deleted or replaced file stays readable and writable for anyone who has it open: without this, all
-        that is written would vanish when the last process closes it.
-        """
+        """Raise `MurkError` if the open file was deleted or replaced, since writes to it would be lost."""
         if self._inode() != self._file:
             raise MurkError(
                 f"the {self.kind.noun} {self.path} was deleted or replaced while it was in use. "
@@ -218,13 +206,13 @@ class Database:
         """Close the file; closing twice is allowed."""
         self._connection.close()
 
-    def _look(self, create: bool) -> None:
-        """See what is there before SQLite does, whose own words are 'unable to open database file'."""
+    def _check_path(self, create: bool) -> None:
+        """Check the path first, since SQLite says only 'unable to open database file'."""
         noun = self.kind.noun
         if self.path.is_dir():
             raise UserError(f"{self.path} is a directory: name a file for the {noun}")
         if self.path.exists():
-            # SQLite takes a file of a single byte for an empty one and would write over it.
+            # SQLite treats a file of one byte as empty and would overwrite it.
             if 0 < self.path.stat().st_size < _LEAST_BYTES:
                 raise self._not_a_database()
             return
@@ -248,8 +236,8 @@ class Database:
         elif os.access(self.path.parent, os.W_OK) or self._wal().exists():
             options = "mode=ro"
         else:
-            # Nobody is writing, and this process cannot make the files through which readers and writers
-            # of a WAL agree: SQLite then reads only what it is told will not change.
+            # Nobody is writing, and this process cannot create the WAL's shared-memory file: SQLite then reads only
+            # an immutable file.
             options = "mode=ro&immutable=1"
             self._immutable = True
         return sqlite3.connect(f"{address}?{options}", uri=True, timeout=self._timeout, isolation_level=None)
@@ -257,7 +245,7 @@ class Database:
     def _recognise(self, create: bool) -> None:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA trusted_schema = OFF")
-        # By itself only some builds of SQLite overwrite what is removed.
+        # Only some builds of SQLite overwrite deleted content by default.
         self._connection.execute("PRAGMA secure_delete = ON")
         if self._is_empty():
             if not create:
@@ -276,7 +264,7 @@ class Database:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have been quicker; then there is nothing left to do.
+            # Another process may have created the tables meanwhile.
             if self._is_empty():
                 connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID")
                 connection.execute("INSERT INTO meta VALUES ('format', ?)", (self.kind.version,))
@@ -289,10 +277,10 @@ class Database:
             raise
 
     def _verify(self) -> None:
-        found = self._pragma("application_id")
-        if found != self.kind.application_id:
+        application_id = self._pragma("application_id")
+        if application_id != self.kind.application_id:
             raise UserError(
-                f"{self.path} is an SQLite database of something else (application id {found}), "
+                f"{self.path} is an SQLite database of something else (application id {application_id}), "
                 f"not a {self.kind.noun}; it was left as it is. Name another file",
                 code="MURK-FILE-002",
             )
@@ -303,15 +291,8 @@ class Database:
         version = self.version()
         return None if version in (*self.kind.earlier, self.kind.version) else self._of_version(version)
 
-    def _other_version_or_none(self) -> UserError | None:
-        """The same of a file whose version may be unreadable, too."""
-        try:
-            return self._other_version()
-        except _ERRORS:
-            return None
-
     def _of_version(self, version: object) -> UserError:
-        """What to raise where the file's format is one that this version does not read."""
+        """Return the error for a format that this version cannot read."""
         known = " and ".join(map(str, (*self.kind.earlier, self.kind.version)))
         return UserError(
             f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
@@ -321,7 +302,7 @@ class Database:
         )
 
     def _use_wal(self) -> None:
-        """Turn the write-ahead log on; changing the mode does not wait for other processes by itself."""
+        """Turn the write-ahead log on, waiting for other processes, which SQLite does not do for this statement."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -346,13 +327,13 @@ class Database:
 
     def _inode(self) -> tuple[int, int] | None:
         try:
-            status = os.stat(self._place)
+            status = os.stat(self._name)
         except OSError:
             return None
         return status.st_dev, status.st_ino
 
     def _explained(self, error: Exception) -> Exception:
-        """Return the error to raise: one that names file and remedy, or SQLite's own where it shows a bug."""
+        """Return the error to raise: one with file and remedy, or SQLite's own if it shows a bug."""
         name = f"the {self.kind.noun} {self.path}"
         detail = getattr(error, "sqlite_errorname", "") or str(error)
         match _primary(error):
@@ -379,7 +360,7 @@ class Database:
                     "the file and to create files beside it, on a disk that is not mounted read-only"
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
-                # The last: one that was stopped while it took a lock, which others have waited for in vain.
+                # SQLITE_PROTOCOL: another process stopped while it took a lock.
                 return MurkError(
                     f"another process kept {name} locked for more than {self._timeout:g} s: "
                     "wait until it is done, or stop it",
@@ -390,16 +371,19 @@ class Database:
             case sqlite3.SQLITE_CORRUPT:
                 return self.damaged(detail)
             case sqlite3.SQLITE_ERROR | 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
-                # Tables or columns that are not there, or text that is none. Another version may have changed them.
-                return self._other_version_or_none() or self.damaged(ascii(str(error))[1:-1])
+                # Missing tables or columns, or text that is not UTF-8: another version may have written the file.
+                with suppress(*_ERRORS):
+                    if (other := self._other_version()) is not None:
+                        return other
+                return self.damaged(ascii(str(error))[1:-1])
             case sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_TOOBIG:
-                # Murk itself writes nothing that its tables do not take; what is there already may be anything.
+                # Murk writes nothing that violates its tables, so existing content must be damaged.
                 return self.damaged(ascii(str(error))[1:-1])
             case _:
                 return error
 
     def damaged(self, what: str) -> UserError:
-        """What to raise where the file is not as it was written."""
+        """Return the error for a damaged file."""
         return UserError(
             f"the {self.kind.noun} {self.path} is damaged ({what}) and was left as it is: restore it from a copy",
             code="MURK-FILE-002",
@@ -414,7 +398,7 @@ class Database:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a directory, are on disk."""
+    """Wait until a file, or the entries of a directory, are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -423,5 +407,5 @@ def sync(path: Path) -> None:
 
 
 def _primary(error: Exception) -> int:
-    """SQLite's primary result code, the low byte of the extended one; 0 where the module itself complains."""
+    """Return SQLite's primary result code; 0 for an error of the module itself."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

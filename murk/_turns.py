@@ -1,7 +1,7 @@
-"""Turns: threads use one learner, window or producer one after another, and none comes in half-way.
+"""Locks that make threads take turns with a learner, window or producer.
 
-Compiled kernels run without the interpreter's lock, and a record passes through several steps of Python before one:
-what it is put into must be nobody else's until it has been learned from and wiped.
+Compiled kernels release the GIL and work on buffers that hold a record, which no other thread may use until the record
+has been learned from and wiped.
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ from weakref import ref
 from murk.errors import MurkError
 
 _PATIENCE = 5.0
-"""Seconds for which a fork waits for threads that are learning."""
+"""Seconds that a fork waits for threads that hold a lock."""
 
-# Without callbacks: Python swallows an interrupt that arrives in one.
+# Weak references without callbacks: Python swallows an interrupt that arrives in one.
 _known_turns: list[ref[Turns]] = []
-# Of each thread that forks: the locks that it holds meanwhile, and those that it could not have.
+# For each forking thread: the locks it acquired, and those it could not acquire.
 _held: dict[int, list[Turns]] = {}
 _missed: dict[int, list[Turns]] = {}
 
 
 class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
-    """A lock whose copies, also those out of a pickle, are new locks that nobody holds.
+    """A reentrant lock; copying or unpickling it creates a new, free lock.
 
-    Attributes
-    ----------
-    busy
-        Whether its holder is in the middle of something. A thread may take such a lock twice (a signal's handler, or a
-        value's own code, runs within whatever it interrupts); what is busy is then refused, see `occupied`.
+    ``busy`` is whether its holder is within a call. A signal handler or a value's own code may enter again from the
+    same thread; the call is then refused with `occupied`.
     """
 
     __slots__ = ("busy",)
@@ -50,7 +47,7 @@ class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
 
 
 def occupied() -> MurkError:
-    """The refusal of a call that came in the middle of another one, from the same thread."""
+    """Return the error for a call within another call, from the same thread."""
     return MurkError(
         "this is in the middle of something in this very thread: a signal's handler, or the code of a value that is "
         "being read, must not use the learner or window that it interrupts. (Or this process was forked while another "
@@ -68,12 +65,12 @@ Found = TypeVar("Found")
 
 
 def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Concatenate[Self, Given], Found]:
-    """Let threads take turns with a method, by the ``_turns`` of its object."""
+    """Serialise calls of a method by the ``_turns`` lock of its object."""
 
     @wraps(method)
     def alone(self: Self, /, *given: Given.args, **named: Given.kwargs) -> Found:
         turns = self._turns
-        # No call stands between taking the lock and the ``try``: an interrupt leaves neither held.
+        # Nothing is called between taking the lock and the ``try``, so that an interrupt leaves neither held.
         with turns:
             if turns.busy:
                 raise occupied()
@@ -86,18 +83,16 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
     return alone
 
 
-# A child process has one thread. A lock that another one held when it began would never be free, and what it guards
-# would be half written: where a thread does not end its turn in time, what it works on is refused in the child.
-
-
+# In a forked child, a lock held by another thread would never be released, and the object that it guards would be half
+# written: if a thread does not finish in time, the child refuses to use that object.
 def _before_fork() -> None:
     held, missed = _held.setdefault(get_ident(), []), _missed.setdefault(get_ident(), [])
     deadline = monotonic() + _PATIENCE
     for known in list(_known_turns):
         turns = known()
         if turns is not None:
-            found = turns.acquire(timeout=max(0.0, deadline - monotonic()))
-            (held if found else missed).append(turns)
+            acquired = turns.acquire(timeout=max(0.0, deadline - monotonic()))
+            (held if acquired else missed).append(turns)
 
 
 def _after_fork() -> None:

@@ -1,7 +1,6 @@
-"""Every error code: what has happened, and what to do about it.
+"""Registry of error codes: what happened and what to do.
 
-A code stays what it is for good: a new situation gets a new one, and one that is no longer used is not given again.
-An error that names none has the first code of the part of Murk that raised it.
+A code never changes its meaning and is never reused. An error without a code has the first code of its area.
 """
 
 from __future__ import annotations
@@ -12,17 +11,7 @@ from types import TracebackType
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A situation that an error is about.
-
-    Parameters
-    ----------
-    code
-        ``MURK-AREA-NUMBER``.
-    what
-        What has happened.
-    remedy
-        What to do.
-    """
+    """An error code (``MURK-AREA-NUMBER``) with what happened and what to do."""
 
     code: str
     what: str
@@ -30,7 +19,7 @@ class Code:
 
     @property
     def area(self) -> str:
-        """The part of Murk that it is about."""
+        """Area of the code."""
         return self.code.split("-")[1]
 
 
@@ -38,88 +27,88 @@ AREAS = {
     "CLI": "the command line",
     "CONF": "settings from a file and the environment",
     "TASK": "task files and tasks",
-    "DATA": "files of people, and what they hold",
-    "LEDGER": "people's accounts",
-    "FILE": "files of Murk's own: ledgers, logs in a file",
-    "LOG": "logs of every kind",
+    "DATA": "data files and their records",
+    "LEDGER": "accounts of people and organisations",
+    "FILE": "Murk's own files: ledgers and logs",
+    "LOG": "logs of either kind",
     "KAFKA": "a Kafka cluster",
-    "STATE": "what learners have committed",
+    "STATE": "committed states of learners",
     "PRIVACY": "guarantees, mechanisms and noise",
     "LEARN": "learners, and models that devices read",
     "MONITOR": "the monitor, and results",
     "AUDIT": "the audit",
-    "FAULT": "faults of Murk itself",
+    "FAULT": "faults in Murk",
 }
-"""Areas of codes, in the order of their page."""
+"""Areas of codes, in the order of the reference page."""
 
-_GENERAL = "Read the message: it names the value or the place, and the remedy."
+_GENERAL = "Read the message: it names the value or the place and the remedy."
 
 CODES = {
     code.code: code
     for code in (
         Code(
             "MURK-CLI-001",
-            "A command, an option or its value is not one that there is.",
+            "A command, an option or a value of an option is invalid.",
             "`murk COMMAND --help` lists them.",
         ),
-        Code("MURK-CLI-002", "What was asked for cannot be done, or not in this combination.", _GENERAL),
+        Code("MURK-CLI-002", "The command cannot do this, or not with this combination of options.", _GENERAL),
         Code("MURK-CLI-003", "An optional package is not installed.", "Install the extra that the message names."),
         Code(
             "MURK-CONF-001",
-            "The configuration file cannot be read, or is not TOML.",
-            "Fix the line that the message names; `murk config` shows what is read.",
+            "The configuration file cannot be read or is not TOML.",
+            "Fix the line that the message names; `murk config` shows the settings in effect.",
         ),
         Code(
             "MURK-CONF-002",
-            "There is no setting of this name, in the file or among the variables `MURK_...`.",
-            "Take the name that the message offers; `murk config --all` lists all.",
+            "A key in the configuration file or a `MURK_...` variable is not a setting.",
+            "Use the name that the message suggests; `murk config --all` lists all settings.",
         ),
         Code(
             "MURK-CONF-003",
-            "A setting's value is not one that it can have.",
-            "Use one of the values that the message names.",
+            "The value of a setting is invalid.",
+            "Use a value that the message names.",
         ),
         Code(
             "MURK-CONF-004",
-            "What must be asked for at each command is set in a file or in the environment.",
-            "Remove it there, and give the option at the command.",
+            "A setting in the file or the environment is allowed only as an option of the command.",
+            "Remove it there and pass the option to each command.",
         ),
-        Code("MURK-TASK-001", "A task is not right: a value, a combination, or what it asks for.", _GENERAL),
+        Code("MURK-TASK-001", "A task has an invalid value or combination of values.", _GENERAL),
         Code(
             "MURK-TASK-002",
-            "A task file cannot be read, or is not YAML of the kind that tasks are.",
+            "A task file cannot be read or is not valid YAML.",
             "Fix the line that the message names.",
         ),
         Code(
             "MURK-TASK-003",
-            "The log carries another task, or the same one with other partitions.",
+            "The log carries another task, or the same task with another number of partitions.",
             "Use the task as it was announced, or another log.",
         ),
         Code(
             "MURK-DATA-001",
-            "A file of people does not fit the task, or cannot be read.",
+            "A data file cannot be read or does not fit the task.",
             "Fix the row or the column that the message names.",
         ),
-        Code("MURK-LEDGER-001", "An account or its ledger does not allow what was asked.", _GENERAL),
+        Code("MURK-LEDGER-001", "An account or its ledger does not allow the operation.", _GENERAL),
         Code(
             "MURK-LEDGER-002",
             "A ledger is lost, empty or damaged; nothing was spent or sent.",
-            "Put back the newest intact copy ([recover](recover.md#a-ledger-is-lost)), and no older or new one.",
+            "Restore the newest intact copy, never an older or a new one ([recover](recover.md#a-ledger-is-lost)).",
         ),
         Code(
             "MURK-LEDGER-003",
-            "The ledger is another one than was used here before.",
-            "Use the path of the one that was used before.",
+            "The ledger differs from the one used for this log before.",
+            "Use the path of the previous ledger.",
         ),
         Code(
             "MURK-LEDGER-004",
             "A ledger was written by another version of Murk.",
-            "Use the version that wrote it, or a later one.",
+            "Use that version or a later one.",
         ),
         Code(
             "MURK-LEDGER-005",
-            "The key under which a ledger names people is lost, damaged or another's; nothing was spent or sent.",
-            "Put back any copy of it ([recover](recover.md#the-key-of-a-ledger-is-lost)).",
+            "The key of a ledger's hashed names is lost, damaged or another's; nothing was spent or sent.",
+            "Restore any copy of the key ([recover](recover.md#the-key-of-a-ledger-is-lost)).",
         ),
         Code(
             "MURK-FILE-001",
@@ -128,68 +117,70 @@ CODES = {
         ),
         Code(
             "MURK-FILE-002",
-            "A file is not what it should be: of something else, or damaged.",
+            "A file is of another kind or damaged.",
             "Name the right file, or restore it from a copy.",
         ),
         Code(
             "MURK-FILE-003",
             "A file was written by another version of Murk.",
-            "Use the version that wrote it, or a later one.",
+            "Use that version or a later one.",
         ),
-        Code("MURK-FILE-004", "The disk is full, or fails.", "Make room, and start again: nothing is lost."),
+        Code("MURK-FILE-004", "The disk is full or fails.", "Free some space and start again: nothing is lost."),
         Code(
-            "MURK-FILE-005", "Another process keeps a file locked, or has replaced it.", "Let it end, and start again."
+            "MURK-FILE-005",
+            "Another process has locked, deleted or replaced a file.",
+            "Wait for it or stop it, then start again.",
         ),
-        Code("MURK-LOG-001", "A log does not do what was asked of it.", _GENERAL),
+        Code("MURK-LOG-001", "An operation on a log failed.", _GENERAL),
         Code(
             "MURK-LOG-002",
-            "The log cannot be reached at the moment.",
-            "Is the broker running, is this its address? What waits goes on by itself.",
+            "The log cannot be reached.",
+            "Check the broker and its address. Processes that wait resume by themselves.",
         ),
         Code(
             "MURK-LOG-003",
             "The log carries no task yet.",
-            "Announce one: `murk topics` on Kafka, or `murk run` and `murk produce`; `--wait` waits for it.",
+            "Announce one with `murk topics` (Kafka), `murk run` or `murk produce`, or wait for it with `--wait`.",
         ),
         Code(
             "MURK-LOG-004",
-            "There is no log at this address.",
-            "Check it; `murk topics TASK --log URL` creates one on Kafka.",
+            "There is no log at this URL.",
+            "Check the URL; `murk topics TASK --log URL` creates a log on Kafka.",
         ),
         Code(
             "MURK-LOG-005",
-            "Another worker has taken the chain over.",
-            "Nothing, if another one runs: nothing was lost or counted twice.",
+            "Another worker has taken over the chain.",
+            "Nothing, if another worker runs: nothing was lost or counted twice.",
         ),
         Code(
             "MURK-LOG-006",
-            "The log is not the one that was learned from: deleted, made again, or an older copy.",
-            "Bring the right one back, or begin with a new one ([recover](recover.md#a-topic-was-deleted)).",
+            "The log was recreated or is an older copy, not the one that was learned from.",
+            "Restore the right log, or begin with a new one ([recover](recover.md#a-topic-was-deleted)).",
         ),
         Code(
             "MURK-LOG-007",
             "Messages were removed before they were learned.",
             "Restore the log from a copy, or begin with a new one and a longer retention.",
         ),
-        Code("MURK-LOG-008", "A log's address is none.", "Write `sqlite:///PATH` or `kafka://HOST:PORT[/NAME]`."),
+        Code("MURK-LOG-008", "The log URL is invalid.", "Write `sqlite:///PATH` or `kafka://HOST:PORT[/NAME]`."),
         Code(
             "MURK-LOG-009",
-            "Nobody learns from the log, and devices wait for a model.",
-            "Start `murk learn`, and the same command again: it carries on where it stood.",
+            "Devices wait for a model, and no learner publishes one.",
+            "Start `murk learn`, then the same command again: it resumes.",
         ),
         Code(
             "MURK-KAFKA-001",
-            "Topics or settings of a cluster do not fit.",
-            "`murk topics TASK --log URL --check` says what does not.",
+            "Topics or settings of the cluster do not fit the task.",
+            "Run `murk topics TASK --log URL --check`, which lists the problems.",
         ),
         Code(
             "MURK-KAFKA-002",
-            "The broker does not let this user at what the message names.",
-            "Give it the [rights](deploy.md#rights).",
+            "The broker denies this user access to a resource.",
+            "Grant the [rights](deploy.md#rights).",
         ),
         Code(
             "MURK-KAFKA-003",
-            "User name, password, mechanism or certificate are not accepted.",
+            "The broker rejects user name, password, mechanism or certificate.",
             "Check [the settings](deploy.md#encryption-and-passwords).",
         ),
         Code(
@@ -200,21 +191,21 @@ CODES = {
         Code(
             "MURK-STATE-002",
             "A chain's state was written by another version of Murk.",
-            "Start the version that wrote it ([upgrades](deploy.md#upgrades)).",
+            "Start that version ([upgrades](deploy.md#upgrades)).",
         ),
-        Code("MURK-PRIVACY-001", "A guarantee, a mechanism or a budget is not one, or cannot be had.", _GENERAL),
-        Code("MURK-LEARN-001", "A learner cannot learn this, or was asked for what it does not have.", _GENERAL),
+        Code("MURK-PRIVACY-001", "A guarantee, a mechanism or a budget is invalid or cannot be met.", _GENERAL),
+        Code("MURK-LEARN-001", "A learner does not support the operation, the data or the parameters.", _GENERAL),
         Code(
             "MURK-LEARN-002",
-            "A model on the log is none that an honest learner publishes; nothing was computed from a record.",
-            "See who may write to the topic of models.",
+            "The log carries a model that no honest learner publishes; nothing was computed from a record.",
+            "Check who may write to the topic of models.",
         ),
-        Code("MURK-MONITOR-001", "A monitor or a result cannot be made as asked.", _GENERAL),
-        Code("MURK-AUDIT-001", "An audit cannot be made as asked.", _GENERAL),
+        Code("MURK-MONITOR-001", "A monitor or a result has an invalid argument.", _GENERAL),
+        Code("MURK-AUDIT-001", "An audit or a dossier has an invalid argument.", _GENERAL),
         Code(
             "MURK-FAULT-001",
-            "Something that Murk did not foresee.",
-            "Report it, with the type and the place that the message names.",
+            "An unexpected exception: a fault in Murk.",
+            "Report it with the type and the place that the message names.",
         ),
     )
 }
@@ -242,11 +233,11 @@ GENERAL = {
     "murk.demo": "MURK-MONITOR-001",
     "reproductions": "MURK-CLI-002",
 }
-"""The code of errors that name none, by the module that raised them or a package around it."""
+"""Code of an error without one, by the module that raised it or a package that contains it."""
 
 
 def code_of(trace: TracebackType | None) -> str:
-    """Return the code of an error that names none: that of the innermost module of Murk in its traceback."""
+    """Return the general code for the innermost module of Murk in a traceback."""
     module = ""
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__", "")
@@ -256,7 +247,7 @@ def code_of(trace: TracebackType | None) -> str:
 
 
 def general(module: str) -> str:
-    """Return the code of errors of a module that name none.
+    """Return the general code of a module.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The errors that Murk raises on purpose.
+"""Exceptions that Murk raises on purpose, each with a stable code listed in docs/errors.md.
 
-A message names the value or the place (file, row, column, key) and the remedy. It never holds a value
-of a raw record: say the row and the column instead. Each has a stable code, which docs/errors.md lists.
+A message names the value or the place (file, row, column, key) and the remedy. It never quotes a raw record: name the
+row and the column instead.
 """
 
 import traceback
@@ -11,15 +11,13 @@ from unicodedata import category
 
 from murk.error_codes import code_of
 
-# Controls but for tab and line feed, and formats (among them those that turn letters round), lone surrogates, private
-# and unassigned characters, and the two separators that end a line.
+# Controls, formats (including bidirectional ones), lone surrogates, private and unassigned characters, and line and
+# paragraph separators.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which every character that is not seen is written by its number, as in JSON.
-
-    Line feeds and tabs stay.
+    r"""Return a text with invisible characters escaped as in JSON; line feeds and tabs stay.
 
     Examples
     --------
@@ -32,20 +30,20 @@ def printable(text: str) -> str:
 
 
 def _shown(character: str) -> str:
-    # Beyond the first plane, two halves: what was JSON stays JSON.
+    # Surrogate pairs, so that JSON stays JSON.
     halves = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{halves[place : place + 2].hex()}" for place in range(0, len(halves), 2))
 
 
 class MurkError(Exception):
-    """Something that Murk noticed and can explain; the command line exits with 1.
+    """Base class for errors that Murk raises on purpose; the command line exits with 1.
 
     Parameters
     ----------
     words
         The message.
     code
-        One of the codes that docs/errors.md lists; by default the general one of the part of Murk that raises it.
+        A code listed in docs/errors.md; by default the general code of the module that raises the error.
 
     Examples
     --------
@@ -60,13 +58,13 @@ class MurkError(Exception):
     kind: ClassVar[str | None] = None
 
     def __init__(self, *words: object, code: str | None = None) -> None:
-        # Names in it are others' words, and may hold orders to a terminal.
+        # Names in a message may contain terminal escape sequences.
         super().__init__(*[printable(word) if isinstance(word, str) else word for word in words])
         self._code = code
 
     @property
     def code(self) -> str:
-        """What it is about, as a stable code."""
+        """The stable error code."""
         return self._code or self.kind or code_of(self.__traceback__)
 
 
@@ -75,7 +73,7 @@ class UserError(MurkError, ValueError):
 
 
 def unexpected(error: BaseException) -> str:
-    """What is said of an exception that nobody foresaw: its text is left out, since it may quote a raw record.
+    """Describe an unexpected exception without its text, which may quote a raw record.
 
     Examples
     --------
@@ -91,4 +89,4 @@ def unexpected(error: BaseException) -> str:
 
 
 class DataWarning(UserWarning):
-    """Records that look like a mistake; warned of in simulations, once for a learner, without any value."""
+    """Records that look like a mistake; issued in simulations, once per learner, without any value."""

@@ -1,4 +1,4 @@
-"""The command line. A command's module is imported when it is called, so that ``murk --help`` is quick."""
+"""The command line; a command's module is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -19,37 +19,34 @@ from murk.cli.logs import say
 from murk.cli.streams import open_closed_streams, printable_output
 from murk.errors import MurkError, UserError, unexpected
 
-# Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
+# Command name -> module with an attribute ``command``, and its one-line help, so that listing imports nothing.
 _COMMANDS = {
     "init": ("murk.cli.commands.init", "Write a first task file, with comments."),
     "demo": (
         "murk.cli.commands.demo",
-        "Learn from 254,654 real people, whose records never leave their devices in the clear.",
+        "Learn from 254,654 real people whose records never leave their devices in the clear.",
     ),
     "plan": (
         "murk.cli.commands.plan",
-        "Forecast which half widths how many people give, before anybody releases.",
+        "Forecast half-widths for given numbers of people, before anybody releases.",
     ),
     "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
-    "produce": ("murk.cli.commands.produce", "Let a file's people privatize and send their records to a log."),
+    "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
     "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
-    "status": ("murk.cli.commands.status", "Show what a log holds and what was learned from it."),
-    "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page of what is learned."),
-    "ledger": ("murk.cli.commands.ledger", "Show what a person was promised, spent and sent; withdraw."),
-    "audit": ("murk.cli.commands.audit", "Measure what releases disclose, against what is claimed."),
-    "config": ("murk.cli.commands.config", "Show every setting, and where its value comes from."),
-    "dossier": ("murk.cli.commands.dossier", "Write a page for a privacy officer's file, made from a task and a log."),
-    "reproduce": (
-        "murk.cli.commands.reproduce",
-        "Say how to reproduce the papers' tables and figures.",
-    ),
-    "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
+    "status": ("murk.cli.commands.status", "Show a log's contents and what was learned from it."),
+    "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page until interrupted."),
+    "ledger": ("murk.cli.commands.ledger", "Show a person's guarantees, spending and releases, or withdraw them."),
+    "audit": ("murk.cli.commands.audit", "Measure how much releases disclose and compare it with the guarantee."),
+    "config": ("murk.cli.commands.config", "Show every setting and where its value comes from."),
+    "dossier": ("murk.cli.commands.dossier", "Write a privacy dossier of a task and its deployment."),
+    "reproduce": ("murk.cli.commands.reproduce", "Tell how to reproduce the papers' tables and figures."),
+    "dead-letters": ("murk.cli.commands.dead_letters", "List messages that could not be learned, with the reasons."),
 }
 
 
 class _Lazy(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports commands when they are called."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         with printable_output():
@@ -61,9 +58,9 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        found = import_module(_COMMANDS[cmd_name][0]).command
-        assert isinstance(found, click.Command)
-        return found
+        command = import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,20 +71,20 @@ class _Lazy(click.Group):
         return name, command, rest
 
     def configure(self, ctx: click.Context, name: str, command: click.Command) -> configuration.Configuration:
-        """Let environment and file say what the command's flags do not."""
+        """Set the command's defaults from environment and file, and return the file's content."""
         path = configuration.find(ctx.params.get("config_path"), os.environ)
-        found = configuration.Configuration()
-        # Otherwise there is nothing to look for, and no need to import every command.
+        settings = configuration.Configuration()
+        # Without settings there is no need to import every command.
         if path is not None or any(variable.startswith(configuration.PREFIX) for variable in os.environ):
             options = self.settable(ctx)
             configuration.check_variables(os.environ, options)
-            found = configuration.read(path, options)
-            if found.kafka:
+            settings = configuration.read(path, options)
+            if settings.kafka:
                 from murk.stream.log.kafka.connection.settings import set_below
 
-                set_below(found.kafka, f"{path}")
-        configuration.set_defaults(ctx, name, command, found)
-        return found
+                set_below(settings.kafka, f"{path}")
+        configuration.set_defaults(ctx, name, command, settings)
+        return settings
 
     def settable(self, ctx: click.Context) -> dict[str, dict[str, click.Option]]:
         """Return the options of every command that may be set."""
@@ -103,7 +100,7 @@ class _Lazy(click.Group):
 @click.version_option(__version__, prog_name="murk")
 @click.option(
     "--config", "config_path", type=click.Path(), metavar="FILE",
-    help="Settings below flags and MURK_... variables.  [default: MURK_CONFIG, else murk.toml, if there]",
+    help="Configuration file; flags and MURK_... variables take precedence.  [default: MURK_CONFIG, else murk.toml]",
 )  # fmt: skip
 def cli(config_path: str | None) -> None:
     """Murk: online learning on streams of locally private data."""
@@ -127,14 +124,14 @@ def _end(message: str, status: Status, code: str | None = None) -> NoReturn:
 
 
 def main(command: click.Command = cli, name: str = "murk") -> None:
-    """Run a command line: 0 done, 2 for a mistake of the user's, 1 for anything else.
+    """Run a command line and exit with a `Status`.
 
-    The text of an unforeseen exception is not printed: it may quote a raw record.
+    The text of an unexpected exception is not printed, since it may quote a raw record.
     """
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that a terminal has no letters for is no reason to lose a result.
+            # Do not fail on characters that the terminal cannot encode.
             stream.reconfigure(errors="backslashreplace")
     with printable_output():
         _run(command, name)
@@ -145,7 +142,7 @@ def _run(command: click.Command, name: str) -> None:
         with stoppable():
             command(standalone_mode=False, prog_name=name)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _end("murk: stopped; the same command carries on where it stood", Status.STOPPED)
+        _end("murk: stopped; the same command resumes", Status.STOPPED)
     except click.ClickException as error:
         error.message = f"{error.message} [{_USAGE}]"  # type: ignore[misc]
         error.show()
@@ -153,12 +150,11 @@ def _run(command: click.Command, name: str) -> None:
     except MurkError as error:
         _end(f"murk: {error}", Status.MISTAKE if isinstance(error, UserError) else Status.FAULT, error.code)
     except BrokenPipeError:
-        # The reader of our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Status.FAULT)
     except OSError as error:
-        # Files that no library of ours explains; their names are the user's own words.
-        words = f"murk: {error.filename or 'a file'}: {error.strerror}: check the path, its permissions and the room on its disk"
+        file = error.filename or "a file"
+        words = f"murk: {file}: {error.strerror}: check the path, its permissions and free space on its disk"
         _end(words, Status.FAULT, _FILE)
-    except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
+    except Exception as error:  # noqa: BLE001 - report what broke, not the data
         _end(f"murk: {unexpected(error)}", Status.FAULT, _FAULT)

@@ -1,7 +1,7 @@
-"""Settings of commands below their flags: variables of the environment, and a file.
+"""Settings of commands from the environment and from a file.
 
-One order: a flag, the command's variable (``MURK_LEARN_LOG``), the variable for all commands (``MURK_LOG``), the
-command's table in the file (``[learn]``), the file's first lines, the default.
+Precedence: a flag, the command's variable (``MURK_LEARN_LOG``), the shared variable (``MURK_LOG``), the command's table
+in the file (``[learn]``), the file's top level, the default.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ FILE = "murk.toml"
 PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
 MOST_BYTES = 100_000
-"""Longest file of settings."""
+"""Size limit of a configuration file."""
 KAFKA = "kafka"
-"""The table of how to reach a cluster."""
+"""The table with Kafka client settings."""
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
-"""Settings that mean the same in every command that has them, and may be set for all."""
+"""Settings that may be set for all commands at once."""
 
 ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
-"""What decides over people's privacy at once is asked for at each command, and set nowhere else."""
+"""Options that decide over people's privacy at once, allowed only as flags."""
 
 ASKED_OF = {"ledger": ("task", "person", "source")}
-"""So is whom one command is about: a forgotten setting would narrow a withdrawal, and `murk config` would show it."""
+"""Further options allowed only as flags: a forgotten setting would narrow a withdrawal or reveal a name."""
 
 ALONE = ("demo",)
-"""Commands that only their own settings reach: the demonstration is not to learn into a log of work."""
+"""Commands without shared settings: the demonstration must not write into a production log."""
 
-# Of the image, of the local broker and of tests, benchmarks and campaigns.
-_OTHERS = {
+# Variables of the image, the local broker, tests and benchmarks.
+_IGNORED = (
     "CONFIG",
     "KERNELS",
     "REQUIRE_SERVICES",
@@ -50,28 +50,16 @@ _OTHERS = {
     "LEARNER_KILLS",
     "FREEZE",
     "CALLS",
-}
-_OTHER_BEGINNINGS = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
+)
+_IGNORED_PREFIXES = ("CALLS", "KAFKA_", "SOAK", "FUZZ", "MUTANTS")
 
 Options = Mapping[str, Mapping[str, click.Option]]
-"""The options of commands that may be set, by command and by name."""
+"""Options that may be set, by command and name."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a file says.
-
-    Parameters
-    ----------
-    path
-        The file; None where there is none.
-    shared
-        Settings of all commands.
-    tables
-        Settings by command.
-    kafka
-        How to reach a cluster, as in a properties file.
-    """
+    """Content of a configuration file: settings for all commands, by command, and of the Kafka client."""
 
     path: Path | None = None
     shared: Mapping[str, Any] = field(default_factory=dict)
@@ -79,34 +67,34 @@ class Configuration:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, command: str, key: str) -> str | None:
-        """Return where the file sets an option of a command: the table, or "" for its first lines."""
+        """Return the table that sets an option of a command: "" for the top level, None if it is not set."""
         if key in self.tables.get(command, {}):
             return command
         return "" if key in self.shared and key in SHARED and command not in ALONE else None
 
     def value(self, command: str, key: str) -> Any:
-        """Return what the file says of an option of a command; None where it says nothing."""
+        """Return the value that the file sets for an option of a command, or None."""
         place = self.place(command, key)
         return None if place is None else (self.tables[place] if place else self.shared)[key]
 
 
 def settable(command: click.Command) -> dict[str, click.Option]:
-    """Return a command's options by their names, without those that are asked for each time."""
-    found = {}
+    """Return a command's options by name, without those allowed only as flags."""
+    options = {}
     for option in command.params:
         if isinstance(option, click.Option):
-            name = next((one for one in option.opts if one.startswith("--")), "--help").removeprefix("--")
-            if name != "help" and not _is_asked(command.name or "", name):
-                found[name] = option
-    return found
+            name = next((opt for opt in option.opts if opt.startswith("--")), "--help").removeprefix("--")
+            if name != "help" and not _is_flag_only(command.name or "", name):
+                options[name] = option
+    return options
 
 
-def _is_asked(command: str, key: str) -> bool:
+def _is_flag_only(command: str, key: str) -> bool:
     return key in (*ASKED, *ASKED_OF.get(command, ()))
 
 
 def variables(command: str, key: str) -> list[str]:
-    """Return the variables that set an option of a command, the stronger one first.
+    """Return the variables that set an option of a command, in order of precedence.
 
     Examples
     --------
@@ -119,13 +107,12 @@ def variables(command: str, key: str) -> list[str]:
 
 
 def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file to read: the one that is named, or ``murk.toml`` where the command is run.
+    """Return the file to read: the named one, or ``murk.toml`` in the working directory.
 
     Raises
     ------
     UserError
-        When the one that was found and not named is another user's (settings say where releases go), or cannot be
-        looked at.
+        If the unnamed file belongs to another user, who could redirect releases, or cannot be read.
     """
     named = path or environment.get(VARIABLE)
     if named:
@@ -136,7 +123,7 @@ def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        # Commands would go elsewhere than it says.
+        # Ignoring it could send releases elsewhere.
         raise UserError(
             f"{FILE} in this folder cannot be read ({error.strerror}): make it readable, or move it away"
         ) from None
@@ -146,13 +133,7 @@ def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
 
 
 def read(path: Path | None, options: Options) -> Configuration:
-    """Read and check a file.
-
-    Raises
-    ------
-    UserError
-        Naming the key that is unknown, with the nearest known one, or the value that is not one.
-    """
+    """Read and check a file; raise `UserError` for an unknown key or an invalid value."""
     if path is None:
         return Configuration()
     import tomllib
@@ -161,7 +142,7 @@ def read(path: Path | None, options: Options) -> Configuration:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise UserError(f"{path}: more than {MOST_BYTES:,} bytes: is it a file of settings?")
+            raise UserError(f"{path}: more than {MOST_BYTES:,} bytes: not a configuration file")
         text = data.decode()
         if unseen := unseen_character(text):
             raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
@@ -171,7 +152,7 @@ def read(path: Path | None, options: Options) -> Configuration:
     except RecursionError:
         raise UserError(f"{path}: not TOML: nested too deeply") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # TOML's own words name the line and quote nothing of it.
+        # TOML's message names the line and does not quote it.
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise UserError(f"{path}: not TOML: {reason}") from None
     places = [*SHARED, *options, KAFKA]
@@ -182,149 +163,132 @@ def read(path: Path | None, options: Options) -> Configuration:
             homes = [name for name, known in options.items() if key in known]
             if homes:
                 tables_of = " or ".join(f"[{name}]" for name in homes)
-                raise UserError(f"{path}: {key}: it belongs in {tables_of}, below that line", code="MURK-CONF-002")
-            raise _unknown(f"{path}: {key}", key, places, asked=key if _is_asked("", key) else "")
+                raise UserError(f"{path}: {key}: set it in {tables_of}", code="MURK-CONF-002")
+            raise _unknown(f"{path}: {key}", key, places, flag=key if _is_flag_only("", key) else "")
     for name, table in tables.items():
         if not isinstance(table, Mapping):
-            raise UserError(f"{path}: {name}: a table of settings is wanted, [{name}]", code="MURK-CONF-003")
-    found = Configuration(path, shared, {name: tables[name] for name in tables if name != KAFKA}, _kafka(path, tables))
-    for name, table in found.tables.items():
+            raise UserError(f"{path}: {name}: must be a table of settings, [{name}]", code="MURK-CONF-003")
+    settings = Configuration(path, shared, {key: tables[key] for key in tables if key != KAFKA}, _kafka(path, tables))
+    for name, table in settings.tables.items():
         for key in table:
             if key not in options[name]:
-                raise _unknown(f"{path}: [{name}] {key}", key, options[name], asked=key if _is_asked(name, key) else "")
+                flag = key if _is_flag_only(name, key) else ""
+                raise _unknown(f"{path}: [{name}] {key}", key, options[name], flag=flag)
     for command, known in options.items():
         for key, option in known.items():
-            place = found.place(command, key)
+            place = settings.place(command, key)
             if place is not None:
                 where = f"{path}: [{place}] {key}" if place else f"{path}: {key}"
-                check(option, found.value(command, key), where)
-    return found
+                check(option, settings.value(command, key), where)
+    return settings
 
 
 def check_variables(environment: Mapping[str, str], options: Options) -> None:
-    """Make sure that every variable ``MURK_...`` sets something, and to what it can be.
-
-    Raises
-    ------
-    UserError
-        Naming the variable, never its value.
-    """
-    known = {name: option for command, key, option in _all(options) for name in variables(command, key)}
+    """Raise `UserError` for a ``MURK_...`` variable that is no setting or has an invalid value, which is not quoted."""
+    known = {
+        name: option
+        for command, settings in options.items()
+        for key, option in settings.items()
+        for name in variables(command, key)
+    }
     for name, value in environment.items():
         rest = name.removeprefix(PREFIX)
-        if rest == name or rest in _OTHERS or rest.startswith(_OTHER_BEGINNINGS):
-            continue
-        if is_of_service(name, environment):
+        if rest == name or rest in _IGNORED or rest.startswith(_IGNORED_PREFIXES) or is_of_service(name, environment):
             continue
         if name not in known:
-            names = {one: one.upper().replace("-", "_") for one in ASKED}
-            asked = next((one for one, key in names.items() if rest == key or rest.endswith(f"_{key}")), "")
-            asked = next((one for of, own in ASKED_OF.items() for one in own if rest == f"{of}_{one}".upper()), asked)
-            raise _unknown(name, name, known, asked=asked)
+            names = {key: key.upper().replace("-", "_") for key in ASKED}
+            flag = next((key for key, suffix in names.items() if rest == suffix or rest.endswith(f"_{suffix}")), "")
+            flag = next((key for of, keys in ASKED_OF.items() for key in keys if rest == f"{of}_{key}".upper()), flag)
+            raise _unknown(name, name, known, flag=flag)
         if value:
             option = known[name]
             check(option, value.split() if option.multiple else value, name, quiet=True)
 
 
 def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) -> None:
-    """Make sure that an option can have a value; ``quiet`` messages say nothing of it (a secret, put there by mistake).
+    """Raise `UserError` for a value that an option cannot have.
 
-    Raises
-    ------
-    UserError
-        When it cannot.
+    With ``quiet`` the message does not quote the value, which may be a misplaced secret.
     """
     values = value if option.multiple and isinstance(value, list) else [value]
     text = isinstance(value, str)
-    fits = all(isinstance(one, str | int | float) for one in values) and (
+    fits = all(isinstance(item, str | int | float) for item in values) and (
         not option.multiple or isinstance(value, list)
     )
     if option.is_flag and not text:
         fits = isinstance(value, bool)
     elif not option.is_flag:
-        fits = fits and not any(isinstance(one, bool) for one in values)
+        fits = fits and not any(isinstance(item, bool) for item in values)
     if fits and option.name == "log_url" and text:
-        problem = _no_url(value, quiet)
-        if problem:
-            raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
-    problem = "" if fits else f"{type(value).__name__} is no kind of value for it"
+        url_problem = _url_problem(value, quiet)
+        if url_problem:
+            raise UserError(f"{where}: {url_problem}", code="MURK-CONF-003")
+    problem = "" if fits else f"{type(value).__name__} is not a valid type of value"
     if fits:
         try:
             option.type_cast_value(click.Context(click.Command(where)), value)
         except (click.BadParameter, UserError) as error:
             problem = error.message if isinstance(error, click.BadParameter) else str(error)
         if problem and quiet:
-            problem = f"what is set is not valid: {_kind(option)} is wanted"
+            problem = f"the value is invalid: {_kind(option)} is required"
     if problem:
         raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
 
 
 def _kind(option: click.Option) -> str:
-    """What kind of value an option has, in a few words."""
+    """Describe the type of an option's value."""
     choices = getattr(option.type, "choices", None)
     if choices:
         return f"one of {', '.join(map(str, choices))}"
-    name = (
-        (option.metavar or option.type.name) if isinstance(option.type, click.types.FuncParamType) else option.type.name
-    )
-    limits = [
-        f"{word} {limit}" for word, limit in (("from", _limit(option, "min")), ("to", _limit(option, "max"))) if limit
-    ]
-    return " ".join([name, *limits])
+    is_function = isinstance(option.type, click.types.FuncParamType)
+    name = (option.metavar or option.type.name) if is_function else option.type.name
+    limits = ((word, getattr(option.type, end, None)) for word, end in (("from", "min"), ("to", "max")))
+    return " ".join([name, *(f"{word} {limit}" for word, limit in limits if limit is not None)])
 
 
-def _limit(option: click.Option, end: str) -> str:
-    found = getattr(option.type, end, None)
-    return "" if found is None else str(found)
-
-
-def _no_url(value: str, quiet: bool = False) -> str:
-    """Say what is wrong with a log's URL, as far as its beginning shows that."""
+def _url_problem(value: str, quiet: bool = False) -> str:
+    """Describe what is wrong with the beginning of a log's URL; empty if nothing is."""
     from murk.stream.log.open import OPENERS
 
     scheme, separator, _ = value.partition("://")
     if separator and scheme == "kafka" and "@" in value:
-        return "what is set has credentials in it (an @): they belong in [kafka], or in MURK_KAFKA_..."
+        return "the value contains credentials (an @): set them in [kafka] or in MURK_KAFKA_..."
     if separator and scheme in OPENERS:
         return ""
-    # What has an @ may hold a password.
-    shown = "what is set" if quiet or "@" in value else repr(value)
-    return f"{shown} is no log's URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
+    # A value with an @ may contain a password.
+    shown = "the value" if quiet or "@" in value else repr(value)
+    return f"{shown} is not a log URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
 
 
-def set_defaults(context: click.Context, name: str, command: click.Command, found: Configuration) -> None:
-    """Let the environment and the file say what a command's flags do not."""
+def set_defaults(context: click.Context, name: str, command: click.Command, settings: Configuration) -> None:
+    """Set the defaults of a command's options from the environment and the file."""
     values = {}
     for key, option in settable(command).items():
         option.envvar = [
-            one for one in variables(name, key) if one in os.environ and not is_of_service(one, os.environ)
+            variable
+            for variable in variables(name, key)
+            if variable in os.environ and not is_of_service(variable, os.environ)
         ]
-        value = found.value(name, key)
+        value = settings.value(name, key)
         if value is not None and option.name is not None:
             values[option.name] = value
     context.default_map = {**(context.default_map or {}), name: values}
 
 
-def _all(options: Options) -> Iterator[tuple[str, str, click.Option]]:
-    for command, known in options.items():
-        for key, option in known.items():
-            yield command, key, option
-
-
 def _kafka(path: Path, tables: Mapping[str, Any]) -> dict[str, str]:
     from murk.stream.log.kafka.connection.settings import KEYS
 
-    found = dict(_flat(tables.get(KAFKA, {})))
-    for key, value in found.items():
+    settings = dict(_flat(tables.get(KAFKA, {})))
+    for key, value in settings.items():
         if key not in KEYS:
             raise _unknown(f"{path}: [{KAFKA}] {key}", key, KEYS)
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise UserError(f"{path}: [{KAFKA}] {key}: text or a number is wanted", code="MURK-CONF-003")
-    return {key: str(value) for key, value in found.items()}
+            raise UserError(f"{path}: [{KAFKA}] {key}: must be text or a number", code="MURK-CONF-003")
+    return {key: str(value) for key, value in settings.items()}
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Return ``security.protocol`` as TOML reads it without quotes: a table in a table."""
+    """Flatten dotted keys such as ``security.protocol``, which TOML reads as nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
@@ -332,17 +296,11 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield before + key, value
 
 
-def _unknown(what: str, key: str, known: Mapping[str, Any] | list[str], asked: str = "") -> UserError:
-    if asked:
-        return UserError(
-            f"{what}: say --{asked} at the command each time; it is not set elsewhere", code="MURK-CONF-004"
-        )
-    near = get_close_matches(key, list(known), 1, 0.5)
-    there = (
-        f"did you mean {near[0]}?"
-        if near
-        else f"there are {', '.join(known)}"
-        if len(known) < 30
-        else "`murk config --all` lists all"
-    )
-    return UserError(f"{what}: there is no such setting; {there}", code="MURK-CONF-002")
+def _unknown(what: str, key: str, known: Mapping[str, Any] | list[str], flag: str = "") -> UserError:
+    if flag:
+        return UserError(f"{what}: pass --{flag} to each command; it cannot be set elsewhere", code="MURK-CONF-004")
+    if near := get_close_matches(key, list(known), 1, 0.5):
+        hint = f"did you mean {near[0]}?"
+    else:
+        hint = f"there are {', '.join(known)}" if len(known) < 30 else "`murk config --all` lists all"
+    return UserError(f"{what}: there is no such setting; {hint}", code="MURK-CONF-002")

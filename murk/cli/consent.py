@@ -1,4 +1,4 @@
-"""What a command says before anything of people becomes public, and whether it asks."""
+"""Announce what becomes public, and ask for consent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MAKE_PUBLIC = click.option(
     "--make-public", type=click.IntRange(1), metavar="N",
-    help="Agree, without being asked, that the features of at most N people become public (the task's public sample).",
+    help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
 )  # fmt: skip
-# Scripts of before give it. It never agrees to anything that becomes public.
+# Accepted for compatibility; never counts as consent.
 _YES = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")
 
 
 def make_public(function: F) -> F:
-    """Options by which a command is told beforehand what may become public."""
+    """Add options for consent to a command."""
     return _MAKE_PUBLIC(_YES(function))
 
 
@@ -35,22 +35,21 @@ _CHOICES = (
 
 
 def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
-    """Return what says what becomes public on a log and of whom, and asks whether it may.
+    """Return a function that announces a disclosure and asks for consent.
 
-    Simulations say it and do not ask, since their releases protect nobody either. With real noise somebody must
-    agree: at the terminal, or beforehand to so many people (``agreed``): a task that asks for more than whoever started
-    the command knew of publishes nothing. Where there is no terminal nothing is published without that.
+    A simulation announces without asking, since its releases protect nobody. With real noise, somebody must agree at
+    the terminal or with ``--make-public`` to at least as many people as the task publishes.
 
     Parameters
     ----------
     url
-        The log that it would be written to.
+        The log to which the sample is written.
     source
-        The file that people are set aside from.
+        The file from which people are set aside.
     simulated
-        Whether noise is simulated.
+        Whether the noise is simulated.
     agreed
-        The number of people that ``--make-public`` agrees to; None where it was not given.
+        Value of ``--make-public``.
     """
 
     def agree(disclosure: Disclosure) -> None:

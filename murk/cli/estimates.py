@@ -1,4 +1,4 @@
-"""Publishing what is learned, as plain JSON beside the states: for dashboards that do not use Prometheus."""
+"""Publish estimates as plain JSON, for dashboards that do not use Prometheus."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 
 _AFTER_FAILURE = 30.0
-"""Seconds until the next message, after one could not be made."""
+"""Seconds to wait after an estimate could not be made."""
 
 _log = logging.getLogger(__name__)
 
 _SHARE = 50
-"""At most one part in so many of a learner's time is spent on it."""
+"""A message may take at most this fraction of a learner's time: one part in so many."""
 
 
 class Estimates:
-    """Makes the message about the estimate of all chains, for the worker of the first of them.
-
-    The other chains are as they were last committed; each is decoded again only where it has moved.
+    """Encode the estimate of all chains, for the worker of the first chain.
 
     Parameters
     ----------
     log, task, problem
-        The log, its task and what is learned there.
+        The log, its task and its learning problem.
     every
-        Seconds between two messages at least; more where making one takes more than a fiftieth of them.
+        Least seconds between two messages.
     clock
-        Seconds.
+        Monotonic time in seconds.
     """
 
     def __init__(
@@ -51,18 +49,13 @@ class Estimates:
         self._task = task
         self._problem = problem
         self._others = CommittedLearners(log, task, problem.engine)
-        self._told = 0
+        self._published_releases = 0
         self._every, self._clock, self._due = every, clock, -math.inf
 
     def __call__(self, engine: Any) -> bytes | None:
-        """Return the message, with the first chain as it is in this learner; None where none is due, or nothing new.
+        """Return the message; None if none is due, nothing is new, or another chain's state is damaged.
 
-        None also where another chain's state is none that its learner commits: this chain is learned on.
-
-        Raises
-        ------
-        UnreachableError
-            When the log cannot be reached.
+        Raises `UnreachableError` if the log cannot be reached.
         """
         from murk.stream.log.base import UnreachableError
 
@@ -85,51 +78,50 @@ class Estimates:
         from murk.learners.problem import plausible
 
         engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
-        releases = sum(one.n_releases for one in engines)
-        if releases == self._told:
+        releases = sum(each.n_releases for each in engines)
+        if releases == self._published_releases:
             return None
         with plausible():
             estimate = self._problem.estimate(engines)
             message = encode(self._task, estimate, releases)
-        self._told = releases
+        self._published_releases = releases
         return message
 
 
 def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
-    """Return the message about an estimate: what reports have of it."""
+    """Return the message about an estimate."""
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
     from murk.learners.results.report import report_estimate
     from murk.stream.messages.estimates import EstimateMessage
 
-    # What it would take to learn the rest is a forecast: it takes long, and is the reports' matter.
-    found = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False))
+    # Forecasts take long and belong to reports.
+    report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False))
     return EstimateMessage(
         task=task.hash,
         name=task.name,
         simulated=task.simulated,
         releases=releases,
         level=LEVEL,
-        method=found["interval"]["method"],
-        note=found["interval"]["note"],
+        method=report["interval"]["method"],
+        note=report["interval"]["note"],
         scale=effect_name(task),
         standard_error=finite(estimate.standard_error),
-        coefficients={name: _coefficient(found, name) for name in estimate.names},
+        coefficients={name: _coefficient(report, name) for name in estimate.names},
     ).encode()
 
 
-def _coefficient(found: Mapping[str, Any], name: str) -> CoefficientEstimate:
+def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
     from murk.stream.messages.estimates import CoefficientEstimate, Effect
 
-    low, high = found["confidence_intervals"][name]
-    effect = found["per_unit"].get(name)
-    own = None
-    if effect is not None:
-        own = Effect(unit=effect["unit"], value=effect["value"], low=effect["interval"][0], high=effect["interval"][1])
-    learned = name not in found["not_learned"]
-    return CoefficientEstimate(value=found["coefficients"][name], low=low, high=high, learned=learned, effect=own)
+    low, high = report["confidence_intervals"][name]
+    effect = None
+    if (unit := report["per_unit"].get(name)) is not None:
+        effect = Effect(unit=unit["unit"], value=unit["value"], low=unit["interval"][0], high=unit["interval"][1])
+    learned = name not in report["not_learned"]
+    return CoefficientEstimate(value=report["coefficients"][name], low=low, high=high, learned=learned, effect=effect)
 
 
 def publisher(log: Log, task: Task, problem: Problem, every: float) -> Callable[[Any], bytes | None] | None:
-    """Return what makes messages for a log that takes them; None where it does not, or none are wanted."""
+    """Return an `Estimates` for a log with a topic of estimates; None if it has none or ``every`` is 0."""
     return Estimates(log, task, problem, every) if every > 0 and log.takes_estimates else None

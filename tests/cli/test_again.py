@@ -114,5 +114,5 @@ def test_an_interrupted_run_says_how_to_go_on(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert (done.status, done.out) == (130, "")
-    assert "the same command carries on where it stood" in done.err
+    assert "the same command resumes" in done.err
     assert run(folder, "--block", 1).json["releases"] == 2000

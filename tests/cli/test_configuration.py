@@ -108,21 +108,21 @@ def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> No
         ("[lern]\nwait = true", "murk.toml: lern: there is no such setting; did you mean learn?", "CONF-002"),
         ("[learn]\nmetrics_port = 1", "[learn] metrics_port: there is no such setting; did you mean metr", "CONF-002"),
         ("[kafka]\nsasl.pasword = 'S3CR3T'", "there is no such setting; did you mean sasl.password?", "CONF-002"),
-        ("[kafka]\nsession.timeout.ms = [1]", "[kafka] session.timeout.ms: text or a number", "CONF-003"),
-        ("metrics-host = [1]", "metrics-host: list is no kind of value", "CONF-003"),
+        ("[kafka]\nsession.timeout.ms = [1]", "[kafka] session.timeout.ms: must be text or a number", "CONF-003"),
+        ("metrics-host = [1]", "metrics-host: list is not a valid type of value", "CONF-003"),
         ("[monitor]\nport = 'x'", "[monitor] port: 'x' is not a valid integer range", "CONF-003"),
         ("[monitor]\nport = 70000", "70000 is not in the range", "CONF-003"),
-        ("[monitor]\nport = true", "bool is no kind of value", "CONF-003"),
-        ("[learn]\nchain = 1", "int is no kind of value", "CONF-003"),
-        ("[learn]\nwait = 2", "int is no kind of value", "CONF-003"),
-        ("idle = 3", "murk.toml: idle: it belongs in [learn], below that line", "CONF-002"),
-        ('log = "foo"', "murk.toml: log: 'foo' is no log's URL: write sqlite:///PATH", "CONF-003"),
-        ('[learn]\nlog = "user:S3CR3T@host"', "[learn] log: what is set is no log's URL", "CONF-003"),
+        ("[monitor]\nport = true", "bool is not a valid type of value", "CONF-003"),
+        ("[learn]\nchain = 1", "int is not a valid type of value", "CONF-003"),
+        ("[learn]\nwait = 2", "int is not a valid type of value", "CONF-003"),
+        ("idle = 3", "murk.toml: idle: set it in [learn]", "CONF-002"),
+        ('log = "foo"', "murk.toml: log: 'foo' is not a log URL: write sqlite:///PATH", "CONF-003"),
+        ('[learn]\nlog = "user:S3CR3T@host"', "[learn] log: the value is not a log URL", "CONF-003"),
         ('lifetime = "much"', "no guarantee", "CONF-003"),
-        ("learn = 3", "a table of settings is wanted, [learn]", "CONF-003"),
-        ("[run]\nseed = 1", "[run] seed: say --seed at the command each time", "CONF-004"),
-        ("yes = true", "yes: say --yes at the command each time", "CONF-004"),
-        ("[produce]\nmake-public = 9", "make-public: say --make-public at the command each time", "CONF-004"),
+        ("learn = 3", "must be a table of settings, [learn]", "CONF-003"),
+        ("[run]\nseed = 1", "[run] seed: pass --seed to each command", "CONF-004"),
+        ("yes = true", "yes: pass --yes to each command", "CONF-004"),
+        ("[produce]\nmake-public = 9", "make-public: pass --make-public to each command", "CONF-004"),
         ("log = ", "not TOML: Invalid value (at ", "CONF-001"),
     ],
 )  # fmt: skip
@@ -138,15 +138,15 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, words: st
     ("name", "value", "words", "code"),
     [
         ("MURK_LERN_LOG", "S3CR3T", "did you mean MURK_LEARN_LOG?", "CONF-002"),
-        ("MURK_MONITOR_PORT", "tcp:10.0.0.1", "MURK_MONITOR_PORT: what is set is not valid", "CONF-003"),
-        ("MURK_SEED", "1", "say --seed at the command each time", "CONF-004"),
-        ("MURK_RUN_YES", "1", "say --yes at the command each time", "CONF-004"),
-        ("MURK_RUN_MAKE_PUBLIC", "9", "say --make-public at the command each time", "CONF-004"),
+        ("MURK_MONITOR_PORT", "tcp:10.0.0.1", "MURK_MONITOR_PORT: the value is invalid", "CONF-003"),
+        ("MURK_SEED", "1", "pass --seed to each command", "CONF-004"),
+        ("MURK_RUN_YES", "1", "pass --yes to each command", "CONF-004"),
+        ("MURK_RUN_MAKE_PUBLIC", "9", "pass --make-public to each command", "CONF-004"),
         ("MURK_KAFKA_SASL_PASWORD", "S3CR3T", "did you mean MURK_KAFKA_SASL_PASSWORD?", "CONF-002"),
         (
             "MURK_LOG",
             "foo",
-            "MURK_LOG: what is set is no log's URL: write sqlite:///PATH for a log in a file, or kafka:",
+            "MURK_LOG: the value is not a log URL: write sqlite:///PATH for a log in a file, or kafka:",
             "CONF-003",
         ),
         ("MURK_KAFKA_CONFIG", "nowhere.properties", "MURK_KAFKA_CONFIG names nowhere.properties", "CONF-001"),
@@ -240,7 +240,7 @@ def test_a_password_in_a_url_is_neither_shown_nor_repeated(password: str) -> Non
     assert "kafka://****@broker:9092/x" in done.output
     assert "CR3T" not in done.output
     refused = str(wrong("learn", MURK_LOG=url))
-    assert "MURK_LOG: what is set has credentials in it" in refused
+    assert "MURK_LOG: the value contains credentials" in refused
     assert "CR3T" not in refused
     Path("murk.toml").write_text(f"log = {json.dumps(url)}\n")
     assert "CR3T" not in str(wrong("learn"))
@@ -249,10 +249,10 @@ def test_a_password_in_a_url_is_neither_shown_nor_repeated(password: str) -> Non
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("MURK_LEARN_METRICS_PORT", "what is set is not valid: integer range from 0 to 65535 is wanted"),
-        ("MURK_LIFETIME", "what is set is not valid: GUARANTEE is wanted"),
-        ("MURK_LEARN_WAIT", "what is set is not valid: boolean is wanted"),
-        ("MURK_LOG", "what is set is no log's URL"),
+        ("MURK_LEARN_METRICS_PORT", "the value is invalid: integer range from 0 to 65535 is required"),
+        ("MURK_LIFETIME", "the value is invalid: GUARANTEE is required"),
+        ("MURK_LEARN_WAIT", "the value is invalid: boolean is required"),
+        ("MURK_LOG", "the value is not a log URL"),
     ],
 )
 def test_a_secret_in_the_wrong_variable_is_not_repeated(name: str, words: str) -> None:
@@ -265,11 +265,11 @@ def test_whose_account_is_asked_for_at_each_command(tmp_path: Path) -> None:
     """A forgotten table would narrow a withdrawal; a variable would put a name where `murk config` shows it."""
     for key in ("task", "person", "source"):
         (tmp_path / "murk.toml").write_text(f'[ledger]\n{key} = "Ann"\n')
-        assert f"[ledger] {key}: say --{key} at the command each time" in str(wrong("ledger"))
+        assert f"[ledger] {key}: pass --{key} to each command" in str(wrong("ledger"))
         (tmp_path / "murk.toml").unlink()
         variable = f"MURK_LEDGER_{key.upper()}"
         refused = str(wrong(**{variable: "Ann"}))
-        assert f"{variable}: say --{key} at the command each time" in refused
+        assert f"{variable}: pass --{key} to each command" in refused
         assert "Ann" not in refused
     # Others have a column of that name.
     assert shown(MURK_RUN_PERSON="who")["run.person"]["value"] == "who"
