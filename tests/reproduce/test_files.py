@@ -140,13 +140,13 @@ def test_another_file_is_answered_with_those_that_are_taken_and_none_of_its_cell
     path = tmp_path / "other.csv"
     path.write_text("Zaphod;3\nBeeblebrox;4\n")
     with pytest.raises(
-        UserError, match=r"other.csv is not a file that is taken here; such are: .*winequality-red"
+        UserError, match=r"other.csv is not a file that this figure accepts; it accepts: .*winequality-red"
     ) as e:
         experiments()["004/fig4"].run(replace(TINY, data=path))
     assert "Zaphod" not in str(e.value)
     assert "\n" not in str(e.value)
     path.write_text(",".join(name for name in regression.WINE.file.columns if name != "pH") + "\n")
-    with pytest.raises(UserError, match=r"taken here \(no column pH\); such are"):
+    with pytest.raises(UserError, match=r"accepts \(no column pH\); it accepts"):
         experiments()["004/fig4"].run(replace(TINY, data=path))
     # A file with a header has as many columns as the one without; which it is not, its first cell says.
     path.write_text("\n".join([",".join(f"c{i}" for i in range(128)), ",".join("1" for _ in range(128))]))
@@ -176,7 +176,7 @@ def test_words_of_a_large_file_are_in_memory_in_parts(tmp_path, monkeypatch):
     path.write_text("".join(f"{i},{-i}\n" for i in range(20)))
     assert read_numbers(path, file)["b"].tolist() == [-i for i in range(20)]
     path.write_text(path.read_text() + "20,\n")
-    with pytest.raises(UserError, match=r"row 21, column b: no number \(1 of 7 rows\)"):
+    with pytest.raises(UserError, match=r"row 21, column b: not a number \(1 of 7 rows\)"):
         read_numbers(path, file)
     path.write_text("")
     with pytest.raises(UserError, match="no column a, b"):
@@ -186,7 +186,7 @@ def test_words_of_a_large_file_are_in_memory_in_parts(tmp_path, monkeypatch):
 def test_a_file_that_was_cut_off_is_refused(tmp_path):
     path = made_up(tmp_path / "covtype.data.gz", accuracy.SOURCES[0], n=50)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(UserError, match="is no CSV file: EOFError"):
+    with pytest.raises(UserError, match="is not a CSV file: EOFError"):
         experiments()["003/fig6"].run(replace(TINY, data=path))
 
 
