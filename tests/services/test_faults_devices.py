@@ -10,7 +10,7 @@ import pytest
 from murk.producers import Ledger
 from murk.stream import Task, open_log
 from tests.cli import harness
-from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, NEWTON, OTHERS, SKETCH
+from tests.protocols import CLASSES, EXAMPLES, GRADIENTS, NEWTON, SKETCH
 from tests.services.faults.devices import AMID, POINTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, new_log, task_text
@@ -34,7 +34,8 @@ def learn_all(nursery, url):
     assert learner.stop() == 0, learner.err
 
 
-DEVICES_AT = [*((GRADIENTS, [point]) for point in POINTS), *((protocol, POINTS) for protocol in OTHERS)]
+# Of a person and of an organisation; that nothing is sent twice shows where all were killed before a send.
+DEVICES_AT = [(GRADIENTS, POINTS), (SKETCH, POINTS[:1])]
 
 
 @pytest.mark.slow
@@ -64,11 +65,9 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 POPULATIONS = [
     (GRADIENTS, 40, 4, POINTS, 8, []),
     (EXAMPLES, 200, 4, POINTS, 8, ["--block", 5]),
-    (DIRECTIONS, 700, 2, POINTS, 8, ["--block", 5]),
     # So many that each chain ends its first epoch.
     (CLASSES, 7000, 2, POINTS, 3, []),
-    (GRAM, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
-    (NEWTON, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
+    (NEWTON, 800, 3, (*POINTS, AMID), 5, ["--block", 15]),
 ]
 
 
