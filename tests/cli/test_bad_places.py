@@ -199,7 +199,7 @@ def test_a_full_disk(folder: Path, whole: tuple[Done, dict[str, object]], full: 
 
 def test_a_log_removed_while_it_is_in_use(folder: Path) -> None:
     """What is written to a removed file would be lost: the run stops, and nobody was debited for nothing."""
-    world(folder, rows=1000)
+    world(folder, rows=400)
     process = start("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--block", 1, "--json", folder=folder)
     while not (folder / "third-child.db.run.json").exists():
         time.sleep(0.001)
@@ -212,4 +212,4 @@ def test_a_log_removed_while_it_is_in_use(folder: Path) -> None:
         if path.exists():
             path.rename(folder / f"third-child.db{end}")
     found = run(folder, "--block", 1).json
-    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (1000, 0, {})
+    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (400, 0, {})

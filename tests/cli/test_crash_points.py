@@ -12,7 +12,7 @@ from tests.cli.processes import Process
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
 
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols, and with real noise.
-STEP = int(os.environ.get("MURK_POINT_STEP", "21"))
+STEP = int(os.environ.get("MURK_POINT_STEP", "35"))
 # Examples and moments, which release the same way, take turns, too.
 STEPS = [
     (GRADIENTS, STEP, 2),

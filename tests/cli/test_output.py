@@ -126,8 +126,9 @@ def test_names_that_an_encoding_does_not_have(folder: Path, encoding: str, shown
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     assert f"[/red]:boom:{shown}: yes against no" in done.stdout
-    done = subprocess.run([*command, "--json"], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
-    assert "[/red]:boom:\u00e9" in json.loads(done.stdout)["coefficients"]
+    if encoding == "ascii":
+        done = subprocess.run([*command, "--json"], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+        assert "[/red]:boom:\u00e9" in json.loads(done.stdout)["coefficients"]
 
 
 def test_a_terminal(folder: Path) -> None:

@@ -25,7 +25,7 @@ from tests.cli.harness import (
 )  # fmt: skip
 from tests.cli.processes import Process
 
-ROWS = 300
+ROWS = 180
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience", 600]
 LEARN = ["learn", "--log", LOG, "--json"]
 TWO_CHAINS = TASK + "log: {partitions: 2}\n"
@@ -87,7 +87,7 @@ def test_killed_learners_and_producers(folder: Path) -> None:
     apart = world(folder / "apart", rows=ROWS)
     murk(*PRODUCE, "--patience", 0, folder=apart)
     learner, producer = start(*LEARN, folder=apart), start(*PRODUCE, folder=apart)
-    for offset in (40, 120):
+    for offset in (40, 110):
         wait_until_learned(apart, offset, learner)
         learner.kill()
         learner.communicate()

@@ -7,7 +7,7 @@ from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log.base import FencedError
 from murk.stream.worker.worker import Worker
-from tests.protocols import EXAMPLES, GRADIENTS, GRAM, MOMENTS, NEWTON
+from tests.protocols import GRADIENTS, MOMENTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import (
     as_if_undisturbed,
@@ -27,7 +27,7 @@ def owners(log):
 
 
 # On how many chains of how many releases each, about.
-CASES = [(protocol, 2, 90) for protocol in (GRADIENTS, EXAMPLES, MOMENTS, GRAM, NEWTON)]
+CASES = [(protocol, 2, 90) for protocol in (GRADIENTS, MOMENTS)]
 
 
 @pytest.mark.slow

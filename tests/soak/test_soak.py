@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import LEDGER
-from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SCORES, SKETCH
+from tests.protocols import EXAMPLES, GRADIENTS, SKETCH
 from tests.services import services
 from tests.services.faults.nursery import Nursery
 from tests.soak.__main__ import campaign, total
@@ -38,13 +38,13 @@ def fought(kills: int, cases: list[Case], log: str) -> None:
 @pytest.mark.slow
 def test_kills_on_a_file() -> None:
     # Others are fought over on Kafka.
-    fought(6, [small(case, 12) for case in CASES["file"] if case.protocol in (GRADIENTS, SKETCH, SCORES)], "file")
+    fought(4, [small(case, 12) for case in CASES["file"] if case.protocol in (GRADIENTS, SKETCH)], "file")
 
 
 @pytest.mark.slow
 def test_kills_on_kafka() -> None:
     services.require_kafka()
-    fought(4, [small(case, 16) for case in CASES["kafka"] if case.protocol in (EXAMPLES, MOMENTS)], "kafka")
+    fought(3, [small(case, 16) for case in CASES["kafka"] if case.protocol is EXAMPLES], "kafka")
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:

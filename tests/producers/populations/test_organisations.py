@@ -224,21 +224,23 @@ class TestWindows:
 class TestBeginning:
     def test_needs_as_many_records_as_rows(self, folder: Path) -> None:
         for sketch, words in (
-            ("rows: 300", "has 230 records to release, and a sketch has 300 rows.*Set sketch.rows to 230 or fewer"),
-            ("rows: 300, window: 240", "has 230 records"),
-            ("rows: 200, organisation: clinic", "records of its largest organisation"),
+            (
+                "rows: 300, method: mixing",
+                "has 230 records to release, and a sketch has 300 rows.*Set sketch.rows to 230 or fewer",
+            ),
+            ("rows: 200, method: mixing, organisation: clinic", "records of its largest organisation"),
         ):
             with pytest.raises(UserError, match=words):
                 work(folder, make_task(sketch))
         # Nothing was begun.
-        assert work(folder, make_task("rows: 230"))["windows"] == 1
+        assert work(folder, make_task("rows: 230, method: mixing"))["windows"] == 1
 
     def test_whoever_is_set_aside_is_no_record_of_the_whole_file(self, folder: Path) -> None:
         """Which organisations they are of is not known before they are drawn."""
         largest = max(map(len, clinics().values()))
         for sketch, words in (
-            ("rows: 300", f"has {ROWS - 20} records to release"),
-            ("rows: 300, organisation: clinic", f"has {largest} records of its largest organisation"),
+            ("rows: 300, method: mixing", f"has {ROWS - 20} records to release"),
+            ("rows: 300, method: mixing, organisation: clinic", f"has {largest} records of its largest organisation"),
         ):
             with pytest.raises(UserError, match=words):
                 work(folder, make_task(sketch, "public: {set_aside: 20}"), policy=Policy(public_sample=True))
