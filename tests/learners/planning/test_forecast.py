@@ -17,18 +17,18 @@ from tests.learners.planning.people import halves, population, task
 
 # Runs, of people and of sums alike: more where public rows decide what is believed, and half widths differ most.
 CASES = [
-    ("scores", "binary", 1_000, 6.0, 12_000, 5, ""),
-    ("scores", "real", 0, 6.0, 12_000, 5, ""),
-    ("moments", "real", 0, 8.0, 24_000, 6, ""),
+    ("scores", "binary", 1_000, 6.0, 12_000, 4, ""),
+    ("scores", "real", 0, 6.0, 12_000, 4, ""),
+    ("moments", "real", 0, 8.0, 24_000, 4, ""),
     ("moments", "binary", 5_000, 4.0, 12_000, 12, ""),
-    ("examples", "binary", 0, 4.0, 24_000, 6, ""),
-    ("examples", "real", 0, 6.0, 24_000, 6, "examples: {release: joint}"),
-    ("examples", "binary", 0, 6.0, 24_000, 6, "examples: {release: separate}"),
-    ("examples", "binary", 0, 8.0, 24_000, 6, "examples: {release: joint, loss: probit}"),
-    ("gradients", "binary", 1_000, 4.0, 24_000, 6, ""),
-    ("sketch", "binary", 0, 2.0, 12_000, 5, ""),
-    ("sketch", "real", 0, 2.0, 12_000, 5, "sketch: {method: mixing, rows: 400}"),
-    ("sketch", "real", 0, 2.0, 12_000, 5, "sketch: {method: linear-mixing, rows: 100, window: 1000}"),
+    ("examples", "binary", 0, 4.0, 24_000, 4, ""),
+    ("examples", "real", 0, 6.0, 24_000, 4, "examples: {release: joint}"),
+    ("examples", "binary", 0, 6.0, 24_000, 4, "examples: {release: separate}"),
+    ("examples", "binary", 0, 8.0, 24_000, 4, "examples: {release: joint, loss: probit}"),
+    ("gradients", "binary", 1_000, 4.0, 24_000, 4, ""),
+    ("sketch", "binary", 0, 2.0, 12_000, 4, ""),
+    ("sketch", "real", 0, 2.0, 12_000, 4, "sketch: {method: mixing, rows: 400}"),
+    ("sketch", "real", 0, 2.0, 12_000, 4, "sketch: {method: linear-mixing, rows: 100, window: 1000}"),
 ]
 
 
