@@ -27,8 +27,9 @@ def learners():
             yield pytest.param(learner(**params), id=f"{name}-{number}")
 
 
-# How records become vectors is the same code for all settings of a class: the first of them is checked.
+# How records become vectors, and chances labels, is the same code for all settings of a class: the first is checked.
 OF_RECORDS = {
+    "check_predict_proba_one_binary",
     "check_shuffle_features_no_impact",
     "check_emerging_features",
     "check_disappearing_features",
@@ -37,7 +38,7 @@ OF_RECORDS = {
     "check_predict_one_before_any_learn",
     "check_no_state_aliasing_with_input",
 }
-MEMORY = "check_bounded_memory_growth"
+OF_ENGINES = {"check_bounded_memory_growth", "check_pickling", "check_predict_proba_one"}
 # Settings whose engines keep something else than the first's: a mixed window, Newton steps, several classes.
 OTHER_ENGINES = {"GaussMixClassifier-1", "GaussMixClassifier-2", "LDPSGDClassifier-2"}
 
@@ -53,11 +54,13 @@ def checks():
         for check in yield_checks(model):
             name = check.__name__
             again = isinstance(getattr(check, "keywords", {}).get("dataset"), GeneratorType)
-            if again and (not first or name in OF_RECORDS or name == MEMORY):
-                continue
-            if not first and (name in OF_RECORDS or (name == MEMORY and param.id not in OTHER_ENGINES)):
-                continue
-            yield pytest.param(model, check, id=f"{param.id}-{name}")
+            if first:
+                wanted = not again or name not in OF_RECORDS | OF_ENGINES or "proba" in name
+            else:
+                wanted = not again and name not in OF_RECORDS
+                wanted &= name not in OF_ENGINES or param.id in OTHER_ENGINES
+            if wanted:
+                yield pytest.param(model, check, id=f"{param.id}-{name}")
 
 
 @pytest.mark.parametrize(("model", "check"), list(checks()))
