@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, MOMENTS, NEWTON, SCORES, SKETCH, Protocol
+from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, NEWTON, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
@@ -187,9 +187,7 @@ CASES = {
     "gradients, chains": Case(GRADIENTS, FEW, 2_500, CHAINS, TWO, WHO, 1_000),
     # Both chains together end their first epoch.
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
-    "scores, classes": Case(CLASSES, FEW // 2, 4_500, "", LEVELS, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
-    "moments": Case(MOMENTS, FEW // 2, 4_000, CHAINS, LEVELS, ("--level", "lot")),
     "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
     "sketch": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
     "sketch of moments": Case(GRAM, FEW // 2, 1_000, CHAINS, "", (), 3),
