@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, NEWTON, SCORES, SKETCH, Protocol
+from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, NEWTON, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
@@ -190,7 +190,6 @@ CASES = {
     "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
     "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
     "sketch": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
-    "sketch of moments": Case(GRAM, FEW // 2, 1_000, CHAINS, "", (), 3),
     "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, CHAINS, "", (), 3),
 }
 
@@ -210,7 +209,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
     assert found["releases"] == sum(released) == len(left["debits"]) == len(left["messages"])
     assert len(left["messages"]) == len(set(left["messages"]))
     assert found["refusals"] == sum(row[4] for row in left["spending"])
-    if case.protocol in (SKETCH, GRAM, NEWTON):
+    if case.protocol in (SKETCH, NEWTON):
         assert found["records_learned"] == found["records_released"] == case.rows - found["records_left_out"]
         assert (len(released), found["refusals"]) == (case.groups, 0)
         if case.kills > 1:

@@ -25,7 +25,7 @@ from tests.services.services import eventually
 
 CHAINS = 3
 SESSION_MS = 3000
-KILLS = 4
+KILLS = 6
 LIVES = (0.5, 1.5)
 """Seconds that the learner is left to live."""
 

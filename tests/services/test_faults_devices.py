@@ -10,7 +10,7 @@ import pytest
 from murk.producers import Ledger
 from murk.stream import Task, open_log
 from tests.cli import harness
-from tests.protocols import CLASSES, EXAMPLES, GRADIENTS, NEWTON, SKETCH
+from tests.protocols import CLASSES, GRADIENTS, NEWTON
 from tests.services.faults.devices import AMID, POINTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, new_log, task_text
@@ -34,18 +34,13 @@ def learn_all(nursery, url):
     assert learner.stop() == 0, learner.err
 
 
-# Of a person and of an organisation; that nothing is sent twice shows where all were killed before a send.
-DEVICES_AT = [(GRADIENTS, POINTS), (SKETCH, POINTS[:1])]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "points"), DEVICES_AT, ids=str)
-def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
-    count = 12
+def test_a_device_killed_around_a_send(broker, tmp_path):
+    protocol, count = GRADIENTS, 12
     task = Task.parse(task_text(2, protocol, protocol.cap))
     url, ledger = new_log(broker, task), tmp_path / "ledger.db"
     with Nursery(tmp_path / "children", [protocol]) as nursery:
-        for number, point in zip((3, 1, 5), cycle(points), strict=False):
+        for number, point in zip((3, 1, 5), cycle(POINTS), strict=False):
             child = nursery.call(f"{DEVICES}:release", url, ledger, count, point, number)
             assert child.wait() == -9, child.err
         child = nursery.call(f"{DEVICES}:release", url, ledger, count)
@@ -55,7 +50,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
     found = as_if_undisturbed(url, task)
     assert sum(counters["learned"] for _, counters in found) == count
     # What had arrived unheard was sent again; what had not was not lost.
-    assert (sum(counters["duplicates"] for _, counters in found) > 0) == ("after" in points)
+    assert sum(counters["duplicates"] for _, counters in found) > 0
     assert all(counters["dead"] == {} for _, counters in found)
     with Ledger(ledger) as accounts:
         assert (accounts.totals().releases, accounts.pending()) == (count, 0)
@@ -64,7 +59,6 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 # Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
     (GRADIENTS, 40, 4, POINTS, 8, []),
-    (EXAMPLES, 200, 4, POINTS, 8, ["--block", 5]),
     # So many that each chain ends its first epoch.
     (CLASSES, 7000, 2, POINTS, 3, []),
     (NEWTON, 800, 3, (*POINTS, AMID), 5, ["--block", 15]),
