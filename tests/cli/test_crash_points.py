@@ -14,7 +14,8 @@ from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols, and with real noise.
 STEP = int(os.environ.get("MURK_POINT_STEP", "35"))
 FIRST = 2
-STEPS = [(GRADIENTS, STEP), (SKETCH, 2 * STEP + 1)]
+# Of a sketch so many that some are amid a window.
+STEPS = [(GRADIENTS, STEP), (SKETCH, STEP + STEP // 4)]
 # These two release the same way: one with a seed, the other with real noise.
 SEEDED, REAL = [*STEPS, (EXAMPLES, 4 * STEP + 3)], [*STEPS, (MOMENTS, 4 * STEP + 3)]
 SET_ASIDE = MOMENTS.set_aside
