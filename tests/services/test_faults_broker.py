@@ -19,7 +19,7 @@ DEVICES = "tests.services.faults.devices"
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
 # Anyone who waits for no model is much quicker.
-ROWS = {GRADIENTS: 60, SKETCH: 2_400}
+ROWS = {GRADIENTS: 40, SKETCH: 1_600}
 # Small blocks, so that there is something in flight at every moment.
 BLOCKS = {GRADIENTS: 10, SKETCH: 10}
 SENDS = 10
