@@ -98,7 +98,8 @@ A release never carries more loss than its guarantee: calibration rounds against
 
 Only the block of the task's own protocol may be given; of `learner`, examples read `step`, `averaging`, `weighting`
 and `radius`, moments and sketches none of it (`radius` may stand there), and scores take none. Examples, moments and
-sketches learn a binary or a real target; scores do, too, and several classes where covariates are public.
+sketches learn a binary or a real target; scores do, too, and several classes: their log odds where
+covariates are public, else average effects.
 
 ## Public covariates
 

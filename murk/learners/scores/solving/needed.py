@@ -34,6 +34,7 @@ from murk.learners.scores.model import QUESTIONS, Model, Question, Response
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving import classes
 from murk.learners.scores.solving.any_solution import AnySolution
+from murk.learners.scores.solving.class_lines import ClassLines
 from murk.learners.scores.solving.expected import Expected, mean_matrix
 from murk.learners.scores.solving.moments import pooled
 from murk.learners.scores.solving.public import PublicSolution
@@ -233,6 +234,8 @@ class Outlook:
             return Solution(found, response, unlike=one.unlike)
         if isinstance(one, PublicSolution):
             return PublicSolution(found, response, one.rows)
+        if isinstance(one, ClassLines):
+            return one.of_fewer(found)
         return classes.ClassSolution(found, response.classes, one.rows)
 
     def _more(self, model: Model, people: int) -> list[Summary]:
