@@ -45,7 +45,7 @@ _BY_LINE = (
 )
 _LINES_COVERED = (
     "95% intervals held these slopes in 93-98% on generated tasks, and the average effects of a softmax model, which "
-    "are others where effects are strong, in 76-97% (docs/scores.md)"
+    "are others where effects are strong, in 76-98% (docs/scores.md)"
 )
 # Level at which log odds need intervals with an end for average effects to be by them.
 _CHOSEN = 0.95
