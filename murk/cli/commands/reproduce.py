@@ -1,4 +1,4 @@
-"""``murk reproduce``: where the reproductions of the papers are."""
+"""``python -m reproductions``: where the reproductions of the papers are."""
 
 from __future__ import annotations
 

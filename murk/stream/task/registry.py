@@ -106,7 +106,8 @@ def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]
     if data.get("protocol") != "scores" or not isinstance(block, dict):
         return data, set()
     several = isinstance(log, dict) and log.get("partitions", 1) != 1
-    line = isinstance(target, dict) and target.get("kind", "binary") == "binary" and not data.get("public")
+    kind = target.get("kind", "binary") if isinstance(target, dict) else None
+    line = kind in ("binary", "classes") and not data.get("public")
     rules = {"models": "shared" if several else "own", "effects": "line" if line else "curve"}
     filled = {key: value for key, value in rules.items() if key not in block}
     return {**data, "scores": {**block, **filled}}, set(filled)

@@ -236,8 +236,9 @@ class Task(_ProtocolBlocks):
         return self
 
     def _check_covariates(self) -> None:
-        if self.public is None:
-            PROTOCOLS[self.protocol].check_without_public(self.block, self.target.kind)
+        protocol = PROTOCOLS[self.protocol]
+        check = protocol.check_without_public if self.public is None else protocol.check_with_public
+        check(self.block, self.target.kind)
         if self.covariates is None:
             return
         if self.public is None:

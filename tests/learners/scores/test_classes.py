@@ -209,11 +209,16 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
 """
 
 
-def test_without_public_covariates_it_is_refused_with_the_choices():
-    with pytest.raises(UserError, match=r"several classes need public.*file: F.*set_aside: N.*protocol: gradients"):
-        Task.parse(TEXT)
-    with pytest.raises(UserError, match=r"several classes need public.*LDPSGDClassifier"):
-        classifier(None)
+def test_log_odds_without_public_covariates_are_refused_with_the_choices():
+    curve = f"{TEXT}scores: {{effects: curve}}\n"
+    with pytest.raises(UserError, match=r"several classes need public.*effects: line.*file: F.*set_aside: N"):
+        Task.parse(curve)
+    rows = "public: {set_aside: 50}\n"
+    assert Task.parse(curve + rows).hash == Task.parse(TEXT + rows).hash
+    with pytest.raises(UserError, match=r"scores.effects: 'line' of several classes uses no public covariates"):
+        Task.parse(f"{TEXT}scores: {{effects: line}}\n{rows}")
+    with pytest.raises(UserError, match=r"scores.exponent: 0.5 needs public covariates"):
+        Task.parse(f"{TEXT}scores: {{exponent: 0.5}}\n")
     with pytest.raises(UserError, match="distinct labels"):
         classifier(np.eye(2), classes=("a", "b", "a"))
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
+from murk.learners.core import symmetric as layout
+from murk.learners.core.scoring import shared
 from murk.learners.core.scoring.engine import joined
 from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring import shared
 from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import summaries
-from murk.learners.core import symmetric as layout
 from murk.learners.problem import HostileModelError
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError

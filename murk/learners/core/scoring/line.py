@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -50,7 +51,7 @@ _FITS = 3
 # where outcomes are balanced: the rarer they are, the better is the line beside log odds.
 _CLEAR, _RARER = 2.2, 2.0
 # Bounds of the probability that scores are centred at, and of the share of people who are asked for a matrix.
-_RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
+RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class _Equation:
         What normal rows add to A of the way between the coordinates, (p, p), in this epoch's on the left.
     noise
         Covariance of the mean, (p, p).
+    square
+        Mean of ``c^2 z z'``, (p, p).
     """
 
     mean: Array
@@ -76,6 +79,7 @@ class _Equation:
     into: Array
     shift: Array
     noise: Array
+    square: Array
 
 
 class ProbabilityLine:
@@ -108,17 +112,31 @@ class ProbabilityLine:
         self._share, self._share_variance = self._share_there(found, rows)
         self._matrix, self._error = self._second_moments(found, rows)
         self._constant = self._back.T[:, -1]
-        self.rate = _middle(newest)
-        self._equations = [self._equation(each, rows) for each in found if _told(each)]
+        self._rows, self._means = rows, moments.moment[-1]
+        self._fit(found)
+
+    def _fit(self, found: Sequence[Summary]) -> None:
+        """Solve the equations of epochs' scores."""
+        self.rate = _middle(next(each for each in reversed(found) if _told(each)).model)
+        self._equations = [self._equation(each, self._rows) for each in found if _told(each)]
         self._solve()
-        self.rate = float(np.clip(moments.moment[-1] @ self.values, 0.0, 1.0))
+        self.rate = float(np.clip(self._means @ self.values, 0.0, 1.0))
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> ProbabilityLine | None:
         """That of epochs; None where they do not tell it."""
-        if not response.binary or not any(map(_told, found)) or not any(each.scatter for each in found):
+        if not response.binary or not tells_line(found):
             return None
         return cls(found, Moments.of(found, response))
+
+    def with_scores(self, found: Sequence[Summary]) -> ProbabilityLine:
+        """Return the line of another label of the same people, who answered about it at the same models."""
+        other = copy(self)
+        # Computed of this line, if it was asked for.
+        other.__dict__.pop("covariance", None)
+        other.__dict__.pop("misfits", None)
+        other._fit(found)
+        return other
 
     # What is known of the features
 
@@ -201,7 +219,7 @@ class ProbabilityLine:
         noise = largest**2 * (score.noise * np.eye(p) + score.whole * square) + score.share * spread * square
         # A h of these coordinates is `(into A into' + shift) into^-T h`.
         shift = (own - into @ self._predicted @ into.T) @ inverse(into).T
-        return _Equation(largest * score.mean, q, into, shift, noise)
+        return _Equation(largest * score.mean, q, into, shift, noise, square)
 
     def _solve(self) -> None:
         p = len(self._matrix)
@@ -235,25 +253,79 @@ class ProbabilityLine:
         """Covariance of the line if ``values`` were the truth, (p, p)."""
         p = len(values)
         whitened = self._back.T @ values
-        middle, ratio, turned = np.zeros((p, p)), np.zeros(p), np.zeros((p, p, p))
+        middle = np.zeros((p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
+        pull = self._pull(whitened)
+        return self._joint(middle, pull, self, pull)
+
+    def _pull(self, whitened: Array) -> tuple[Array, Array]:
+        """What an error of A, (p, p, p), and one of the share of labels, (p,), do to the sum of the equations."""
+        p = len(whitened)
+        ratio, turned = np.zeros(p), np.zeros((p, p, p))
+        for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             h = whitened - one.middle * self._constant
             # What a symmetric error E of A does to this equation: pi into E h.
             turned += np.einsum("ia,b->iab", self._share * weighed.T @ one.into, h)
             ratio += weighed.T @ design @ h / self._share
-        flat, other = turned.reshape(p, -1), turned.transpose(0, 2, 1).reshape(p, -1)
-        middle += self._error / 2.0 * (flat @ flat.T + flat @ other.T)
-        middle += self._share_variance * np.outer(ratio, ratio)
-        found = self._inverse @ middle @ self._inverse
+        return turned, ratio
+
+    def _joint(
+        self, middle: Array, pull: tuple[Array, Array], line: ProbabilityLine, other: tuple[Array, Array]
+    ) -> Array:
+        """Covariance with a line of the same people, from that of the equations' own noise."""
+        p = len(middle)
+        flat = pull[0].reshape(p, -1)
+        same, turned = other[0].reshape(p, -1), other[0].transpose(0, 2, 1).reshape(p, -1)
+        middle = middle + self._error / 2.0 * (flat @ same.T + flat @ turned.T)
+        middle = middle + self._share_variance * np.outer(pull[1], other[1])
+        found = self._inverse @ middle @ line._inverse
         return np.asarray(self._transform.T @ found @ self._transform)
+
+    def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Array:
+        """Return the covariance with the line of another label of the same people, (p, p).
+
+        Parameters
+        ----------
+        line
+            The other line, from `with_scores`.
+        noises
+            Of each epoch: the covariance of the same number of both mean scores times m, and what the mean of
+            ``c^2 z z'`` adds, as a factor of it.
+        """
+        p = len(self._matrix)
+        middle = np.zeros((p, p))
+        for one, (_, mine), (_, others), (even, square) in zip(
+            self._equations, self._designs, line._designs, noises, strict=True
+        ):
+            middle += mine.T @ (even * np.eye(p) + square * one.square) @ others
+        return self._joint(middle, self._pull(self._whitened), line, line._pull(line._whitened))
+
+    @cached_property
+    def misfits(self) -> Array:
+        """Squared residual of each epoch's mean score at the line, in units of its variance, (k,)."""
+        found = []
+        for one, (design, _) in zip(self._equations, self._designs, strict=True):
+            own, shared = self._noise(one, design, self._whitened)
+            left = one.mean - design @ (self._whitened - one.middle * self._constant)
+            found.append(float(left @ inverse(own + shared) @ left))
+        return np.array(found)
+
+    @property
+    def share(self) -> tuple[float, float]:
+        """Share of the people whose label is there, and its standard error."""
+        return self._share, math.sqrt(self._share_variance)
 
     @property
     def signal(self) -> float:
         """Square of the slopes' length in even coordinates, as far as it is no noise."""
         h = self._whitened - self.rate * self._constant
-        own = float(np.trace(self._back.T @ self.covariance @ self._back))
-        return max(float(h @ h) - own, 0.0)
+        return max(float(h @ h) - self.noise, 0.0)
+
+    @property
+    def noise(self) -> float:
+        """What noise adds to that square."""
+        return float(np.trace(self._back.T @ self.covariance @ self._back))
 
     @cached_property
     def covariance(self) -> Array:
@@ -297,18 +369,41 @@ def next_model(
     rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
     line = ProbabilityLine.of(found, _LOGISTIC)
     rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
-    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), _RAREST)) ** _RARER
+    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), RAREST)) ** _RARER
     if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
         return fitted
-    rate = min(max(rate, _RAREST), 1.0 - _RAREST)
+    rate = min(max(rate, RAREST), 1.0 - RAREST)
     largest = max(rate, 1.0 - rate)
-    # The errors of matrices count for the effects, those of scores for themselves: as many are asked as makes the sum
-    # of both variances the least.
-    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * fitted.matrix_reach / largest
-    share = min(max(part / (1.0 + part), _FEWEST), _MOST)
+    share = matrix_share(signal, largest, fitted.matrix_reach, noise)
     origin = np.append(np.zeros(p - 1), math.log(rate / (1.0 - rate)))
     base = solution.even_coordinates(fitted.reach)
     return Model(origin, base, fitted.reach, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
+
+
+def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
+    """Return the share of the people who are asked for a matrix where all scores are centred at one probability.
+
+    The errors of matrices count for the effects, those of scores for themselves: as many are asked as makes the sum of
+    both variances the least.
+
+    Parameters
+    ----------
+    signal
+        Square of the slopes' length in even coordinates.
+    largest
+        Root of the variance of all slopes that one of a score's number makes.
+    reach
+        M, the reach of matrices.
+    noise
+        Variances of a number of a score and of a matrix, in units of their bounds.
+    """
+    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
+    return min(max(part / (1.0 + part), _FEWEST), _MOST)
+
+
+def tells_line(found: Sequence[Summary]) -> bool:
+    """Whether epochs have scores that were centred at one probability, and scatters."""
+    return any(map(_told, found)) and any(each.scatter for each in found)
 
 
 _LINE, _LOGISTIC = Response(False), Response(True)

@@ -29,6 +29,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.expected import Expected, mean_matrix
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
@@ -233,6 +234,8 @@ class Outlook:
             return Solution(found, response, unlike=one.unlike)
         if isinstance(one, PublicSolution):
             return PublicSolution(found, response, one.rows)
+        if isinstance(one, ClassLines):
+            return one.of_fewer(found)
         return classes.ClassSolution(found, response.classes, one.rows)
 
     def _more(self, model: Model, people: int) -> list[Summary]:

@@ -346,8 +346,12 @@ class Solution:
 
     def even_coordinates(self, reach: float) -> Array:
         """A transform in whose coordinates people are spread evenly over all directions, (p, p)."""
-        moments = self.moments
-        return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+        return even_coordinates(self.moments, reach)
+
+
+def even_coordinates(moments: Moments, reach: float) -> Array:
+    """A transform in whose coordinates people of these moments are spread evenly over all directions, (p, p)."""
+    return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
 
 
 def _beside(pull: Array) -> Array:
