@@ -1,4 +1,4 @@
-"""``python -m reproductions``: where the reproductions of the papers are."""
+"""``murk reproduce``: where the reproductions of the papers are."""
 
 from __future__ import annotations
 
