@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from murk.learners.core.design import Records
+from murk.learners.core.scoring import forecasting as planned
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import directions
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import class_probabilities
-from murk.planning import scores as planned
 from murk.privacy import GaussianDP
 
 SIZE, ROWS, RARE = 4_000, 4_000, 0.05
@@ -73,7 +73,7 @@ def learned(X, theta, mu, people, rows, seed):
     problem = ScoreProblem(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})
     chance = class_probabilities(X @ theta.T, np.eye(classes))
     records = Records(np.tile(X, (classes, 1)), np.repeat(np.arange(float(classes)), len(X)), chance.T.ravel() / len(X))
-    [step] = planned.path(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng([seed, 7]))
+    [step] = planned.estimates(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng([seed, 7]))
     return step()
 
 

@@ -74,13 +74,10 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """Choose the protocol of a task file that names none.
 
     It is `scores`, except where the file has what only `gradients` read (an objective, a learner's settings, a limit of
-    staleness), several classes without public covariates, or so many coded features that a matrix of their second
-    moments is too much to ask of a person.
+    staleness), or so many coded features that a matrix of their second moments is too much to ask of a person.
     """
-    target = data.get("target")
-    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
     many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
-    if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
+    if many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
     return "scores"
 

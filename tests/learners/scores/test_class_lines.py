@@ -11,6 +11,7 @@ import pytest
 from murk.learners import ScoreClassifier
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.design import Effects, Records, designs
+from murk.learners.core.scoring import forecasting as planned
 from murk.learners.core.scoring.class_lines import ClassLines, centre, indicator
 from murk.learners.core.scoring.disagreement import disagreement
 from murk.learners.core.scoring.model import Model, Response, directions, vectors
@@ -21,7 +22,6 @@ from murk.learners.problem import problem_for
 from murk.learners.results.predictions import predict
 from murk.learners.results.report import report_estimate
 from murk.learners.results.text import describe_learned
-from murk.planning import scores as planned
 from murk.planning.forecast import forecast
 from murk.privacy import GaussianDP
 from murk.stream import Task
@@ -178,7 +178,7 @@ def estimate(more: str = SCORES, people: int = 60_000, seed: int = 1) -> Any:
     records = Records(
         np.tile(rows(), (K, 1)), np.repeat(np.arange(3.0), len(rows())), chances().T.ravel() / len(rows())
     )
-    [step] = planned.path(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng(seed))
+    [step] = planned.estimates(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng(seed))
     return step()
 
 
