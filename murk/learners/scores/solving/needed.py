@@ -37,7 +37,7 @@ from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.expected import Expected, mean_matrix
 from murk.learners.scores.solving.moments import pooled
 from murk.learners.scores.solving.public import PublicSolution
-from murk.learners.scores.solving.rows import Rows, inverse
+from murk.learners.scores.solving.rows import Rows
 from murk.learners.scores.solving.solve import Solution
 from murk.learners.scores.sums import Epoch, Summary, Tally, step_of, summaries
 from murk.privacy.guarantees import Guarantee
@@ -300,7 +300,7 @@ class Outlook:
         if float(np.sum(weighed * together.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * together.expected))):
             return None
         # Where a coefficient may lie, the others as likely as can be, as a direction in the newest coordinates.
-        along = inverse(one.newest.transform).T @ one.covariance
+        along = one.newest.back.T @ one.covariance
         along = along / np.linalg.norm(along, axis=0)
         there = np.einsum("ij,ik,kj->j", along, together.measured, along)
         noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, together.variances, along**2))
