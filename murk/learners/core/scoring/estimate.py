@@ -127,7 +127,7 @@ class ScoreEstimate(Estimate):
         """The least-squares line through the labels, where people were asked for what tells it."""
         if self.outlook is None or not self.outlook.settings.line or not isinstance(self.solution, Solution):
             return None
-        return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response)
+        return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
     def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Slopes of the line through the labels, where these are known better than average effects by log odds."""

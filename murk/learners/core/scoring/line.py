@@ -33,10 +33,12 @@ from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response, directions, probability
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.rows import Rows, inverse
-from murk.learners.core.scoring.solve import Solution, first_rejected
+from murk.learners.core.scoring.solve import Solution, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
+_Told = tuple[Summary, Array, Array]
+_Asked = tuple[Model, Answer | None, Callable[[], Array], Array]
 
 # Of what normal rows say of the way from one epoch's coordinates to another's, so much may be wrong.
 _DOUBTED = 0.5
@@ -106,11 +108,13 @@ class ProbabilityLine:
         newest = next(each for each in reversed(found) if _told(each)).model
         self.model = _plain(newest)
         self._transform = newest.transform
-        self._back = inverse(newest.transform)
+        self._back = newest.back
         rows = Rows.normal(moments.moment)
         self._predicted = 2.0 * mean_matrix(_plain(newest), rows, _LINE)
-        self._share, self._share_variance = self._share_there(found, rows)
-        self._matrix, self._error = self._second_moments(found, rows)
+        told = [(each, *self._way(each.model, rows)) for each in found]
+        scatters = self._answers(told, "scatter")
+        self._share, self._share_variance = self._share_there(self._answers(told, "curvature"), scatters)
+        self._matrix, self._error = self._second_moments(scatters + self._answers(told, "curvature", 1.0 / self._share))
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
@@ -123,11 +127,11 @@ class ProbabilityLine:
         self.rate = float(np.clip(self._means @ self.values, 0.0, 1.0))
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response) -> ProbabilityLine | None:
-        """That of epochs; None where they do not tell it."""
+    def of(cls, found: Sequence[Summary], response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
+        """That of epochs, and of their moments where these are known already; None where they do not tell it."""
         if not response.binary or not tells_line(found):
             return None
-        return cls(found, Moments.of(found, response))
+        return cls(found, moments or Moments.of(found, response))
 
     def with_scores(self, found: Sequence[Summary]) -> ProbabilityLine:
         """Return the line of another label of the same people, who answered about it at the same models."""
@@ -140,12 +144,17 @@ class ProbabilityLine:
 
     # What is known of the features
 
-    def _answers(
-        self, found: Sequence[Summary], rows: Rows, question: str, factor: float = 1.0
-    ) -> list[tuple[Model, Answer | None, Callable[[], Array], Array]]:
+    def _way(self, model: Model, rows: Rows) -> tuple[Array, Array]:
+        """What normal rows predict of ``E c z z'`` at a model, and what they add to that of the newest coordinates."""
+        plain = _plain(model)
+        own = 2.0 * mean_matrix(plain, rows, _LINE)
+        out = plain.transform @ self._back
+        return own, own - out @ self._predicted @ out.T
+
+    def _answers(self, told: Sequence[_Told], question: str, factor: float = 1.0) -> list[_Asked]:
         """Matrices of one question, as estimates of ``E c z z'`` at each model, what is predicted, and its doubts."""
-        asked: list[tuple[Model, Answer | None, Callable[[], Array], Array]] = []
-        for each in found:
+        asked: list[_Asked] = []
+        for each, own, moved in told:
             answer: Answer | None = getattr(each, question)
             scale = 2.0
             if question == "curvature":
@@ -155,26 +164,21 @@ class ProbabilityLine:
             if answer is None:
                 continue
             answer = answer.times(scale * factor)
-            plain = _plain(each.model)
-            own = 2.0 * mean_matrix(plain, rows, _LINE)
-            into = self._transform @ inverse(plain.transform)
-            moved = own - inverse(into) @ self._predicted @ inverse(into).T
-            asked.append((plain, answer, partial(np.asarray, own), _DOUBTED * moved))
+            asked.append((_plain(each.model), answer, partial(np.asarray, own), _DOUBTED * moved))
         return asked
 
-    def _pool(self, asked: Sequence[tuple[Model, Answer | None, Callable[[], Array], Array]]) -> tuple[Array, Array]:
+    def _pool(self, asked: Sequence[_Asked]) -> tuple[Array, Array]:
         """Their mean in the newest coordinates, corrected for the ways there, and its numbers' variances."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
 
-    def _share_there(self, found: Sequence[Summary], rows: Rows) -> tuple[float, float]:
+    def _share_there(self, curvatures: Sequence[_Asked], asked: Sequence[_Asked]) -> tuple[float, float]:
         """Mean and variance of the share of labels that are there: curvatures are 0 where one is missing."""
-        curvatures = self._answers(found, rows, "curvature")
         if not curvatures:
             return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
-        scatters, others = self._pool(self._answers(found, rows, "scatter"))
+        scatters, others = self._pool(asked)
         # By the trace, where there is most of both.
         trace = max(float(np.trace(scatters)), _FLAT * float(np.trace(self._predicted)))
         ratio = float(np.trace(own)) / trace
@@ -182,13 +186,12 @@ class ProbabilityLine:
         mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
-    def _second_moments(self, found: Sequence[Summary], rows: Rows) -> tuple[Array, float]:
+    def _second_moments(self, asked: Sequence[_Asked]) -> tuple[Array, float]:
         """A in the newest coordinates, (p, p), and the variance of a number's error.
 
         It is drawn towards what even features would give, from which the people's differ by `UNEVEN` or by as much as
         released matrices say, and as far as noise rules.
         """
-        asked = self._answers(found, rows, "scatter") + self._answers(found, rows, "curvature", 1.0 / self._share)
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
         ratio = max(float(np.sum(measured * self._predicted) / np.sum(self._predicted**2)), _FLAT)
@@ -239,46 +242,47 @@ class ProbabilityLine:
         self.values = self._transform.T @ self._whitened
 
     def _noise(self, one: _Equation, design: Array, whitened: Array) -> tuple[Array, Array]:
-        """Covariances of an equation's noise if these were the truth: its own, and that of errors all share."""
+        """Covariances of an equation's noise, (..., p, p), if these (..., p) were the truth.
+
+        Its own, and that of errors all share.
+        """
         h = whitened - one.middle * self._constant
-        doubt = _DOUBTED * self._share * one.shift @ h
-        p = len(h)
-        own = one.noise + (np.outer(doubt, doubt) + float(doubt @ doubt) * np.eye(p)) / 2.0
-        spread = one.into @ (float(h @ h) * np.eye(p) + np.outer(h, h)) @ one.into.T
-        scaled = design @ h / self._share
-        shared = self._share**2 * self._error / 2.0 * spread + self._share_variance * np.outer(scaled, scaled)
-        return own, shared
+        identity = np.eye(h.shape[-1])
+        doubt = _DOUBTED * self._share * h @ one.shift.T
+        own = one.noise + lengthened(doubt, 1.0, identity) / 2.0
+        spread = one.into @ lengthened(h, 1.0, identity) @ one.into.T
+        scaled = h @ design.T / self._share
+        outer = scaled[..., :, None] * scaled[..., None, :]
+        return own, self._share**2 * self._error / 2.0 * spread + self._share_variance * outer
 
     def _covariance(self, values: Array) -> Array:
-        """Covariance of the line if ``values`` were the truth, (p, p)."""
-        p = len(values)
-        whitened = self._back.T @ values
-        middle = np.zeros((p, p))
+        """Covariances of the line, (..., p, p), if each of these, (..., p), were the truth."""
+        whitened = values @ self._back
+        middle = np.zeros((*values.shape, values.shape[-1]))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
         pull = self._pull(whitened)
         return self._joint(middle, pull, self, pull)
 
     def _pull(self, whitened: Array) -> tuple[Array, Array]:
-        """What an error of A, (p, p, p), and one of the share of labels, (p,), do to the sum of the equations."""
-        p = len(whitened)
-        ratio, turned = np.zeros(p), np.zeros((p, p, p))
+        """What errors of A, (..., p, p, p), and of the share of labels, (..., p), do to the sum of the equations."""
+        p = whitened.shape[-1]
+        ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             h = whitened - one.middle * self._constant
             # What a symmetric error E of A does to this equation: pi into E h.
-            turned += np.einsum("ia,b->iab", self._share * weighed.T @ one.into, h)
-            ratio += weighed.T @ design @ h / self._share
+            turned += (self._share * weighed.T @ one.into)[:, :, None] * h[..., None, None, :]
+            ratio += h @ (weighed.T @ design).T / self._share
         return turned, ratio
 
     def _joint(
         self, middle: Array, pull: tuple[Array, Array], line: ProbabilityLine, other: tuple[Array, Array]
     ) -> Array:
         """Covariance with a line of the same people, from that of the equations' own noise."""
-        p = len(middle)
-        flat = pull[0].reshape(p, -1)
-        same, turned = other[0].reshape(p, -1), other[0].transpose(0, 2, 1).reshape(p, -1)
-        middle = middle + self._error / 2.0 * (flat @ same.T + flat @ turned.T)
-        middle = middle + self._share_variance * np.outer(pull[1], other[1])
+        flat = pull[0].reshape(*middle.shape[:-1], -1)
+        both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
+        middle = middle + self._error / 2.0 * (flat @ both.swapaxes(-1, -2))
+        middle = middle + self._share_variance * pull[1][..., :, None] * other[1][..., None, :]
         found = self._inverse @ middle @ line._inverse
         return np.asarray(self._transform.T @ found @ self._transform)
 
@@ -334,14 +338,7 @@ class ProbabilityLine:
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the slopes' intervals, (p,); infinite where one was not learned."""
-
-        def test(j: int) -> Callable[[Array], bool]:
-            def rejected(values: Array) -> bool:
-                variance = max(float(self._covariance(values)[j, j]), 0.0)
-                return abs(float(values[j] - self.values[j])) > quantile * math.sqrt(variance)
-
-            return rejected
-
+        test = far_from(self.values, self._covariance, quantile)
         found = first_rejected(self.values, self.covariance, quantile, test)
         return np.where(found < _WIDEST, found, math.inf)
 
@@ -367,7 +364,7 @@ def next_model(
     p, asked = len(fitted.origin), max(fitted.curvature * people, 1.0)
     level = float(np.trace(mean_matrix(fitted, solution.rows, _LOGISTIC))) / p
     rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
-    line = ProbabilityLine.of(found, _LOGISTIC)
+    line = ProbabilityLine.of(found, _LOGISTIC, solution.moments)
     rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
     clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), RAREST)) ** _RARER
     if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
