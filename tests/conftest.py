@@ -15,7 +15,8 @@ from tests.services.fixtures import *  # noqa: F403
 from tests.services.services import LACKING
 
 # No test may depend on how fast the machine is; and a failure must come again when it is looked for.
-settings.register_profile("murk", deadline=None, derandomize=True)
+# Few examples each: the same ones every time, and what needs many has numbers of its own.
+settings.register_profile("murk", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("murk")
 
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -49,12 +50,15 @@ def test_every_parameter_is_explained_where_the_reader_is(thing):
     assert parameters(thing) <= set(explained), parameters(thing) - set(explained)
 
 
+@cache
 def docstrings():
     """Every docstring of the package, public or not, with its place."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", ast.get_docstring(node) or ""
+    return tuple(
+        (f"{path.relative_to(PACKAGE)}:{node.lineno}", ast.get_docstring(node) or "")
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    )
 
 
 def test_no_docstring_is_written_as_joined_literals():

@@ -94,7 +94,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 
 Only the block of the task's own protocol is accepted. Of `learner`, examples use `step`, `averaging`, `weighting` and
 `radius`; moments and sketches accept `radius` only, without using it; scores accept none. Examples, moments and
-sketches learn a binary or a real target; scores also several classes with public covariates.
+sketches learn a binary or a real target; scores also several classes: log odds
+with public covariates, else average effects.
 
 ## Public covariates
 

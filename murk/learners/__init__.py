@@ -1,7 +1,6 @@
 """Learners of released data.
 
-The estimators are River estimators; their modules are imported when first asked for, so that a device,
-which needs a task's problem but not River, starts fast.
+Estimators are imported on first use, so that a device, which needs a task's problem but not River, starts fast.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""What devices and learners must agree on to speak of the same release, derived from a task.
-
-River-free: a device imports this and nothing heavier.
-"""
+"""What devices and learners share of a task: its releases, how they are randomized, and what is learned. River-free."""
 
 from __future__ import annotations
 
@@ -33,22 +30,22 @@ class HostileModelError(UserError):
 
 
 class Engine(StreamLearner, Protocol):
-    """A learner of one chain's releases, and what there is to see of it."""
+    """A learner of one chain's releases, with figures of its progress."""
 
     def figures(self) -> Mapping[str, float]:
-        """What is known of its progress, under names of `murk.monitoring.figures.ChainFigures`."""
+        """Return figures of its progress, by names of `murk.monitoring.figures.ChainFigures`."""
 
 
 class Problem(Protocol):
-    """A task's releases: of which vector of a record they are, how it is randomized, what is learned from them."""
+    """A task's releases: the vector of a record, its mechanism, and what is learned from releases."""
 
     @property
     def kind(self) -> str:
-        """Kind of its releases, as `murk.stream.messages.releases.KINDS` has it."""
+        """Kind of its releases, a key of `murk.stream.messages.releases.KINDS`."""
 
     @property
     def interactive(self) -> bool:
-        """Whether a release is of the newest iterate, which devices then need."""
+        """Whether devices need the newest iterate."""
 
     @property
     def mechanisms(self) -> Mapping[str, Costed]:
@@ -56,30 +53,24 @@ class Problem(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release; where there are several questions, in the first one's."""
+        """Integers in a release; with several questions, in the first one's."""
 
     def check_state(self) -> None:
-        """Refuse a task whose releases or states no log would take, before anything is set up.
-
-        Raises
-        ------
-        UserError
-            Saying how large they would be.
-        """
+        """Raise UserError, with the size, if releases or states are too large for a log."""
 
     def engine(self) -> Engine:
-        """A learner for this task's releases, standing at version 0."""
+        """Return a learner for this task's releases, at version 0."""
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """What the learners of all chains have learned together."""
+        """Return the joint estimate of several chains."""
 
 
 class Releasing(Protocol):
-    """What a device needs to know: of which vector a release is, and how that is randomized."""
+    """What a device needs: the vector of a record, and its mechanism."""
 
     @property
     def interactive(self) -> bool:
-        """Whether a release is of the newest model, which devices then need."""
+        """Whether devices need the newest model."""
 
     @property
     def dimension(self) -> int:
@@ -92,16 +83,10 @@ class Releasing(Protocol):
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """The vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
+        """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
-        Parameters
-        ----------
-        X
-            Coded features with the constant last, ``(m, p)``.
-        y
-            Coded targets, ``(m,)``; a NaN (missing) one gives a vector, too: nobody is left out.
-        theta
-            The iterate, where the protocol is interactive.
+        ``X`` has coded features with the constant last, ``(m, p)``, and ``y`` coded targets, ``(m,)``: a missing one
+        (NaN) also gives a vector, as nobody is left out. ``theta`` is the iterate, for interactive protocols.
         """
 
 
@@ -114,7 +99,7 @@ class PersonProblem(Problem, Releasing, Protocol):
 
 
 class InteractiveProblem(PersonProblem, Protocol):
-    """A problem whose releases are of the newest iterate: of a model that learners publish and devices read."""
+    """A problem whose releases depend on the newest model, which learners publish and devices read."""
 
     @property
     def model_size(self) -> int:
@@ -129,22 +114,16 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Whether people of all chains answer at the first chain's models; else each chain has its own."""
 
     def is_published(self, version: int) -> bool:
-        """Whether models of this version are published."""
+        """Return whether models of this version are published."""
 
     def next_published(self, version: int) -> int:
-        """The first version after this one of which a model is published."""
+        """Return the first version after this one whose model is published."""
 
     def block(self, releases: int) -> int:
-        """Most releases to make at the newest models before they are looked at again, after so many."""
+        """Return how many releases to make, after a number of them, before looking for newer models."""
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
-        """Refuse a model that no honest learner publishes, before any record is read.
-
-        Raises
-        ------
-        HostileModelError
-            If it is one.
-        """
+        """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
 
 
 class AskingProblem(InteractiveProblem, Protocol):
@@ -155,10 +134,10 @@ class AskingProblem(InteractiveProblem, Protocol):
         """All questions."""
 
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> Sequence[str]:
-        """The question of each record, from the noise's own words (`Purpose.QUESTION`) and the model's shares."""
+        """Return the question of each record, from the noise's words (`Purpose.QUESTION`) and the model's shares."""
 
     def mechanism(self, level: str, question: str) -> Randomizer:
-        """What randomizes the answers to a question at a level."""
+        """Return the mechanism for answers to a question at a level."""
 
     def vectors(
         self,
@@ -167,37 +146,29 @@ class AskingProblem(InteractiveProblem, Protocol):
         theta: NDArray[np.float64] | None = None,
         question: str | None = None,
     ) -> NDArray[np.float64]:
-        """Answers to a question, by default the first: as `PersonProblem.vectors`, as long as its mechanism has it."""
+        """Return answers to a question, by default the first, of its mechanism's dimension."""
 
 
 @dataclass(frozen=True)
 class SingleQuestionProblem:
-    """One question of a problem: what the devices need to know that are asked this one.
-
-    Parameters
-    ----------
-    problem
-        Asks several.
-    name
-        The one.
-    """
+    """One question ``name`` of a problem, for the devices that are asked it."""
 
     problem: AskingProblem
     name: str
 
     @property
     def kind(self) -> str:
-        """As the problem's."""
+        """Kind of the problem's releases."""
         return self.problem.kind
 
     @property
     def interactive(self) -> bool:
-        """As the problem's."""
+        """Whether the problem is interactive."""
         return self.problem.interactive
 
     @cached_property
     def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to what randomizes its answers."""
+        """Level name to the mechanism of its answers."""
         return {level: self.problem.mechanism(level, self.name) for level in self.problem.mechanisms}
 
     @property
@@ -208,24 +179,18 @@ class SingleQuestionProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Answers of coded records."""
+        """Return answers of coded records."""
         return self.problem.vectors(X, y, theta, self.name)
 
 
 def interactive_of(problem: Problem) -> InteractiveProblem | None:
-    """The problem as one whose releases are of a model; None where they are of none."""
+    """Return the problem if its releases depend on a model, else None."""
     return cast("InteractiveProblem", problem) if problem.interactive else None
 
 
 @contextmanager
 def plausible() -> Iterator[None]:
-    """Within it, states are made use of that may hold any numbers at all.
-
-    Raises
-    ------
-    MurkError
-        Where arithmetic comes to nothing with them.
-    """
+    """Context in which states may hold any numbers; raises MurkError if arithmetic with them fails."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -233,34 +198,28 @@ def plausible() -> Iterator[None]:
         raise
     except (ArithmeticError, ValueError) as error:
         raise MurkError(
-            f"the states hold numbers that no learner comes to ({type(error).__name__}): restore the log from a copy"
+            f"the states hold numbers that no learner produces ({type(error).__name__}): restore the log from a copy"
         ) from error
 
 
 def problem_for(task: Task) -> Problem:
-    """The problem of a resolved task.
+    """Return the problem of a resolved task.
 
-    Raises
-    ------
-    UserError
-        If a level's guarantee and the task's protocol or mechanism do not fit.
+    Raises UserError if a level's guarantee and the task's protocol or mechanism do not fit.
     """
     problem: Problem = part(task.protocol, "problem").problem_for(task)
     return problem
 
 
 def person_problem_for(task: Task) -> PersonProblem:
-    """The problem of a resolved task to which people release by themselves.
+    """Return the problem of a resolved task to which people release.
 
-    Raises
-    ------
-    UserError
-        As `problem_for`; and where organisations release, not people.
+    Raises UserError like `problem_for`, and if organisations release.
     """
     if task.of_organisations:
         raise UserError(
-            f"to the task {task.name!r} organisations release sketches (protocol: sketch), not people their records: "
-            "use SketchProducer"
+            f"organisations release sketches to the task {task.name!r} (protocol: sketch), not people their records: use "
+            "SketchProducer"
         )
     problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
     return problem

@@ -21,6 +21,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.units import units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.report import average_effects
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
 from murk.stream.task.task import Task
@@ -265,7 +266,7 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
 
 
 def _stated(task: Task) -> list[str]:
-    return [name for name in units(task) if name != "intercept"]
+    return [name for name in units(task) if not is_constant(name)]
 
 
 def _effects(task: Task, one: Estimate, level: float) -> Array:
@@ -282,7 +283,9 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
     # A real target's factors are in its own units, of which its coded range is 2.
     points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
-    return {name: half * float(points[coding.names.index(name)]) for name, half in effects.items()}
+    # Of classes each has an effect of every feature, in their order.
+    places = {name: place % coding.size for place, name in enumerate(units(task))}
+    return {name: half * float(points[places[name]]) for name, half in effects.items()}
 
 
 def _settled(halves: Sequence[Array], draws: int) -> bool:

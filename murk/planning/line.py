@@ -75,7 +75,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
         return (
             f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few. Assumed: {given} (murk plan)"
         )
-    unit, factor = (" points", 100.0) if task.target.kind == "binary" else ("", 1.0)
+    unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
     parts = [f"{factor * found.effects[name]:.2g}{unit} ({known[name].label})" for name in told[:_NAMED]]
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"

@@ -11,6 +11,7 @@ from murk.learners.core.design import Population
 from murk.learners.estimates.units import units
 from murk.learners.results.numbers import rounded
 from murk.planning.forecast import forecast
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.task import Task
 
 FEWEST: Final = 1_000
@@ -59,7 +60,7 @@ def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[st
     UserError
         For a feature that the task does not have, or half widths that are not above 0.
     """
-    names = [name for name in units(task) if name != "intercept"]
+    names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():
         if name is not None and name not in names:
             known = ", ".join(names) or "of classes, which have no units"

@@ -18,6 +18,7 @@ from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words, forecast, forecasts
 from murk.planning.needed import check_half_widths, people_for
 from murk.planning.words import what_if_rare
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -121,8 +122,8 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to what its average effect is of, in words; empty where the target has classes."""
-        return {name: unit.label for name, unit in units(self.task).items() if name != "intercept"}
+        """Feature to what its average effect is of, in words; empty where coefficients are contrasts of classes."""
+        return {name: unit.label for name, unit in units(self.task).items() if not is_constant(name)}
 
     @property
     def people(self) -> list[int]:

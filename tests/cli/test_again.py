@@ -89,7 +89,7 @@ def test_a_lost_ledger_is_not_made_anew(folder: Path) -> None:
 
 def test_two_runs_on_one_log(folder: Path) -> None:
     """The second is refused while the first is at work, and neither harms the other."""
-    world(folder, rows=2000)
+    world(folder, rows=600)
     first = start("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--block", 1, folder=folder)
     while not (folder / "third-child.db.run.json").exists():
         time.sleep(0.005)
@@ -102,12 +102,12 @@ def test_two_runs_on_one_log(folder: Path) -> None:
     finally:
         first.send_signal(signal.SIGCONT)
     found = finish(first).json
-    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (2000, 0, {})
-    assert totals(folder)["releases"] == 2000
+    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (600, 0, {})
+    assert totals(folder)["releases"] == 600
 
 
 def test_an_interrupted_run_says_how_to_go_on(folder: Path) -> None:
-    world(folder, rows=2000)
+    world(folder, rows=600)
     process = start("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--block", 1, folder=folder)
     while not (folder / "third-child.db.run.json").exists():
         time.sleep(0.005)
@@ -115,4 +115,4 @@ def test_an_interrupted_run_says_how_to_go_on(folder: Path) -> None:
     done = finish(process)
     assert (done.status, done.out) == (130, "")
     assert "the same command resumes" in done.err
-    assert run(folder, "--block", 1).json["releases"] == 2000
+    assert run(folder, "--block", 1).json["releases"] == 600

@@ -12,7 +12,7 @@ from murk.stream.messages.releases import IterateMessage
 from tests.cli.harness import LEDGER, LOG, TASK, finish, murk, query, refused, run, start, totals, world
 
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience"]
-ROWS = 400
+ROWS = 200
 
 
 def begun(folder: Path, rows: int = ROWS) -> bytes:

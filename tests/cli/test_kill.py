@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, MOMENTS, NEWTON, SCORES, SKETCH, Protocol
+from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, NEWTON, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
-KILLS = int(os.environ.get("MURK_KILLS", "15"))
+KILLS = int(os.environ.get("MURK_KILLS", "10"))
 PARTS = {-1, 0, 1, 2, 3}
 
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
@@ -183,17 +183,14 @@ class Case:
 WHO = ("--person", "who")
 FEW = KILLS // 5
 CASES = {
-    "gradients": Case(GRADIENTS, KILLS, 5_000, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
-    "gradients, chains": Case(GRADIENTS, FEW, 5_000, CHAINS, TWO, WHO, 2_000),
+    "gradients": Case(GRADIENTS, KILLS, 3_500, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
+    "gradients, chains": Case(GRADIENTS, FEW, 2_500, CHAINS, TWO, WHO, 1_000),
     # Both chains together end their first epoch.
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
-    "scores, classes": Case(CLASSES, FEW // 2, 4_500, "", LEVELS, ("--level", "lot")),
-    "examples": Case(EXAMPLES, FEW - 1, 8_000, CHAINS, TWO, WHO, 3_000),
-    "moments": Case(MOMENTS, FEW - 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
-    "moments, directions": Case(DIRECTIONS, FEW // 2, 6_000, CHAINS, LEVELS, ("--level", "lot")),
-    "sketch": Case(SKETCH, FEW, 4_000, CHAINS, "", (), 3),
-    "sketch of moments": Case(GRAM, FEW // 2, 2_000, CHAINS, "", (), 3),
-    "sketch by Newton steps": Case(NEWTON, FEW // 2, 2_000, CHAINS, "", (), 3),
+    "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
+    "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
+    "sketch": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
+    "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, CHAINS, "", (), 3),
 }
 
 
@@ -212,7 +209,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
     assert found["releases"] == sum(released) == len(left["debits"]) == len(left["messages"])
     assert len(left["messages"]) == len(set(left["messages"]))
     assert found["refusals"] == sum(row[4] for row in left["spending"])
-    if case.protocol in (SKETCH, GRAM, NEWTON):
+    if case.protocol in (SKETCH, NEWTON):
         assert found["records_learned"] == found["records_released"] == case.rows - found["records_left_out"]
         assert (len(released), found["refusals"]) == (case.groups, 0)
         if case.kills > 1:

@@ -26,7 +26,7 @@ name: work
 target: {{name: work, kind: classes, classes: [none, part, full]}}
 """
 LEVELS = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
-RECORDS = 400
+RECORDS = 260
 
 
 def records(count: int = RECORDS) -> list[dict[str, Any]]:
@@ -60,7 +60,6 @@ def learn(folder: Path, task: str, privacy: str, *options: object, source: str =
     ("privacy", "mechanism"),
     [
         ("{guarantee: {gdp: {mu: 1.0}}}", "gaussian"),
-        ("{guarantee: {zcdp: {rho: 0.5}}}", "gaussian"),
         ("{guarantee: {approx: {epsilon: 2.0, delta: 1.0e-6}}, mechanism: gaussian}", "gaussian"),
         ("{guarantee: {approx: {epsilon: 2.0, delta: 1.0e-6}}}", "privunit"),
         ("{guarantee: {pure: {epsilon: 2.0}}, mechanism: l2-ball}", "l2-ball"),

@@ -119,13 +119,12 @@ def strange(folder: Path) -> list[str]:
     return [sys.executable, "-m", "murk", "run", "task.yaml", "--source", "people.csv", "--seed", "1"]
 
 
-@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "\u00e9"), ("ascii", "\\xe9")])
-def test_names_that_an_encoding_does_not_have(folder: Path, encoding: str, shown: str) -> None:
+def test_names_that_an_encoding_does_not_have(folder: Path) -> None:
     command = strange(folder)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
-    assert f"[/red]:boom:{shown}: yes against no" in done.stdout
+    assert "[/red]:boom:\\xe9: yes against no" in done.stdout
     done = subprocess.run([*command, "--json"], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
     assert "[/red]:boom:\u00e9" in json.loads(done.stdout)["coefficients"]
 

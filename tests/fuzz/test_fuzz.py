@@ -10,21 +10,21 @@ from murk.producers import FileSource
 from tests.fuzz import campaign
 from tests.fuzz.targets import SHARES, Target
 
-# Some half a second each.
+# Some tenths of a second each.
 INPUTS = {
-    "gradient": 3000,
-    "example": 3000,
-    "moment": 3000,
-    "sketch": 3000,
-    "gram": 3000,
-    "newton": 3000,
-    "score": 3000,
-    "model": 3000,
-    "http": 300,
-    "state": 250,
-    "gateway": 12,
+    "gradient": 1200,
+    "example": 1200,
+    "moment": 1200,
+    "sketch": 1200,
+    "gram": 1200,
+    "newton": 1200,
+    "score": 1200,
+    "model": 1200,
+    "http": 120,
+    "state": 120,
+    "gateway": 6,
 }
-FEW = 120
+FEW = 60
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -142,7 +142,7 @@ def test_a_newton_step_is_said_where_it_did_better():
 @pytest.mark.parametrize(
     ("of", "online", "chosen"),
     [
-        (task(3, kind="classes", public=0), True, "gradients"),
+        (task(3, kind="classes", public=0), True, "scores"),
         (task(3, kind="classes"), True, "scores"),
         (task(99, public=0), True, "gradients"),
         (task(99), False, "moments"),

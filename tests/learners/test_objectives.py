@@ -97,7 +97,7 @@ def test_gradient_is_the_derivative_of_the_loss(name, weights):
             assert found[j] == pytest.approx(slope, abs=2e-6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     name=st.sampled_from(sorted(OBJECTIVES)),
     weights=st.sampled_from(["norm", "mallows"]),

@@ -53,7 +53,7 @@ def release(version: int, payload: list[int], task: Task) -> GradientRelease:
 
 
 def hostile_states() -> dict[str, tuple[Task, StateMessage]]:
-    """States that are well made, and hold numbers that no learner comes to."""
+    """States that are well made, and hold numbers that no learner produces."""
     gradients, moments = small(), Task.parse(MOMENTS.text())
     honest, sums = state(gradients), state(moments)
     # All of it plausible but one.

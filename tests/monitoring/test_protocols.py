@@ -238,7 +238,8 @@ def test_before_the_first_release_the_loss_is_there_and_unknown(stand_in):
 @every_protocol
 def test_a_real_run_is_watched(protocol, tmp_path):
     task = task_for(protocol)
-    people(tmp_path / "people.csv", 1600)
+    # Gradients wait for a model after every few rows.
+    people(tmp_path / "people.csv", 400 if protocol == "gradients" else 1600)
     with LocalRun(
         task, PopulationConfig(tmp_path / "people.csv", seed=1), url(tmp_path), tmp_path / "ledger.db"
     ) as run:

@@ -60,7 +60,7 @@ def test_delta_of_one_gdp(epsilon, delta):
     assert round(gdp_delta(1.0, epsilon), 4) == delta
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(mu=mus, epsilon=epsilons)
 def test_gdp_delta_is_the_exact_curve_rounded_up(mu, epsilon):
     with mpmath.workdps(80):
@@ -70,7 +70,7 @@ def test_gdp_delta_is_the_exact_curve_rounded_up(mu, epsilon):
         assert claimed <= max(exact * (1 + mpmath.mpf(1e-15)), mpmath.mpf(1e-300))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(mu=logarithmic(1e-4, 100.0), epsilon=st.one_of(st.just(0.0), logarithmic(1e-4, 1e3)))
 def test_the_margin_of_the_certified_curve_covers_its_rounding(mu, epsilon):
     # The bound is the value plus a margin of 1e-48 or so; what was computed must be far closer than that.
@@ -126,7 +126,7 @@ def test_classic_breaks_its_promise_at_ten():
     assert gdp_delta(mu, 10.0) == pytest.approx(2.27e-5, abs=0.005e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(epsilon=logarithmic(1e-9, 1e5))
 def test_pure_and_gdp_are_inverse_and_rounded_apart(epsilon):
     mu = pure_to_gdp(epsilon)
@@ -153,7 +153,7 @@ def test_the_gdp_of_pure_covers_randomized_response_and_no_less_would(epsilon):
     assert any(pure_delta(epsilon, at) > gdp_delta(0.99 * mu, at) for at in points)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(epsilon=logarithmic(1e-9, 1e5), share=st.floats(0.0, 1.0))
 def test_pure_delta_and_epsilon(epsilon, share):
     at = share * epsilon
@@ -195,7 +195,7 @@ def test_zcdp_epsilon_is_the_best_order_and_beats_dp_accounting(rho, delta):
     assert ours >= gdp_epsilon(math.sqrt(2 * rho), delta)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rho=logarithmic(1e-9, 1e4), delta=logarithmic(1e-15, 0.5))
 def test_zcdp_delta_and_epsilon_are_inverse(rho, delta):
     epsilon = zcdp_epsilon(rho, delta)
@@ -251,7 +251,7 @@ EVERY_CONVERSION = [
 
 @pytest.mark.parametrize("convert", EVERY_CONVERSION)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_parameter_ends_in_an_error_of_arithmetic(convert, data):
     parameters = [data.draw(whatever) for _ in range(2)]
     if convert in (gdp_to_pure, pure_to_gdp):

@@ -83,7 +83,7 @@ BINARY = st.sampled_from([0.0, 1.0])
 CODED = {"binary": BINARY, "real": unit, "classes": st.sampled_from([0.0, 1.0, 2.0]), "directions": BINARY}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_the_kernel_answers_as_everything_else_does(data: st.DataObject) -> None:
     """The same question and payload of a seed, at any model and level, for any coded record, one after another."""

@@ -47,7 +47,7 @@ def test_another_ledger_in_its_place_is_refused(tmp_path: Path, url: str) -> Non
 
 
 def test_a_ledger_serves_one_process_a_task_at_a_time(tmp_path: Path, url: str) -> None:
-    world(tmp_path, rows=300)
+    world(tmp_path, rows=120)
     first = start("run", "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, folder=tmp_path)
     assert first.stderr is not None
     while not (tmp_path / f"{LEDGER}.third-child.lock").exists():
@@ -60,4 +60,4 @@ def test_a_ledger_serves_one_process_a_task_at_a_time(tmp_path: Path, url: str) 
     first.communicate()
     refused(done, "another `murk run` or `murk produce` is working")
     # In larger blocks: each waits for the models of the one before.
-    assert run(tmp_path, url, "--block", 100).json["releases"] == 300
+    assert run(tmp_path, url, "--block", 60).json["releases"] == 120

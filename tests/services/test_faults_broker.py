@@ -1,6 +1,6 @@
 """The broker killed and frozen while learners learn and people produce: nothing is lost, and nothing doubled.
 
-Killed under all protocols together, four logs under one broker; frozen under gradients by themselves.
+Killed under gradients, whose people wait for models; frozen under sketches, whose windows are open meanwhile.
 """
 
 import os
@@ -9,7 +9,7 @@ import time
 import pytest
 
 from murk.stream import Task, open_log
-from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
+from tests.protocols import GRADIENTS, SKETCH
 from tests.services.faults.devices import PAUSED
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, offsets, seen
@@ -19,9 +19,9 @@ DEVICES = "tests.services.faults.devices"
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
 # Anyone who waits for no model is much quicker.
-ROWS = {GRADIENTS: 60, EXAMPLES: 480, MOMENTS: 480, SKETCH: 2_400}
+ROWS = {GRADIENTS: 40, SKETCH: 1_600}
 # Small blocks, so that there is something in flight at every moment.
-BLOCKS = {GRADIENTS: 10, EXAMPLES: 4, MOMENTS: 4, SKETCH: 10}
+BLOCKS = {GRADIENTS: 10, SKETCH: 10}
 SENDS = 10
 
 
@@ -32,7 +32,7 @@ def further(url, before):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("protocols", "disturb"), [((GRADIENTS, *OTHERS), "kill"), ((GRADIENTS,), "freeze")], ids=["kill", "freeze"]
+    ("protocols", "disturb"), [((GRADIENTS,), "kill"), ((SKETCH,), "freeze")], ids=["kill", "freeze"]
 )
 def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protocols, disturb):
     urls = {protocol: f"{own_broker.url}/{disturb}-{protocol}" for protocol in protocols}

@@ -10,7 +10,7 @@ import pytest
 from murk.producers import Ledger
 from murk.stream import Task, open_log
 from tests.cli import harness
-from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, NEWTON, OTHERS, SKETCH
+from tests.protocols import CLASSES, GRADIENTS, NEWTON
 from tests.services.faults.devices import AMID, POINTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, new_log, task_text
@@ -34,17 +34,13 @@ def learn_all(nursery, url):
     assert learner.stop() == 0, learner.err
 
 
-DEVICES_AT = [*((GRADIENTS, [point]) for point in POINTS), *((protocol, POINTS) for protocol in OTHERS)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "points"), DEVICES_AT, ids=str)
-def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
-    count = 12
+def test_a_device_killed_around_a_send(broker, tmp_path):
+    protocol, count = GRADIENTS, 12
     task = Task.parse(task_text(2, protocol, protocol.cap))
     url, ledger = new_log(broker, task), tmp_path / "ledger.db"
     with Nursery(tmp_path / "children", [protocol]) as nursery:
-        for number, point in zip((3, 1, 5), cycle(points), strict=False):
+        for number, point in zip((3, 1, 5), cycle(POINTS), strict=False):
             child = nursery.call(f"{DEVICES}:release", url, ledger, count, point, number)
             assert child.wait() == -9, child.err
         child = nursery.call(f"{DEVICES}:release", url, ledger, count)
@@ -54,7 +50,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
     found = as_if_undisturbed(url, task)
     assert sum(counters["learned"] for _, counters in found) == count
     # What had arrived unheard was sent again; what had not was not lost.
-    assert (sum(counters["duplicates"] for _, counters in found) > 0) == ("after" in points)
+    assert sum(counters["duplicates"] for _, counters in found) > 0
     assert all(counters["dead"] == {} for _, counters in found)
     with Ledger(ledger) as accounts:
         assert (accounts.totals().releases, accounts.pending()) == (count, 0)
@@ -63,12 +59,9 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 # Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
     (GRADIENTS, 40, 4, POINTS, 8, []),
-    (EXAMPLES, 200, 4, POINTS, 8, ["--block", 5]),
-    (DIRECTIONS, 700, 2, POINTS, 8, ["--block", 5]),
     # So many that each chain ends its first epoch.
     (CLASSES, 7000, 2, POINTS, 3, []),
-    (GRAM, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
-    (NEWTON, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
+    (NEWTON, 800, 3, (*POINTS, AMID), 5, ["--block", 15]),
 ]
 
 
@@ -134,9 +127,9 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "rows", "size"), [(GRADIENTS, 40, 60_000), (SKETCH, 2000, 123_457)], ids=str)
-def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows, size):
+def test_a_full_disk_for_the_ledger(broker, tmp_path):
     """It says so and stops; with room again, the same command carries on and everybody is counted once."""
+    protocol, rows, size = GRADIENTS, 40, 60_000
     task = Task.parse(task_text(2, protocol)).with_simulated(True)
     folder = folder_of(tmp_path / "people", rows, 2, protocol)
     url = new_log(broker, task)

@@ -10,10 +10,10 @@ from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, stock
 
 # More of them, and those of the other protocols' learners are in tests/soak.
-KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "12"))
-FEW = KILLS // 3
+KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "7"))
+FEW = KILLS // 2
 # Of scores so many that each chain ends its first epoch; with models of their own, since these were released before.
-CASES = [(GRADIENTS, 1000, 2, FEW), (GRADIENTS, 1000, 4, KILLS - 2 * FEW), (OWN_MODELS, 6500, 2, FEW)]
+CASES = [(GRADIENTS, 800, 4, KILLS - FEW), (OWN_MODELS, 6500, 2, FEW)]
 
 
 @pytest.mark.slow

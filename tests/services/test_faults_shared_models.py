@@ -10,7 +10,7 @@ from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, folder_of, new_log, offsets
 from tests.services.services import eventually
 
-ROWS, KILLS = 6_500, 6
+ROWS, KILLS = 6_500, 4
 """So many people that two models are made after the first."""
 COMMAND = ("task.yaml", "--source", "people.csv", "--seed", 5, "--json")
 

@@ -181,7 +181,7 @@ def test_plots_are_read_with_the_keyboard(page):
     eventually(lambda: page.text(".parameter .beside").startswith("reference"))
 
 
-@pytest.mark.parametrize("scenario", ["real", "many", "late", "blind", "examples", "sketch"])
+@pytest.mark.parametrize("scenario", ["many", "late", "sketch"])
 def test_nothing_is_asked_of_another_host_and_nothing_breaks_the_policy(page, scenario):
     page.open(SCENARIOS[scenario](190_000))
     page.polls()
@@ -273,8 +273,7 @@ def test_a_log_that_cannot_be_read_is_said(page):
     eventually(lambda: page.state() == "live")
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scenario", ["many", "examples", "sketch"])
+@pytest.mark.parametrize(("scenario", "size"), [("many", "phone"), ("examples", "wide"), ("sketch", "tablet")])
 def test_every_size_in_dark_and_light(page, size, scenario):
     looks = {}
     # Opened in the dark, as other tests do by light, and then switched.

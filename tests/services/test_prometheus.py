@@ -45,7 +45,7 @@ log: {partitions: 2}
 LOG = "sqlite:///third-child.db"
 # What a fit of all records without noise comes to, roughly: "true" is what the monitor is told.
 REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
-RECORDS = 8_000
+RECORDS = 5_200
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
 # Of further tasks, with other protocols, which have what the first one's has not.
 OTHERS = {"examples": "protocol: examples", "scores": "protocol: scores\npublic: {set_aside: 500}"}

@@ -1,8 +1,10 @@
 """Every role at a broker that trusts nobody: it can do its work, no more, and is told in one line what it lacks."""
 
 import json
+import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -129,30 +131,29 @@ def admin_sends(broker, topic, value):
         producer.close()
 
 
-READ = """
-import logging, sys
-from murk.stream import open_log
-logging.basicConfig(level=logging.DEBUG)
-if sys.argv[2:]:
-    logging.getLogger("kafka").setLevel(logging.DEBUG)
-with open_log(sys.argv[1], create=False) as log:
-    print(log.end(0))
-"""
+def read_one():
+    """In a child: a program that logs everything."""
+    logging.basicConfig(level=logging.DEBUG, force=True)
+    if sys.argv[2:]:
+        logging.getLogger("kafka").setLevel(logging.DEBUG)
+    logging.getLogger("everything").debug("is heard")
+    with open_log(sys.argv[1], create=False) as log:
+        print(log.end(0))  # noqa: T201
 
 
 @pytest.mark.parametrize("asked", [[], ["asked"]], ids=["everything", "the client's, too"])
 def test_a_program_that_logs_everything_logs_nobodys_credentials(secure_broker, folder, users, asked):
     """The client's loggers name users from INFO on; they are heard where a program asks for them alone."""
     _, url = new_log(secure_broker, folder, users)
-    done = subprocess.run(
-        [sys.executable, "-c", READ, url, *asked], cwd=harness.ROOT, capture_output=True, text=True, check=False,
-        env=os.environ | {"MURK_KAFKA_CONFIG": str(users["reader"])}, timeout=LIMIT,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    child = children(folder).call(
+        "tests.services.test_security:read_one", url, *asked, MURK_KAFKA_CONFIG=str(users["reader"])
+    )
+    assert (child.wait(LIMIT), child.out) == (0, "0\n"), child.err
+    assert "DEBUG:everything:is heard" in child.err
     if asked:
-        assert "DEBUG:kafka" in done.stderr
+        assert "DEBUG:kafka" in child.err
     else:
-        assert not re.search("(DEBUG|INFO):kafka", clean(done.stderr))
+        assert not re.search("(DEBUG|INFO):kafka", clean(child.err))
 
 
 def release_one():
@@ -167,12 +168,11 @@ def release_one():
 def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     name, url = new_log(secure_broker, folder, users)
     Run(folder, users["operator"], "topics", "task.yaml", "--log", url, "--check").good()
-    learner = Seen(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30, "-vv")
-    monitor = Seen(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json", "--log-json")
+    learner = Run(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30, "-vv")
+    monitor = Run(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json", "--log-json")
     ledger = ("--ledger", f"{name}.db", "--block", 20)
     gateway = Seen(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log", url, *ledger)
-    for one in (learner, monitor, gateway):
-        one.look()
+    gateway.look()
     gateway.good()
 
     # A device comes with a certificate, to the other listener.
@@ -183,8 +183,8 @@ def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     )  # fmt: skip
     assert (one.wait(LIMIT), clean(one.out), clean(one.err)) == (0, "released\n", "")
 
-    eventually(lambda: monitor.out.read_text().endswith("\n"))
-    page = json.loads(monitor.out.read_text())["url"]
+    eventually(lambda: monitor.child.out.endswith("\n"))
+    page = json.loads(monitor.child.out)["url"]
 
     def shown():
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{page}/api/status") as answer:
@@ -195,7 +195,7 @@ def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     assert (status["releases"], status["dead_letters"]) == (61, {})
     Run(folder, users["reader"], "dead-letters", "--log", url).good()
     for one in (monitor, learner):
-        one.child.terminate()
+        one.child.send(signal.SIGTERM)
         one.good()
 
 

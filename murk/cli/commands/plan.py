@@ -77,7 +77,7 @@ def command(
         task = task.with_public(*public_covariates(task.public_path, task))
     stated = [effect_of(text, units(task)) for text in effects]
     # As the first table has them: of probabilities in points.
-    points = 100.0 if task.target.kind == "binary" else 1.0
+    points = 1.0 if task.target.kind == "real" else 100.0
     wanted = {name: value / points for name, value in (effect_of(text, units(task), "half width") for text in errors)}
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
@@ -211,7 +211,7 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
         names = list(found.task.coding.names[:-1])[:_MOST_FEATURES]
         return names, names, 1.0
     names = list(found.units)[:_MOST_FEATURES]
-    return names, [found.units[name] for name in names], 100.0 if found.task.target.kind == "binary" else 1.0
+    return names, [found.units[name] for name in names], 1.0 if found.task.target.kind == "real" else 100.0
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
@@ -268,7 +268,7 @@ def _said(one: Forecast, points: float, words: str) -> str:
 def _notes(found: Plan, shown: int) -> Iterator[str]:
     from murk.planning.plan import remarks
 
-    more = len(found.task.coding.names) - 1 - shown
+    more = (len(found.units) if _has_effects(found) else len(found.task.coding.names) - 1) - shown
     if more > 0:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
     if any(one.forecast is not None and not one.forecast.settled for one in found.cells):

@@ -1,1 +1,1 @@
-"""What every protocol uses: estimators, problems, covariates, curves, symmetric matrices."""
+"""What all protocols use: estimators, problems, covariates, curves, symmetric matrices."""

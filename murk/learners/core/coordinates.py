@@ -1,4 +1,4 @@
-"""Changes of coordinates that several learners work in: contrasts of classes, and whitened features."""
+"""Changes of coordinates: contrasts of classes, and whitened features."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from murk.errors import UserError
 
 
 def contrasts(classes: int) -> NDArray[np.float64]:
-    """Orthonormal basis of the contrasts of ``classes`` classes, shape ``(classes, classes - 1)``.
+    """Return an orthonormal basis of the contrasts of classes, ``(classes, classes - 1)``.
 
     The columns are Helmert's: each compares one class with the mean of those before it.
-
-    Examples
-    --------
-    >>> basis = contrasts(3)
-    >>> bool(np.allclose(basis.T @ basis, np.eye(2)) and np.allclose(basis.sum(axis=0), 0))
-    True
     """
     basis = np.zeros((classes, classes - 1))
     for column in range(classes - 1):
@@ -30,15 +24,11 @@ def contrasts(classes: int) -> NDArray[np.float64]:
 
 
 def whitening(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, shape ``(p, p)``.
+    """Return the symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, ``(p, p)``.
 
-    Working in ``z = W x`` turns the total error ``tr(M) tr(M^-2)`` of the noise into ``d tr(M^-1)``, which
-    is never more and far less for correlated or rare features.
-
-    Raises
-    ------
-    UserError
-        If M is not symmetric, not finite, or not positive definite by a margin of 1e-10.
+    In ``z = W x`` the noise's total error ``tr(M) tr(M^-2)`` becomes ``d tr(M^-1)``, which is never more, and far less
+    for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive definite by a
+    margin of 1e-10.
 
     Examples
     --------

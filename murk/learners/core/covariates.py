@@ -1,4 +1,4 @@
-"""Public covariates without targets, read once from wherever they are."""
+"""Public covariates without targets, read once from any source."""
 
 from __future__ import annotations
 
@@ -24,47 +24,35 @@ from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
 
+# Most rows that are kept, drawn evenly from all, for scores. Of all others only the moments are kept.
 KEPT = 20_000
-"""Rows that are kept, drawn evenly from all: the root needs their scores. Of the others only the moments stay."""
 
 _CHUNK = 4096
-# Numbers that are made at once.
+# Numbers computed at once.
 _AT_ONCE = 2**20
-# Which rows are kept is no secret and shall repeat.
+# The draw of the kept rows is public and must repeat.
 _SEED = 20_210_316
 
 
 @dataclass(frozen=True)
 class Covariates:
-    """Public covariates as fitting needs them.
+    """Public covariates for fitting."""
 
-    Parameters
-    ----------
-    points, shares
-        Coded points (u, p) and the shares of people at them.
-    people
-        Number of people whose points are kept.
-    second_moment
-        Of all that were read, (p, p).
-    total
-        How many were read; None if as many as are kept.
-    """
-
-    points: Floats
-    shares: Floats
-    people: float
-    second_moment: Floats
-    total: float | None = None
+    points: Floats  # coded, (u, p)
+    shares: Floats  # of people at the points
+    people: float  # number of people whose points are kept
+    second_moment: Floats  # of all rows read, (p, p)
+    total: float | None = None  # number of rows read; None if all are kept
 
     @classmethod
     def of(cls, public: PublicCovariates) -> Covariates:
-        """From a task's points and counts."""
+        """Return a task's points and counts."""
         people = float(public.counts.sum())
         return cls(public.points, public.counts / people, people, public.second_moment)
 
     @cached_property
     def scatter(self) -> Floats:
-        """Covariance of one row's ``x x'``, as the numbers that :func:`flattened` makes of it, (q, q)."""
+        """Covariance of one row's ``x x'`` as :func:`flattened`, (q, q)."""
         q = matrix_size(self.points.shape[1])
         mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
         for start in range(0, len(self.points), block):
@@ -85,41 +73,20 @@ class Covariates:
 
 @dataclass(frozen=True, eq=False)
 class PublicSample:
-    """A stream of public rows in O(k^2) memory and at most 20,000 rows.
+    """A stream of public rows in O(k^2) memory and at most 20,000 rows."""
 
-    Parameters
-    ----------
-    names
-        Columns, k of them.
-    rows
-        Rows kept: all, or an even draw, (u, k).
-    total
-        Number of rows read.
-    moment
-        Second moment of all rows read, with the constant as last column, (k + 1, k + 1).
-    """
-
-    names: tuple[Any, ...]
-    rows: Floats
-    total: int
-    moment: Floats
+    names: tuple[Any, ...]  # of the k columns
+    rows: Floats  # kept: all, or an even draw, (u, k)
+    total: int  # number of rows read
+    moment: Floats  # second moment of all rows read, the constant last, (k + 1, k + 1)
 
     @classmethod
     def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
         """Read public covariates once.
 
-        Parameters
-        ----------
-        public
-            An array (n, k), a data frame, an iterable of mappings (a generator is used up), the path of a CSV file
-            (``.gz`` or not), or a sample already read.
-        names
-            Columns wanted, in order; by default all, sorted (of an array 0, 1, ...).
-
-        Raises
-        ------
-        UserError
-            If a column is not there, a value is no finite number, or there are no rows.
+        ``public`` is an array (n, k), a data frame, an iterable of mappings (a generator is used up), the path of a CSV
+        file (``.gz`` or not), or a sample; ``names`` are the columns in order, by default all, sorted (of an array 0,
+        1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
 
         Examples
         --------
@@ -129,17 +96,17 @@ class PublicSample:
         """
         if isinstance(public, PublicSample):
             return public if names is None else public.select(names)
-        found, blocks = _blocks(public, names)
+        columns, blocks = _blocks(public, names)
         random = np.random.default_rng(_SEED)
-        kept = np.empty((0, len(found)))
-        moment = np.zeros((len(found) + 1, len(found) + 1))
+        kept = np.empty((0, len(columns)))
+        moment = np.zeros((len(columns) + 1, len(columns) + 1))
         total = 0
         for block in blocks:
             bad = np.argwhere(~np.isfinite(block))
             if len(bad):
                 row, column = bad[0]
                 raise UserError(
-                    f"public covariates: row {total + int(row) + 1:,}, column {found[column]!r} is no finite number; "
+                    f"public covariates: row {total + int(row) + 1:,}, column {columns[column]!r} is no finite number; "
                     "leave such rows out, or name the columns that are features by features="
                 )
             whole = np.column_stack([block, np.ones(len(block))])
@@ -154,31 +121,30 @@ class PublicSample:
             total += len(block)
         if not total:
             raise UserError("public covariates: there are no rows; give at least as many as there are features")
-        return cls(found, kept, total, moment / total)
+        return cls(columns, kept, total, moment / total)
 
     def select(self, names: Sequence[Any]) -> PublicSample:
-        """The sample with these columns, in this order.
+        """Return the sample with these columns, in this order.
 
-        Raises
-        ------
-        UserError
-            If one of them is not there.
+        Raises UserError if one of them is missing.
         """
-        places = _places(self.names, names)
-        both = [*places, len(self.names)]
-        return PublicSample(tuple(names), self.rows[:, places], self.total, self.moment[np.ix_(both, both)])
+        indices = _indices(self.names, names)
+        all_indices = [*indices, len(self.names)]
+        return PublicSample(
+            tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(all_indices, all_indices)]
+        )
 
     def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
-        """As fitting needs it: rows brought within ``reach`` as people's are, times ``gain``, and the constant."""
+        """Return covariates for fitting: rows scaled down to ``reach``, times ``gain``, and the constant."""
         rows, inside = self.rows.copy(), True
         with np.errstate(over="ignore", invalid="ignore"):
             well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
-        # Of the others, what is not a number among them, the kernel decides: a call takes as long as a whole row.
-        for place in np.flatnonzero(~well_within):
-            inside &= not confine(rows[place], reach, False, False)
+        # The kernel decides on the others, NaN among them: a call for every row would be slow.
+        for index in np.flatnonzero(~well_within):
+            inside &= not confine(rows[index], reach, False, False)
         scale = np.append(np.full(len(self.names), gain), 1.0)
         points = np.column_stack([rows * gain, np.ones(len(rows))])
-        # Where rows had to be scaled down, only of the kept ones is known what their moments then are.
+        # If rows were scaled down, the moments are known of the kept rows only.
         moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))
@@ -186,18 +152,18 @@ class PublicSample:
         return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
 
 
-def _places(there: Sequence[Any], names: Sequence[Any]) -> list[int]:
-    absent = [name for name in names if name not in there]
+def _indices(columns: Sequence[Any], names: Sequence[Any]) -> list[int]:
+    absent = [name for name in names if name not in columns]
     if absent:
         raise UserError(
-            f"public covariates have no column {absent[0]!r}; there are: {', '.join(map(str, there))}. They need all "
+            f"public covariates have no column {absent[0]!r}; there are: {', '.join(map(str, columns))}. They need all "
             "of the learner's features, under the same names"
         )
-    return [list(there).index(name) for name in names]
+    return [list(columns).index(name) for name in names]
 
 
 def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], Iterator[Floats]]:
-    """Columns, and blocks of rows."""
+    """Return the columns, and blocks of rows."""
     if isinstance(public, str | Path):
         public = _file(Path(public))
     elif isinstance(public, np.ndarray):
@@ -214,7 +180,7 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
         columns = list(frame.columns)
         found = tuple(sorted(columns, key=str) if names is None else names)
         table = np.column_stack(
-            [numbers(frame[:, place].to_native(), target) for place in _places(columns, found)] or [np.empty(0)]
+            [numbers(frame[:, place].to_native(), target) for place in _indices(columns, found)] or [np.empty(0)]
         )
         return found, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
     if not isinstance(public, Iterable):
@@ -229,7 +195,7 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
     if not isinstance(first, Mapping):
         raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
     found = tuple(sorted(first, key=str) if names is None else names)
-    _places(list(first), found)
+    _indices(list(first), found)
     return found, _mapped(chain([first], rows), found)
 
 

@@ -1,6 +1,6 @@
 """Mean functions: of a loss, ``f = Phi'``, or a link of a non-linear regression, ``y = f(x'w) + e``.
 
-A loss ``Phi(x'w) - y x'w`` and a link ``f = Phi'`` are estimated alike (Wang et al., Lemma 5 and Theorem 21).
+A loss ``Phi(x'w) - y x'w`` and a link ``f = Phi'`` have the same estimate (Wang et al., Lemma 5 and Theorem 21).
 """
 
 from __future__ import annotations
@@ -21,51 +21,31 @@ Function = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Curve:
-    """A mean function with what finding and judging its root takes.
+    """A mean function f with its derivatives and inverse."""
 
-    Parameters
-    ----------
-    name
-        As losses and links are named in a task.
-    mean, slope, bend
-        ``f``, ``f'`` and ``f''``.
-    inverse
-        The inverse of ``f``.
-    low, high
-        The range of ``f``.
-    """
-
-    name: str
-    mean: Function
-    slope: Function
-    bend: Function
-    inverse: Function
-    low: float
+    name: str  # of the loss or link in a task
+    mean: Function  # f
+    slope: Function  # f'
+    bend: Function  # f''
+    inverse: Function  # of f
+    low: float  # of the range of f
     high: float
 
 
 @dataclass(frozen=True)
 class CodedCurve:
-    """A mean function in terms of a coded target: ``(f - middle) / half``.
-
-    Parameters
-    ----------
-    curve
-        f.
-    middle, half
-        What the coded target's 0 is, and 1 less that; of a binary target's probability 0 and 1.
-    """
+    """A mean function of a coded target: ``(f - middle) / half``; for a binary target's probability 0 and 1."""
 
     curve: Curve
     middle: float = 0.0
     half: float = 1.0
 
     def mean(self, z: Floats) -> Floats:
-        """The coded target's mean."""
+        """Return the coded target's mean."""
         return np.asarray((self.curve.mean(z) - self.middle) / self.half)
 
     def slope(self, z: Floats) -> Floats:
-        """Its slope."""
+        """Return the slope of the coded target's mean."""
         return np.asarray(self.curve.slope(z) / self.half)
 
 
@@ -147,7 +127,7 @@ _POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
 _BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
 
 LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
-"""Of a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
+"""For a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 LINKS = {
     "identity": Curve("identity", _identity, _one, _zero, _identity, -np.inf, np.inf),
@@ -156,18 +136,11 @@ LINKS = {
     "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
     "exp": replace(_POISSON, name="exp"),
 }
-"""Of a real target. ``softplus`` is log(1 + e^z); with the paper's log(1 + e^-z) all coefficients change sign."""
+"""For a real target. ``softplus`` is log(1 + e^z); the paper's log(1 + e^-z) reverses all signs."""
 
 
 def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:
-    """The curve of that name.
-
-    Raises
-    ------
-    UserError
-        Naming the nearest known one.
-    """
-    found = among.get(name)
-    if found is None:
+    """Return a curve by name, or raise UserError with the nearest known one."""
+    if name not in among:
         raise UserError(f"unknown {what} {name!r}{nearest(name, among)}; one of {', '.join(among)}")
-    return found
+    return among[name]

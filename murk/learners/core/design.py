@@ -1,18 +1,17 @@
-r"""The population that a plan takes for granted: rows of covariates, and what they do to the target.
+"""The population that a plan assumes: rows of covariates, and their effects on the target.
 
-Half widths depend on both before any record is seen: on how the features vary together, on how large the effects are,
-and on how rare a positive target is. So a plan states all three. Where covariates are public these are the rows. Where
-none are, two designs within the task's public bounds stand for what they may be:
+Half-widths depend on how features vary together, on the size of effects, and on how rare a positive target is, so a
+plan states all three. Public covariates give the rows. Otherwise two designs within the task's public bounds do:
 
-*typical*: each number spread over its bounds with a standard deviation of two fifths of half their range, categories
-equally frequent, features unrelated.
+*typical*: numbers with a standard deviation of two fifths of half their range, equally frequent categories, unrelated
+features.
 
-*hard*: numbers within a small part of their bounds (a standard deviation of .15 of half the range), each category but
-the first had by one in twenty, and features that have half of their variance in common; a real target at the two ends
-of its range. Worse can be declared: of a feature that hardly varies nothing is learned by any number of people.
+*hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
+first, features with half of their variance in common, and a real target at the two ends of its range. It can be worse:
+of a feature that hardly varies nothing is learned from any number of people.
 
-What a task states as publicly known replaces these: a feature's `typical` range in both designs (nine tenths of a
-normal distribution lie in it, its ends being clamped to the bounds), and the target's `rate` or `typical` range.
+The task's public statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped
+to the bounds) in both designs, and the target's `rate` or `typical` range.
 """
 
 from __future__ import annotations
@@ -43,42 +42,34 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
+# Rows of a design.
 ROWS: Final = 500
-"""Rows that stand for a design."""
 
+# Most distinct points of public covariates, which are thinned to these.
 MOST_ROWS: Final = 2_000
-"""Distinct points that public covariates are thinned to."""
 
-# Log odds, and coded units of a real target, by which a standard deviation of a feature changes it where nothing is
-# stated; of all features together no more than the second.
+# Default effect of a feature's deviation on log odds and on a coded real target, and the most of all together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
 _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
-# People whose value is missing, of a feature with an indicator, where nobody stated a share.
+# Default share of missing values of a feature with an indicator.
 _MISSING_SHARE: Final = 0.05
 _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What is taken for granted of the target.
+    """Assumed effects on the target."""
 
-    Parameters
-    ----------
-    each
-        What a standard deviation of each feature does: the odds ratio of a binary target or of a class, or the change
-        of a real one in its own units; None for a moderate one (odds ratio 1.35, a twentieth of the range).
-    named
-        Feature to what a unit of it does, as reports state it: an odds ratio, or a change of a real target.
-    rate
-        Share of positive targets, or of a real target's range that is below its mean; None for what the task states
-        (`target: {rate: }`, or the middle of `typical`), and a half where it states nothing.
-    """
-
+    # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
+    # for a moderate one (odds ratio 1.35, a twentieth of the range).
     each: float | None = None
+    # Effects of features' units as in reports: odds ratios, or changes of a real target.
     named: Mapping[str, float] = field(default_factory=dict)
+    # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
+    # of `typical`, or else a half.
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -88,54 +79,30 @@ class Effects:
 
 @dataclass(frozen=True)
 class Rate:
-    """The share of positive targets that a forecast takes for granted, or where in its range a real target's mean is.
+    """The assumed share of positive targets, or position of a real target's mean in its range."""
 
-    Parameters
-    ----------
-    value
-        The share; of several classes the share of each.
-    source
-        ``"stated"`` by who asks, ``"task"``, or ``"assumed"`` where nobody stated any.
-    """
-
-    value: float | tuple[float, ...]
-    source: str
+    value: float | tuple[float, ...]  # of several classes the share of each
+    source: str  # "stated" by the caller, "task", or "assumed" by default
 
     @property
     def assumed(self) -> bool:
-        """Whether nobody stated it."""
+        """Whether it is only the default."""
         return self.source == "assumed"
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
-    """Return the rate that forecasts of a task take for granted.
+    """Return the rate that forecasts of a task assume.
 
-    Raises
-    ------
-    UserError
-        For one rate of several classes.
-
-    Examples
-    --------
-    >>> task = Task.parse('''
-    ... name: readmission
-    ... features: [{name: age, low: 20, high: 90}]
-    ... target: {name: again, kind: binary, positive: yes, negative: no, rate: 0.06}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> rate_of(task, Effects()).value, rate_of(task, Effects(rate=0.1)).value
-    (0.06, 0.1)
+    Raises UserError for one rate of several classes.
     """
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
             raise UserError("one rate says nothing of several classes: state their shares in the task, as target.rate")
         shares = target.shares
-        return (
-            Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
-            if shares is None
-            else Rate(shares, "task")
-        )
+        if shares is None:
+            return Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
+        return Rate(shares, "task")
     if effects.rate is not None:
         return Rate(effects.rate, "stated")
     known = None
@@ -155,36 +122,20 @@ class Records:
     shares: Array
 
     def drawn(self, people: int, rng: np.random.Generator) -> Array:
-        """How many of so many people have each record, (m,)."""
+        """Draw how many of a number of people have each record, (m,)."""
         return rng.multinomial(people, self.shares).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Population:
-    """People as a plan takes them to be.
+    """People as a plan assumes them."""
 
-    Parameters
-    ----------
-    name
-        ``"typical"``, ``"hard"`` or ``"public"``.
-    points
-        Coded rows (m, p), the constant last.
-    shares
-        Of the people, (m,).
-    theta
-        Log odds of a positive target; a coded real target's line, (p,); of K classes their log odds, (K, p).
-    kind
-        Of the target: ``"binary"``, ``"real"`` or ``"classes"``.
-    residual
-        Standard deviation of a real target around its line, in coded units, as far as its bounds allow.
-    """
-
-    name: str
-    points: Array
-    shares: Array
-    theta: Array
-    kind: str
-    residual: float = _RESIDUAL
+    name: str  # "typical", "hard" or "public"
+    points: Array  # coded rows (m, p), the constant last
+    shares: Array  # of the people, (m,)
+    theta: Array  # log odds, (p,) or (K, p) of K classes; or a coded real target's line
+    kind: str  # of the target: "binary", "real" or "classes"
+    residual: float = _RESIDUAL  # standard deviation of a real target around its line, in coded units, as bounds allow
 
     @property
     def records(self) -> Records:
@@ -213,19 +164,16 @@ class Population:
     def of(
         cls, name: str, points: Array, shares: Array, task: Task, effects: Effects, residual: float = _RESIDUAL
     ) -> Population:
-        """That of rows, with stated effects.
+        """Return the population of rows, with stated effects.
 
-        Raises
-        ------
-        UserError
-            For an effect of a feature that the task does not have, or that no target has.
+        Raises UserError for an effect of an unknown feature, or one that no target has.
         """
         rows, weights = _thinned(points, shares)
         return cls(name, rows, weights, coefficients(task, rows, weights, effects), task.target.kind, residual)
 
 
 def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
-    """What is known of the people of a task: its public covariates, or a typical and a hard design."""
+    """Return the populations of a task: its public covariates, or a typical and a hard design."""
     if task.covariates is not None:
         points, counts = task.covariates
         return (Population.of("public", points, counts / counts.sum(), task, effects),)
@@ -240,13 +188,11 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
 
 
 def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Array:
-    """Rows of independent or related features: of normal scores the ranks, and of each feature its own quantiles."""
+    """Draw rows of independent or related features: ranks of normal scores, and each feature's own quantiles."""
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
-    found = np.ones((ROWS, coding.size))
-    place = 0
-
-    # Even quantiles: of few rows a feature has the spread that is said, not about that.
+    rows, column = np.ones((ROWS, coding.size)), 0
+    # Even quantiles, so that a feature of few rows has exactly the stated spread.
     levels = (np.arange(ROWS) + 0.5) / ROWS
     normal = np.array([NormalDist().inv_cdf(level) for level in levels])
 
@@ -266,24 +212,24 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Arra
         for size in sizes:
             rank = ranks()
             if not size:
-                found[:, place] = np.clip(middle + deviation * normal[rank], -1.0, 1.0)
-                place += 1
+                rows[:, column] = np.clip(middle + deviation * normal[rank], -1.0, 1.0)
+                column += 1
                 continue
             share = 1.0 / size if rare is None else min(rare, 1.0 / size)
-            # The first category is what is left.
+            # The first category is the remainder.
             category = np.floor(levels[rank] / share).astype(np.int64)
             for each in range(size - 1):
-                found[:, place] = np.where(category == each, 1.0, -1.0)
-                place += 1
+                rows[:, column] = np.where(category == each, 1.0, -1.0)
+                column += 1
         if feature.missing == INDICATOR:
             share = feature.missing_share or _MISSING_SHARE
-            found[:, place] = np.where(levels[ranks()] < share, 1.0, -1.0)
-            place += 1
-    return found
+            rows[:, column] = np.where(levels[ranks()] < share, 1.0, -1.0)
+            column += 1
+    return rows
 
 
 def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
-    """Mean and standard deviation, in coded units, of a normal distribution with nine tenths in a stated range."""
+    """Return mean and deviation, in coded units, of a normal distribution with nine tenths in a stated range."""
     ends = (block.low, *(block.typical or ()), block.high)
     low, first, last, high = (
         float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
@@ -293,18 +239,15 @@ def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, fl
 
 
 def _residual(task: Task, residual: float) -> float:
-    """What a real target is off its line by: by its typical range, where that is stated."""
+    """Return a real target's residual deviation, by its typical range if that is stated."""
     target = task.target
     return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
 
 
 def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
-    """Coded coefficients of stated effects.
+    """Return coded coefficients of stated effects.
 
-    Raises
-    ------
-    UserError
-        For an effect of a feature that the task does not have, or that no target has.
+    Raises UserError for an effect of an unknown feature, or one that no target has.
     """
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
@@ -321,7 +264,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
     stated = np.zeros(coding.size)
     for name, value in effects.named.items():
         if name not in names or target.kind == "classes":
-            known = "none may be named where the target is of classes" if target.kind == "classes" else ", ".join(names)
+            known = "none may be named for a target of classes" if target.kind == "classes" else ", ".join(names)
             raise UserError(f"no effect of {name!r} can be stated: the task's coefficients are {known}")
         place = names.index(name)
         stated[place] = (value if real else _log(value)) / coding.unit_factors[place]
@@ -350,7 +293,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
 
 
 def _share(line: Array, shares: Array, room: float | None) -> float:
-    """How much of assumed effects is left where together they would be too much, or beyond a real target's bounds."""
+    """Return the factor of assumed effects that keeps them moderate together, and within a real target's bounds."""
     spread = max(math.sqrt(float(shares @ line**2)), 1e-9)
     if room is None:
         return min(1.0, _MOST_LOG_ODDS / spread)
@@ -359,12 +302,12 @@ def _share(line: Array, shares: Array, room: float | None) -> float:
 
 def _log(ratio: float) -> float:
     if not 0.0 < ratio < math.inf:
-        raise UserError(f"an effect on this target is an odds ratio, such as 1.5, and not {ratio:g}")
+        raise UserError(f"an effect on this target is an odds ratio above 0, such as 1.5, and not {ratio:g}")
     return math.log(ratio)
 
 
 def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float:
-    """The intercept with which so many targets are positive."""
+    """Return the intercept at which a share ``rate`` of targets is positive."""
     logit = points[:, :-1] @ slopes[:-1]
     low, high = -50.0 - float(np.max(logit)), 50.0 - float(np.min(logit))
     for _ in range(80):
@@ -374,18 +317,18 @@ def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float
 
 
 def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> Array:
-    """Log odds (K, p) whose constants are moved until each class has its share."""
-    found = theta.copy()
+    """Return log odds (K, p) with constants at which each class has its share."""
+    fitted = theta.copy()
     for _ in range(200):
-        odds = shares @ class_probabilities(points @ found.T, np.eye(len(found)))
-        found[:, -1] += np.log(wanted / odds)
+        odds = shares @ class_probabilities(points @ fitted.T, np.eye(len(fitted)))
+        fitted[:, -1] += np.log(wanted / odds)
         if np.max(np.abs(odds - wanted)) < 1e-9:
             break
-    return found
+    return fitted
 
 
 def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:
-    """At most `MOST_ROWS` rows, taken evenly by their shares where there are more."""
+    """Return at most `MOST_ROWS` rows, taken evenly by their shares."""
     if len(points) <= MOST_ROWS:
         return points, _even(shares)
     order = np.lexsort(points.T)
@@ -400,13 +343,7 @@ def _even(shares: Array) -> Array:
 
 
 def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tuple[str | None, float]:
-    """Read ``X`` or ``FEATURE=X``, which a message calls by a noun.
-
-    Raises
-    ------
-    UserError
-        When it is neither.
-    """
+    """Read ``X`` or ``FEATURE=X``; raise UserError, with the noun for it, if it is neither."""
     name, equals, value = text.rpartition("=")
     try:
         number = float(value)

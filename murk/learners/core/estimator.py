@@ -1,7 +1,4 @@
-"""What the River estimators share: features in a fixed order, levels, releases, state, intervals.
-
-What the estimators that learn step by step share: each record is randomized in place, and moves an iterate.
-"""
+"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ if TYPE_CHECKING:
 
 Record = Mapping[Any, Any]
 
-# Of two threads with a first record, one fixes the features.
+# Of two threads with a first record, only one fixes the features.
 _BEGINNING = threading.RLock()
 
 
 class StreamEstimator(base.Estimator):
-    """A River estimator around an engine: each protocol's says how its engine is made.
+    """Base class of River estimators around an engine, which each protocol makes.
 
     The features are fixed once: at construction or, in a simulation, by the first record.
     """
@@ -55,7 +52,7 @@ class StreamEstimator(base.Estimator):
     noise: NoiseSource | None
 
     def _prepare(self) -> None:
-        """Set what is not a constructor argument; check what can be checked without a record."""
+        """Initialize what is not a constructor argument, and check the arguments."""
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
@@ -70,9 +67,8 @@ class StreamEstimator(base.Estimator):
         elif self.seed is None and not getattr(self.noise, "simulated", False):
             raise UserError(
                 "features= is required where noise is real: give the features' names, in a fixed order, as in "
-                "features=['age', 'dose']. Taken from the first record they might be what one person said, since "
-                "encoders make names of values ('diagnosis_HIV'), and coefficients and states show them. A simulation "
-                "(seed=) may go without"
+                "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
+                "of values ('diagnosis_HIV'), and coefficients and states show them. A simulation (seed=) needs none"
             )
 
     @abstractmethod
@@ -80,17 +76,17 @@ class StreamEstimator(base.Estimator):
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
-        """What absolute values of features, and of a real target, are expected to reach; None where nothing is."""
+        """Return the expected largest sizes of features, and of a real target; None for no expectation."""
         return 1.0, None
 
     def _watch(self) -> None:
-        """Look at the first records, in a simulation."""
+        """Check the first records of a simulation."""
         if self.seed is not None:
             self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         survey = self._first_records
-        if survey is not None:  # another thread may have looked at the last one
+        if survey is not None:  # another thread may have checked the last one
             survey.look(rows, keys)
             if not survey.left:
                 self._first_records = None
@@ -100,26 +96,26 @@ class StreamEstimator(base.Estimator):
             columns, keys = [values.tolist() for values in X[:FIRST].T], self._names
         else:
             frame = frame_of(X)
-            head, places = frame.head(FIRST), {name: place for place, name in enumerate(frame.columns)}
-            keys, absent = tuple(places), [0.0] * len(head)
+            head, indices = frame.head(FIRST), {name: index for index, name in enumerate(frame.columns)}
+            keys, absent = tuple(indices), [0.0] * len(head)
             columns = [
-                column_array(head[:, places[name]].to_native()).tolist() if name in places else absent
+                column_array(head[:, indices[name]].to_native()).tolist() if name in indices else absent
                 for name in self._names
             ]
         self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False), keys)
 
     def _begun(self, names: tuple[Any, ...]) -> Any:
-        """The engine; made for these features, where the first record is yet to fix them."""
-        # What an engine is made of stays, whatever call it is made in.
+        """Return the engine, and make it for these features if there is none yet."""
+        # The engine's arrays must outlive the call in which it is made.
         with _BEGINNING, lasting():
             return self._begin(names) if self._engine is None else self._engine
 
     @abstractmethod
     def _mechanism_for(self, guarantee: Guarantee) -> Any:
-        """The mechanism of a guarantee."""
+        """Return the mechanism of a guarantee."""
 
     def _level_mechanisms(self) -> dict[str, Any]:
-        """Level name to mechanism, the learner's own budget under ``"default"``."""
+        """Return mechanisms by level, that of the learner's own budget as ``"default"``."""
         mechanisms = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
         self._default = mechanisms["default"] = self._calibrated(self.budget)
         return mechanisms
@@ -137,18 +133,18 @@ class StreamEstimator(base.Estimator):
             label, other, name = clash
             raise UserError(
                 f"two coefficients would be named {f'{label}:{name}'!r}, of the classes {label!r} and {other!r}: "
-                "rename a class or a feature, so that they differ as text"
+                "rename a class or a feature"
             )
         return (*coded, INTERCEPT)
 
     def _calibrated(self, guarantee: Guarantee) -> Any:
-        found = self._mechanisms.get(guarantee)
-        if found is None:
-            found = self._mechanism_for(guarantee)
-            # People may choose budgets from a continuum; a cache must not grow with them.
+        mechanism = self._mechanisms.get(guarantee)
+        if mechanism is None:
+            mechanism = self._mechanism_for(guarantee)
+            # People may choose any budgets: the cache is bounded.
             if len(self._mechanisms) < 256:
-                self._mechanisms[guarantee] = found
-        return found
+                self._mechanisms[guarantee] = mechanism
+        return mechanism
 
     def _columns(self, X: Any) -> tuple[Any, ...]:
         if isinstance(X, np.ndarray):
@@ -163,27 +159,24 @@ class StreamEstimator(base.Estimator):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
             if X.dtype.kind not in "biuf" or isinstance(X, np.ma.MaskedArray):
                 return keep(np.column_stack([numbers(column) for column in X.T]))
-            # Not a copy, which takes a tenth of learning it: nobody writes to it.
+            # Not copied, as nothing writes to it.
             return X if X.dtype == np.float64 else keep(X.astype(np.float64))
         frame = frame_of(X)
-        # Not frame[name]: a column may be named by a number, which would be taken for a row's.
-        places = {name: place for place, name in enumerate(frame.columns)}
+        # Not frame[name]: a column named by a number would be taken for a row.
+        indices = {name: index for index, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
-        return keep(
-            np.column_stack(
-                [numbers(frame[:, places[name]].to_native()) if name in places else absent for name in names]
-            )
-        )
+        columns = [numbers(frame[:, indices[name]].to_native()) if name in indices else absent for name in names]
+        return keep(np.column_stack(columns))
 
     def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rows of a frame or an array, one for each target."""
+        """Return the rows of a frame or an array, one for each target."""
         rows = self._matrix(X, self._names)
         if len(rows) != len(y):
             raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target a row")
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """The one mechanism of so many rows, or a list with each row's own."""
+        """Return the one mechanism of all rows, or a list with each row's own."""
         if not isinstance(budget, Sequence):
             return self._default if budget is None else self._calibrated(budget)
         if len(budget) != count:
@@ -191,31 +184,22 @@ class StreamEstimator(base.Estimator):
         return [self._calibrated(each) for each in budget]
 
     def learn_release(self, release: Release) -> None:
-        """Learn from what was randomized elsewhere.
+        """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Parameters
-        ----------
-        release
-            A release of this learner's kind, at one of its levels.
-
-        Raises
-        ------
-        RejectedError
-            If its kind, level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
-            other way round), or it is a gradient of a version that is unknown, too old, or not there yet.
-        UserError
-            If the features are not fixed yet.
+        Raises RejectedError if its kind, level, size or magnitude does not fit, it is simulated and the learner is not
+        seeded (or the other way round), or its gradient is of a version that is unknown, too old, or not there yet;
+        UserError if the features are not fixed yet.
         """
         engine = self._require()
         if release.kind != engine.kind:
             raise RejectedError(
-                "schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned"
+                "schema", f"a release of the kind {release.kind!r}, but {engine.kind!r} ones are learned"
             )
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
             raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
         if release.simulated is not (self.seed is not None):
-            raise RejectedError("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+            raise RejectedError("simulated", "a seeded learner takes simulated releases, others take real ones")
         integers = release.integers
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:
@@ -229,12 +213,10 @@ class StreamEstimator(base.Estimator):
         engine.admit(release, 0)
         engine.learn_releases([release])
 
-    # Records, one by one
-
     def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
-        """Have these features from now on, and an engine that learns one record in place."""
+        """Set the features, and an engine that learns one record in place."""
         self._names = names
-        # With one name, an itemgetter gives a value and no tuple.
+        # With one name, an itemgetter returns a value and not a tuple.
         self._values_of: Callable[[Record], Sequence[Any]] = (
             itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
         )
@@ -243,7 +225,7 @@ class StreamEstimator(base.Estimator):
         return engine
 
     def _own(self, budget: Guarantee) -> Any:
-        """What randomizes the record of a person with a budget of their own."""
+        """Return what randomizes the record of a person with their own budget."""
         return self._calibrated(budget)
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
@@ -259,8 +241,6 @@ class StreamEstimator(base.Estimator):
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
-    # What was learned
-
     def _require(self) -> Any:
         if self._engine is None:
             raise UserError("the features are not known yet: give features=[...], or learn a record first")
@@ -272,32 +252,30 @@ class StreamEstimator(base.Estimator):
         return 0 if self._engine is None else int(self._engine.n_releases)
 
     def estimate(self) -> Estimate:
-        """Coefficients with what their intervals need, and the method both come from."""
-        found: Estimate = self._require().estimate()
-        return found
+        """Return coefficients with their intervals, and their method."""
+        estimate: Estimate = self._require().estimate()
+        return estimate
 
     def coefficients(self) -> dict[str, float]:
-        """Coefficients by feature name, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
-        found = self.estimate()
-        return dict(zip(found.names, map(float, found.values), strict=True))
+        """Return coefficients by feature, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
+        estimate = self.estimate()
+        return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
-        """Confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
+        """Return confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
         return self.estimate().intervals(level)
 
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
-        """What was learned, to hold, print, see in a notebook, plot and pass on.
+        """Return the result, to print, see in a notebook, plot and pass on.
 
         Parameters
         ----------
         task
-            The task, or the `murk.producers.Encoder`, whose public bounds the features were coded by: with it there are
-            natural units beside the coded ones.
+            The task, or the `murk.producers.Encoder`, whose public bounds coded the features: adds natural units.
         level
             Nominal level of the intervals.
         forecast
-            Whether to say of coefficients that were not learned what it would take, which takes several times as long
-            as the estimate.
+            Whether to forecast what coefficients that were not learned would take, which takes several times as long.
 
         Raises
         ------
@@ -309,7 +287,7 @@ class StreamEstimator(base.Estimator):
         return summarize(self, self.estimate(), self._scale(), getattr(task, "task", task), level, forecast=forecast)
 
     def _scale(self) -> Scale:
-        """What the coefficients are of."""
+        """Return the scale of the coefficients."""
         return "own"
 
     def _repr_html_(self) -> str:
@@ -318,7 +296,7 @@ class StreamEstimator(base.Estimator):
         return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
-        """This learner's engine and the others', which must be of the same settings."""
+        """Return this learner's engine and the others', which must have the same settings."""
         engine = self._require()
         engines = [engine]
         for other in others:
@@ -333,17 +311,14 @@ class StreamEstimator(base.Estimator):
         return engines
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as plain data (JSON), exact: :meth:`load_state_dict` goes on bit for bit."""
+        """Return the state as plain data (JSON), exact: a learner that loads it continues bit for bit."""
         names = [name if isinstance(name, str | int) else str(name) for name in self._names]
         return {"features": names, "fold": self._require().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state of a learner with the same settings.
+        """Load a state of a learner with the same settings.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Raises MurkError if the state is malformed or belongs to other features.
         """
         try:
             names, fold = tuple(state["features"]), state["fold"]
@@ -362,7 +337,7 @@ class StreamEstimator(base.Estimator):
             raise
 
     def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
-        """Take over a state by this learner's release, or by the first ``former`` default that it is of."""
+        """Load a state by this learner's release, or by the first ``former`` default that it fits."""
         try:
             StreamEstimator.load_state_dict(self, state)
         except MurkError:
@@ -385,14 +360,14 @@ def _only(name: Any, x: Record) -> tuple[Any]:
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:
-    """Predictions in the kind of container that the features came in."""
+    """Return predictions in the kind of container of the features."""
     if isinstance(X, np.ndarray):
         return values
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
 class SGDEstimator(StreamEstimator):
-    """A River estimator around an engine with an iterate and its average."""
+    """Base class of River estimators around an engine with an iterate and its average."""
 
     def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
         engine.use(self._default)
@@ -411,19 +386,19 @@ class SGDEstimator(StreamEstimator):
 
     @property
     def iterate(self) -> NDArray[np.float64]:
-        """The newest iterate theta_t in working coordinates (whitened where a second moment was given)."""
-        found: NDArray[np.float64] = self._require().iterate
-        return found
+        """The newest iterate theta_t in working coordinates (whitened if a second moment was given)."""
+        iterate: NDArray[np.float64] = self._require().iterate
+        return iterate
 
     @property
     def average(self) -> NDArray[np.float64]:
         """The average bar_t of the iterates, in working coordinates."""
-        found: NDArray[np.float64] = self._require().average
-        return found
+        average: NDArray[np.float64] = self._require().average
+        return average
 
 
 def step_setting(step: Any) -> Any:
-    """``"noise-aware"``, or an inverse scaling step from Murk's own or River's description of it."""
+    """Return ``"noise-aware"``, or an inverse scaling step from Murk's or River's description of it."""
     if step == "noise-aware" or isinstance(step, InverseScalingStep):
         return step
     try:

@@ -1,9 +1,8 @@
-"""Whether the first records of a simulation look like what a learner expects, said once and without any value.
+"""Warnings about the first records of a simulation, without any of their values.
 
-Learners take whatever they are given: whether a record is learned must not depend on what it says. So text, features in
-other units and labels that nobody declared are learned from as zeros or as no gradient, silently. Where noise is
-simulated nobody has to be protected, and the first records can be looked at. Where it is real a warning would itself be
-a function of records: there `murk.producers.Encoder` and its counts, on the device, are what there is.
+Whether a record is learned must not depend on its values, so text, features in other units and undeclared labels are
+learned as zeros or as no gradient, silently. With simulated noise nobody needs protection, and the first records can be
+checked. With real noise a warning would depend on records: there `murk.producers.Encoder` counts on the device.
 """
 
 from __future__ import annotations
@@ -17,33 +16,23 @@ from typing import Any
 from murk.errors import DataWarning
 from murk.stream.task.data.values import read_number
 
-FIRST = 100
-"""Records that are looked at."""
+FIRST = 100  # number of records checked
 
 _CODE = "Code records by public bounds first, as in Encoder(task) | model"
 
 
 class FirstRecords:
-    """Looks at the first records of a simulation. A copy looks at none: what was seen stays behind.
+    """Checker of the first records of a simulation; copies check none.
 
-    Parameters
-    ----------
-    names
-        Names of the features.
-    unit
-        What their absolute values are expected to reach; None where nothing is expected.
-    target
-        The same of a real target; None for labels, or where nothing is expected.
-    labels
-        Whether targets are labels.
+    ``unit`` and ``target`` are the expected largest sizes of features and of a real target, None for none; ``labels``
+    says whether targets are labels.
     """
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
         self.left = FIRST
-        # Of the latter no record had one so far.
-        self._names, self._unseen = tuple(names), set(names)
+        self._names, self._unseen = tuple(names), set(names)  # the latter are in no record so far
         self._unit, self._target, self._labels = unit, target, labels
-        # Smallest, largest, sum and sum of squares of each feature, and last of the target.
+        # Smallest, largest, sum and sum of squares of each feature, the target's last.
         self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
         self._texts = self._far = self._absent = self._beyond = 0
         self._began_at_zero = False
@@ -52,22 +41,14 @@ class FirstRecords:
         return _over, ()
 
     def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
-        """Look at rows of raw features with their coded targets, and warn once there were enough.
-
-        ``keys`` are what features are named by in these rows, whether the learner has them or not.
-
-        Raises
-        ------
-        DataWarning
-            Where warnings are errors.
-        """
+        """Check rows of raw features with their coded targets, named by ``keys``, and warn after enough of them."""
         self._unseen.difference_update(keys)
         for values, y in islice(rows, self.left):
             self._add(values, y)
         if self.left == 0:
-            for what in self._findings():
-                # learn_one or learn_many, _learn, _survey_rows, look.
-                warnings.warn(what, DataWarning, stacklevel=5)
+            for finding in self._findings():
+                # Frames: learn_one or learn_many, _learn, _survey_rows, look.
+                warnings.warn(finding, DataWarning, stacklevel=5)
 
     def _add(self, values: Sequence[Any], y: float) -> None:
         numbers = [_read(value) for value in values]
@@ -85,68 +66,66 @@ class FirstRecords:
                 seen[2], seen[3] = seen[2] + number, seen[3] + number * number
 
     def _findings(self) -> list[str]:
-        found = []
-        first = f"of the first {FIRST} records"
+        findings, first = [], f"of the first {FIRST} records"
         absent = [repr(name) for name in self._names if name in self._unseen]
         if absent:
             more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-            found.append(
+            findings.append(
                 f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
                 "as records do; if they leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
-            found.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
+            findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
         if 10 * self._far >= FIRST:
-            found.append(
+            findings.append(
                 f"many {first} have features more than ten times as large as this learner expects, which is "
                 f"{self._unit:g}: little or nothing will be learned. {_CODE}"
             )
         if 4 * self._absent >= FIRST:
             what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
             remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
-            found.append(
+            findings.append(
                 f"many {first} have {what}: such a record is learned from as one without a target. "
                 f"{remedy}; if they are missing, this is fine"
             )
         if 4 * self._beyond >= FIRST:
-            found.append(
+            findings.append(
                 f"many {first} have targets far beyond their declared bounds, which count as the nearest bound: little "
                 "will be learned. Give bounds (target_bounds=, target_bound=) that anybody may know and that hold them"
             )
         features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
         narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
         if 2 * len(narrow) > len(features):
-            found.append(
+            findings.append(
                 f"most features fill less than a tenth of the range that this learner expects, -{self._unit:g} to "
                 f"{self._unit:g}: noise is added for the whole of it. Bounds must be public, and can be tight. {_CODE}"
             )
         least, most = self._seen[-1][:2]
         if self._target is not None and 0.0 < most - least < 0.2 * self._target:
-            found.append(
+            findings.append(
                 "targets fill less than a tenth of their declared range: noise is added for the whole of it. Give a "
                 "bound that is as tight as what is known publicly"
             )
         if self._began_at_zero and features and 2 * sum(map(_scaled, features)) > len(features):
-            found.append(
+            findings.append(
                 "features look as if a scaler in front had learned from the records themselves, which private learning "
                 f"must not: its statistics are not protected by any noise. {_CODE}"
             )
-        return found
+        return findings
 
 
 def _over() -> None:
-    """What a survey becomes in a copy."""
-    return
+    """Return None: a copy has no checker."""
 
 
 def _read(value: Any) -> float | None:
-    """A number, 0 where it is missing or not finite, None where it is text or the like."""
-    found = read_number(value)
-    return found if found is None or math.isfinite(found) else 0.0
+    """Return a number: 0 if it is missing or not finite, None if it is text or the like."""
+    number = read_number(value)
+    return number if number is None or math.isfinite(number) else 0.0
 
 
 def _scaled(seen: Sequence[float]) -> bool:
-    """Whether a feature's first values are as a scaler leaves them: standardized, or between 0 and 1 and at both."""
+    """Return whether a feature looks scaled: standardized, or between 0 and 1 and at both ends."""
     least, most, total, squares = seen
     mean = total / FIRST
     spread = math.sqrt(max(squares / FIRST - mean * mean, 0.0))

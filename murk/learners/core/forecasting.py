@@ -1,4 +1,4 @@
-"""Sums of many people's releases drawn at once, and rules of thumb for the variance of an effect.
+"""Drawn sums of many people's releases, and rules of thumb for the variance of an effect.
 
 Drawn sums are exact except for the lattice, and cost the same for any number of people.
 """
@@ -20,12 +20,9 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-VARIANCE: Final = 0.25
-"""Variance assumed of a coded feature."""
-_EXPLAINED: Final = 0.2
-"""Share of the target that a model is assumed to explain."""
-_MISFIT: Final = 2.0
-"""Points of effect that a logistic model misses where the features' distribution is unknown, times sqrt(d)."""
+VARIANCE: Final = 0.25  # assumed variance of a coded feature
+_EXPLAINED: Final = 0.2  # share of the target that a model is assumed to explain
+_MISFIT: Final = 2.0  # points of effect that a logistic model of unknown features misses, times sqrt(d)
 
 
 def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
@@ -56,9 +53,9 @@ def misfit_variance(task: Task) -> float:
 
 
 def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generator) -> Array:
-    """The sum of what is decoded of people's releases, of whom ``counts`` (m,) are given each row of V (m, d).
+    """Draw the sum of people's decoded releases, of whom ``counts`` (m,) have each row of V (m, d).
 
-    Of mechanisms that release directions it is normal by the central limit theorem.
+    For mechanisms that release directions it is normal by the central limit theorem.
     """
     people = float(counts.sum())
     across, along = direction_spread(mechanism)
@@ -72,16 +69,16 @@ def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generat
 
 
 def split(people: int, shares: Mapping[str, float], empty: bool = False) -> dict[str, int]:
-    """So many people by shares, none lost; without shares of nobody, unless they are asked for."""
+    """Split people by shares, without losing any; empty parts are left out unless ``empty``."""
     ends = np.rint(np.cumsum(list(shares.values())) / sum(shares.values()) * people).astype(np.int64)
     sizes = np.diff(np.concatenate([[0], ends])).tolist()
     return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size or empty}
 
 
 def within_bounds(z: Array, feature_bound: float, target_bound: float) -> Array:
-    """Rows (m, p + 1) as an organisation adds them up: features and target each scaled down to their bound."""
-    found = z.copy()
+    """Return rows (m, p + 1) as an organisation adds them: features and target each scaled down to their bound."""
+    rows = z.copy()
     for part, bound in ((slice(None, -1), feature_bound), (slice(-1, None), target_bound)):
         length = np.sqrt(np.square(z[:, part]).sum(axis=1))
-        found[:, part] *= np.minimum(1.0, bound / np.maximum(length, 1e-300))[:, None]
-    return found
+        rows[:, part] *= np.minimum(1.0, bound / np.maximum(length, 1e-300))[:, None]
+    return rows

@@ -1,4 +1,4 @@
-"""Data frames of any library, as River sees them."""
+"""Data frames of any library, through River."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from murk.errors import UserError
 
 
 def frame_of(X: Any) -> Any:
-    """A data frame of any library that River takes, as River sees it.
+    """Return a data frame of any library that River accepts, in River's own form.
 
-    Raises
-    ------
-    UserError
-        If it is none, or has two columns of one name.
+    Raises UserError if it is none, or has two columns of one name.
     """
     try:
         return dataframe.into_frame(X)
     except (TypeError, ValueError):
-        # What the library says may quote names that are values.
+        # The library's message may quote values.
         raise UserError(
             f"X is of the type {type(X).__name__}: give a data frame (pandas, Polars, Arrow) with columns of different "
             "names, or an array (n, k)"

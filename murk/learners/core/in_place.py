@@ -1,7 +1,7 @@
-"""One record at a time: its values are put into a kernel's memory, and the kernel takes one address.
+"""Learning one record at a time: its values go into a kernel's memory, and the kernel gets one address. River-free.
 
-A record is learned in two microseconds, in which Python makes a handful of objects. So between a dictionary and the
-kernel there is nothing but one method, with the lock and the ``try`` that every way in needs. River-free.
+A record takes two microseconds, enough for a handful of Python objects: between a dictionary and the kernel there is
+one method, with the lock and the ``try`` that every entry needs.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from murk.privacy.noise.kernels import draw_gaussian
 from murk.privacy.noise.sources import fill_from
 from murk.privacy.noise.streaming import DONE
 
-# What became of a record that a kernel was to learn: it did, or was missing so much that it learned nothing. `TOO_FEW`
-# random words stand in its memory, for the draw to go on from; `NO_WORDS` at all came; or Python's turn has come first.
+# Results of a kernel: it learned the record, or nothing, as there were `TOO_FEW` random words (which stay in its memory
+# for the draw to continue), `NO_WORDS`, or it is Python's turn first.
 LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)
 
-SPARE: Final = 4
-"""Words of one record that a rare trial needs beyond its own."""
+SPARE: Final = 4  # further words of one record for a rare trial
 
 
 @within
 def trials_for(size: int) -> int:
-    """Trials that suffice for so many numbers of noise, but once in a hundred times or less."""
+    """Return a number of trials that suffices for noise of this size, except once in a hundred times or less."""
     return size + size // 16 + 4
 
 
 @within
 def words_for(size: int) -> int:
-    """Words of so many numbers: two a trial, then the spare ones."""
+    """Return the words for noise of this size: two for each trial, then the spare ones."""
     return 2 * trials_for(size) + SPARE
 
 
 @jit
 def draw_from(address: int, trials: int, noise: Any) -> int:
-    """Fill ``noise`` with Gaussian noise of the words at an address, two a trial and then spare ones, if they suffice.
+    """Fill ``noise`` with Gaussian noise from the words at an address: two for each trial, then spare ones.
 
-    Returns `LEARNED` or `TOO_FEW`.
+    Returns `LEARNED`, or `TOO_FEW` if they do not suffice.
     """
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
@@ -62,38 +61,29 @@ def finish_draw(
     noise: NDArray[np.int64],
     distribution: NoiseDistribution = GAUSSIAN_NOISE,
 ) -> None:
-    """Fill ``noise`` from words (two a trial, then spare ones) that did not suffice, and then from new ones."""
+    """Fill ``noise`` from words (two for each trial, then spare ones) that did not suffice, and then from new ones."""
     words = keep(words.copy())
-    # Like the operating system's own, so that the kernels are compiled for one type only.
-    own = words.view()
-    own.setflags(write=False)
-    fill_from(own, trials, 0, distribution, noise)
+    # Read-only like the operating system's, so that the kernels are compiled for one type only.
+    read_only = words.view()
+    read_only.setflags(write=False)
+    fill_from(read_only, trials, 0, distribution, noise)
 
 
 @wiped
 def take_random(words: NDArray[np.uint64]) -> None:
-    """Fill an array with words of the operating system's randomness."""
+    """Fill an array with random words from the operating system."""
     words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
 
 
 class KernelMemory:
-    """Two packed arrays in one piece, so that a kernel takes their address.
+    """Two packed arrays in one block, so that a kernel takes their address."""
 
-    Attributes
-    ----------
-    whole, real
-        Its int64 and its float64 numbers, the first before the second.
-    x, features
-        Where the coded features of the next record are put: with the constant, and without.
-    way
-        ``(put, address, place)``: ``put(*values)`` makes numbers the features of the next record, several times as
-        fast as numpy would; ``address`` is where the memory lies, ``place`` where in ``real`` the features are.
-    """
-
-    whole: NDArray[np.int64]
-    real: NDArray[np.float64]
-    x: NDArray[np.float64]
-    features: NDArray[np.float64]
+    whole: NDArray[np.int64]  # int64 numbers, before the others
+    real: NDArray[np.float64]  # float64 numbers
+    x: NDArray[np.float64]  # coded features of the next record, with the constant
+    features: NDArray[np.float64]  # the same without the constant
+    # (put, address, place): put(*values) writes the next record's features, several times as fast as numpy; address is
+    # that of the memory, and place the features' position in real.
     way: tuple[Callable[..., None], int, int]
 
     def _allocate(self, wholes: int, reals: int) -> None:
@@ -101,25 +91,25 @@ class KernelMemory:
         self.whole, self.real = both[:wholes], both[wholes:].view(np.float64)
 
     def _open(self, x: int, p: int) -> None:
-        """Have p features, the constant last, at a place of ``real``."""
+        """Place p features, the constant last, at a position of ``real``."""
         self.x = self.real[x : x + p]
         self.features = self.x[:-1]
         pack = struct.Struct(f"{p - 1}d").pack_into
-        # With where they go in front of them, values are passed on without a list in between.
+        # With its target bound, values are passed on without a list.
         put = partial(pack, memoryview(self.real).cast("B"), 8 * x)  # type: ignore[arg-type]
         self.way = put, int(self.whole.ctypes.data), x
 
     @property
     def address(self) -> int:
-        """Where it lies."""
+        """Address of the memory."""
         return self.way[1]
 
     def wipe(self) -> None:
-        """Wipe what is of one record: its features, what is released of them, its noise and words."""
+        """Wipe everything of one record: features, release, noise and words."""
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe it in these arrays, which are a copy of this memory's or its own."""
+        """Wipe these arrays, which are this memory's own or a copy."""
         raise NotImplementedError
 
     def _bind(self) -> None:
@@ -127,8 +117,7 @@ class KernelMemory:
         raise NotImplementedError
 
     def __getstate__(self) -> Any:
-        # Views would be copied one by one; they are created again over the copied arrays instead. Whatever is going on
-        # or went wrong, a copy has nothing of a record.
+        # Views are recreated over the copied arrays. A copy never has anything of a record.
         real, whole = self.real.copy(), self.whole.copy()
         self._forget(real, whole)
         return real, whole
@@ -141,54 +130,34 @@ class KernelMemory:
 
 
 class Held:
-    """What an engine has learned, while no kernel adds to it.
+    """What an engine has learned, while no kernel adds to it."""
 
-    Attributes
-    ----------
-    learned
-        What that is; never written to, only replaced.
-    count
-        How many records a kernel has learned since.
-    """
-
-    count = 0
+    count = 0  # records that a kernel has learned since
 
     def __init__(self, learned: Any) -> None:
-        self.learned = learned
+        self.learned = learned  # replaced, never written to
 
     def wipe(self) -> None:
-        """There is nothing of a record."""
+        """Do nothing: there is nothing of a record."""
 
 
 class RecordEngine:
-    """An engine whose kernel learns one record in place, where it can.
+    """Base class of engines whose kernel learns one record in place if possible."""
 
-    Attributes
-    ----------
-    memory
-        The kernel's; or, where what is learned is replaced and not written to, a `Held` without any.
-    current
-        What randomizes the next records where nothing is given with them.
-    """
-
-    _kernels: Any
-    """The module with ``learn_record(address, y, trials)``. Who replaces it there replaces it here."""
-
-    memory: Any
-    current: Any = None
+    _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
+    memory: Any  # the kernel's, or a `Held` if what is learned is replaced and not written to
+    current: Any = None  # mechanism of the next records
     _turns: Turns
-    _in_place: bool
-    """Whether the kernel draws the noise of the mechanism in use."""
-    _trials: int
-    """For how many trials it draws words; 0 where noise is simulated."""
+    _in_place: bool  # whether the kernel draws the noise of the mechanism in use
+    _trials: int  # trials for which it draws words; 0 for simulated noise
 
     def use(self, mechanism: Any) -> None:
-        """Randomize the next records by ``mechanism``, where none is given with them."""
+        """Randomize the next records by ``mechanism``, unless one is given with them."""
         raise NotImplementedError
 
     def _hold(self, held: Any, mechanism: Any) -> None:
-        """Have another memory, for records that are randomized by ``mechanism``."""
-        # With nothing in use the next record makes sure of what there is, whenever an interrupt arrives.
+        """Switch to another memory, for records randomized by ``mechanism``."""
+        # If an interrupt arrives in between, the next record sets the mechanism again.
         self.current, self._in_place = None, False
         self.memory = held
         self.current, self._in_place = mechanism, isinstance(held, KernelMemory)
@@ -196,17 +165,11 @@ class RecordEngine:
     def learn_record(self, values: Sequence[Any], y: float, mechanism: Any = None) -> None:
         """Randomize one record once, and learn from the release.
 
-        Parameters
-        ----------
-        values
-            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
-        y
-            The coded target; NaN where it is missing.
-        mechanism
-            What randomizes it; by default what is in use.
+        ``values`` are coded features without the constant, ``(p - 1,)``; anything but a number counts as 0. ``y`` is
+        the coded target, NaN if missing. By default the current mechanism randomizes it.
         """
         turns = self._turns
-        # As `in_turn` has it: another call would take as long as several numbers of a release.
+        # Like `in_turn`, inlined to save a call.
         with turns:
             if turns.busy:
                 raise occupied()
@@ -232,7 +195,7 @@ class RecordEngine:
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
+        """Learn with secure noise if the kernel drew too few words, or none."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:
@@ -243,13 +206,13 @@ class RecordEngine:
 
     @wiped
     def _learn_row(self, values: Sequence[Any], y: float) -> None:
-        """Learn from one record, as `learn_record` takes it, where the kernel cannot."""
+        """Learn from one record like `learn_record`, if the kernel cannot."""
         row, target = empty((1, len(values) + 1)), empty(1)
         row[0, -1], target[0] = 1.0, y
-        for place, value in enumerate(values):
-            row[0, place] = number(value)
+        for column, value in enumerate(values):
+            row[0, column] = number(value)
         self._learn_block(row, target)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        """Learn from rows by what is in use, in the turn of whoever calls it."""
+        """Learn from rows by the current mechanism, in the caller's turn."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Options that several learners share: steps, averaging and weighting."""
+"""Options of several learners: steps, averaging and weighting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weighting = Literal["inverse-variance", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class InverseScalingStep:
-    """Steps ``eta i^-alpha``, the paper's. River's ``InverseScaling(lr=eta, power=alpha)`` gives the same."""
+    """Steps ``eta i^-alpha``, the paper's; the same as River's ``InverseScaling(lr=eta, power=alpha)``."""
 
     eta: float = 0.2
     alpha: float = 0.5

@@ -1,4 +1,4 @@
-"""What is predicted: labels by their probabilities, or targets; and how labels are coded."""
+"""Predictions of labels and targets, and codes of labels."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from murk.stream.task.data.containers import column_array
 
 
 class LabelEstimator(StreamEstimator):
-    """A classifier: before the first release all labels are equally likely."""
+    """Base class of classifiers: before the first release all labels are equally likely."""
 
     classes: Sequence[Any]
 
     @abstractmethod
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
+        """Return probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label; equal ones before the first release."""
+        """Return the probability of each label; equal ones before the first release."""
         if not self.n_releases:
             return dict.fromkeys(self.classes, 1.0 / len(self.classes))
         row = np.array([[number(x.get(name)) for name in self._names]])
         return dict(zip(self.classes, self._chances(row)[0].tolist(), strict=True))
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
+        """Return probabilities for the rows of a data frame or an ``(n, d)`` array, one column for each label."""
         table = self._table(X)
         if isinstance(X, np.ndarray):
             return table
@@ -49,14 +49,14 @@ class LabelEstimator(StreamEstimator):
         return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:
-        """Labels for the rows of a data frame or an ``(n, d)`` array."""
+        """Return labels for the rows of a data frame or an ``(n, d)`` array."""
         labels = _labels(self.classes)[np.argmax(self._table(X), axis=1)]
         try:
             return series(labels, X, None)
         except UserError:
             raise
         except Exception as error:
-            # Arrow and Polars have columns of one type each, and say so in errors of their own.
+            # Arrow and Polars, whose columns have one type each, raise their own errors.
             raise UserError(
                 f"the classes {self.classes!r} do not fit into one column of a {type(X).__name__}: give a pandas "
                 "frame or an array, or learn classes of one type"
@@ -69,71 +69,62 @@ class LabelEstimator(StreamEstimator):
 
 
 class TargetEstimator(StreamEstimator):
-    """A regressor: before the first release it predicts the middle of what the target may be."""
+    """Base class of regressors: before the first release they predict the middle of the target's range."""
 
     _middle: float = 0.0
 
     @abstractmethod
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
+        """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """The predicted target; the middle of what it may be before the first release."""
+        """Return the predicted target; the middle of its range before the first release."""
         if not self.n_releases:
             return self._middle
         return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
 
     def predict_many(self, X: Any) -> Any:
-        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
-        found = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
-        return series(found, X, None)
+        """Return predictions for the rows of a data frame or an ``(n, d)`` array."""
+        predicted = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
+        return series(predicted, X, None)
 
 
 def _labels(classes: Sequence[Any]) -> NDArray[Any]:
-    """The classes as an array that gives each back as it is: numpy makes text of a number beside a text."""
+    """Return the classes as an array that keeps their types: numpy turns a number beside a text into text."""
     if {type(label) for label in classes} in ({bool}, {str}, {int}, {float}):
         array = np.array(list(classes))
         if array.dtype.kind in "bUif":
             return array
-    found = np.empty(len(classes), dtype=object)
-    for place, label in enumerate(classes):
-        found[place] = label
-    return found
+    objects = np.empty(len(classes), dtype=object)
+    for index, label in enumerate(classes):
+        objects[index] = label
+    return objects
 
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
-    """Codes of two classes.
-
-    Raises
-    ------
-    UserError
-        If they are not two, or the same.
-    """
+    """Return codes of two classes, or raise UserError if they are not two distinct labels."""
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
     return dict(zip(classes, codes, strict=True))
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of two classes from that of the second."""
+    """Return probabilities of two classes from that of the second."""
     return np.column_stack([1.0 - positive, positive])
 
 
 def code_of(label: Any, codes: Mapping[Any, float]) -> float:
-    """A label's code, NaN for any other."""
+    """Return a label's code, NaN for any other."""
     try:
         return codes.get(label, math.nan)
-    except TypeError:  # what cannot be a key is no class
+    except TypeError:  # not hashable, so not a class
         return math.nan
 
 
 def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
-    """The codes of a column of labels, NaN for others: each as `code_of` has it.
+    """Return the codes of a column of labels, like `code_of` for each.
 
-    Raises
-    ------
-    UserError
-        If it has more than one column, saying its shape.
+    Raises UserError, with the shape, if it has more than one column.
     """
     array = column_array(labels, "y")
     kind = array.dtype.kind
@@ -141,23 +132,23 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
         return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
     if kind in "iuf" and len(codes) <= 16:
         if kind == "f":
-            # Or a label would be rounded as shorter floats are before they are compared.
+            # Comparing shorter floats would round a label.
             array = array.astype(np.float64, copy=False)
-        found = np.full(len(array), math.nan)
+        coded = np.full(len(array), math.nan)
         for label, code in codes.items():
             same = _within(label, kind)
             if same is not None:
-                found[array == same] = code
-        return found
+                coded[array == same] = code
+        return coded
     return np.array([code_of(label, codes) for label in array.tolist()], dtype=np.float64)
 
 
 def _within(label: Any, kind: str) -> int | float | None:
-    """The number of an array's kind that equals a label exactly; None where there is none."""
+    """Return the number of an array's kind that equals a label exactly; None if there is none."""
     if not isinstance(label, int | float | np.number | np.bool_):
         return None
     try:
-        found = float(label) if kind == "f" else int(label)
+        number = float(label) if kind == "f" else int(label)
     except (ValueError, OverflowError):  # infinite, NaN, or too large
         return None
-    return found if found == label else None
+    return number if number == label else None

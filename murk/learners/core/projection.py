@@ -12,9 +12,9 @@ Array = NDArray[np.float64]
 
 @jit
 def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
-    """Bring the features (without the constant) within a norm of ``reach``; tell whether they were beyond it.
+    """Scale features (without the constant) down to a norm of ``reach``, or to 0; return whether they exceeded it.
 
-    What is not finite counts as 0. Beyond the bound they are scaled down to it, or all become 0.
+    Values that are not finite count as 0.
     """
     slopes = x.shape[0] - 1 if constant else x.shape[0]
     if constant:

@@ -11,12 +11,12 @@ from murk.errors import MurkError
 
 
 def pack(array: NDArray[np.float64]) -> str:
-    """Base64 of an array's little-endian float64 bytes: plain data, exact."""
+    """Return base64 of an array's little-endian float64 bytes: plain data, exact."""
     return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode("ascii")
 
 
 def unpack(text: str, size: int) -> NDArray[np.float64]:
-    """The array :func:`pack` wrote, of ``size`` finite numbers; anything else is an error."""
+    """Return the array that :func:`pack` wrote, of ``size`` finite numbers; raise MurkError for anything else."""
     try:
         array = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
     except (ValueError, TypeError) as error:
@@ -27,13 +27,7 @@ def unpack(text: str, size: int) -> NDArray[np.float64]:
 
 
 def count_of(value: object, name: str) -> int:
-    """A count of a state: a whole number from 0, within the 64 bits of the kernels.
-
-    Raises
-    ------
-    MurkError
-        If it is anything else.
-    """
+    """Return a count of a state, or raise MurkError if it is not a whole number from 0 within the kernels' 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
         raise MurkError(f"the state's {name} is not a whole number from 0 to 2^62")
     return value

@@ -1,4 +1,4 @@
-"""Symmetric matrices as vectors of the same length, and the grid of epochs."""
+"""Symmetric matrices as vectors of the same norm, and the grid of epochs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,24 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-FIRST: Final = 3000
-"""Releases of the first epoch; each later one has as many as all before it, or as the longest may have."""
+FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, or as the longest may have  # releases of the first epoch; each later one has as many as all before it, up to the longest
 
-REMEMBERED: Final = 8
-"""Epochs that a learner keeps: where they double, all before them had less than 1% of its releases."""
+REMEMBERED: Final = 8  # epochs that a learner keeps: if they double, all before them had less than 1% of its releases
 
-FEWEST_KEPT: Final = FIRST * REMEMBERED
-"""Fewest releases that may be kept where older ones are forgotten: epochs are no shorter than the first."""
+FEWEST_KEPT: Final = FIRST * REMEMBERED  # fewest releases that may be kept: epochs are no shorter than the first
 
-NEVER: Final = 2**62
-"""Version at which an epoch ends that never does."""
+NEVER: Final = 2**62  # end of an epoch that does not end
 
 
 def matrix_size(features: int) -> int:
-    """Numbers of a symmetric matrix."""
+    """Return the number of entries of a symmetric matrix's triangle."""
     return features * (features + 1) // 2
 
 
 def epoch_start(version: int, longest: int = NEVER) -> int:
-    """Version at which the epoch began in which a chain with so many releases stands.
+    """Return the version at which the current epoch of a chain began.
 
-    Epochs double as long as they are no longer than ``longest``; then all are that long.
+    Epochs double up to ``longest``; then all are that long.
 
     Examples
     --------
@@ -50,15 +46,7 @@ def epoch_start(version: int, longest: int = NEVER) -> int:
 
 
 def epoch_end(version: int, longest: int = NEVER) -> int:
-    """Version at which that epoch ends.
-
-    Examples
-    --------
-    >>> [epoch_end(version) for version in (0, 2_999, 3_000, 6_000)]
-    [3000, 3000, 6000, 12000]
-    >>> [epoch_end(version, 5_000) for version in (0, 3_000, 6_000, 11_000)]
-    [3000, 6000, 11000, 16000]
-    """
+    """Return the version at which the current epoch ends."""
     if version < FIRST:
         return FIRST
     start = epoch_start(version, longest)
@@ -66,15 +54,7 @@ def epoch_end(version: int, longest: int = NEVER) -> int:
 
 
 def epoch_number(version: int, longest: int = NEVER) -> int:
-    """How many epochs of the chain ended before that one.
-
-    Examples
-    --------
-    >>> [epoch_number(version) for version in (0, 2_999, 3_000, 6_000, 12_000)]
-    [0, 0, 1, 2, 3]
-    >>> [epoch_number(version, 5_000) for version in (0, 3_000, 6_000, 11_000, 16_000)]
-    [0, 1, 2, 3, 4]
-    """
+    """Return how many epochs of the chain ended before the current one."""
     doubled = _doubled(longest)
     if version >= doubled:
         return (doubled // FIRST).bit_length() + (version - doubled) // longest
@@ -83,7 +63,7 @@ def epoch_number(version: int, longest: int = NEVER) -> int:
 
 @lru_cache(maxsize=64)
 def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
-    """Where the epochs begin that a chain remembers whose newest one begins at ``start``, oldest first.
+    """Return the starts of the epochs that a chain remembers, whose newest begins at ``start``, oldest first.
 
     Examples
     --------
@@ -97,12 +77,12 @@ def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
 
 
 def _doubled(longest: int) -> int:
-    """Where the first epoch begins that is not as long as all before it, for it would be longer than the longest."""
+    """Return the start of the first epoch that does not double, as it would exceed the longest."""
     return FIRST << (longest // FIRST).bit_length()
 
 
 def shown_next(count: int, longest: int = NEVER) -> int:
-    """The count after this one from which predictions are by what was learned until then, four times an epoch.
+    """Return the next count at which predictions are updated, four times an epoch.
 
     Examples
     --------
@@ -118,7 +98,7 @@ def shown_next(count: int, longest: int = NEVER) -> int:
 
 
 def symmetric(flat: Array, features: int) -> Array:
-    """The matrix of a vector of its upper triangle, row after row, off the diagonal times sqrt 2: norms are kept."""
+    """Return the matrix of its upper triangle, row after row, off the diagonal times sqrt 2: norms are kept."""
     rows, columns = np.triu_indices(features)
     matrix = np.zeros((features, features))
     matrix[rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))
@@ -127,6 +107,6 @@ def symmetric(flat: Array, features: int) -> Array:
 
 
 def flattened(matrix: Array) -> Array:
-    """What `symmetric` makes matrices (..., p, p) of."""
+    """Return the vectors of matrices (..., p, p), the inverse of `symmetric`."""
     rows, columns = np.triu_indices(matrix.shape[-1])
     return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))

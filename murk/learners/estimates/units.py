@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from murk.stream.task.data.coding import is_constant
@@ -70,7 +70,7 @@ def units(task: Task) -> dict[str, Unit]:
     >>> round(units(task)["age"].factor, 4)  # coded, 14 years are 2
     0.1429
     """
-    return _units(task, *_in_units(task))
+    return _units(task, task.coefficient_scale, *_in_units(task))
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
@@ -85,17 +85,25 @@ def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     """
     half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
-    return _units(task, factor / half, shift)
+    return _units(task, scale, factor / half, shift)
 
 
-def _units(task: Task, factor: float, shift: float) -> dict[str, Unit]:
+def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, Unit]:
     coding = task.coding
-    if isinstance(task.target, ClassTarget):
-        return {}
     factors = (factor * coding.unit_factors).tolist()
-    return {
+    found = {
         name: Unit(label, own, shift if is_constant(name) else 0.0)
         for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
+    }
+    if not isinstance(task.target, ClassTarget):
+        return found
+    if scale != "probability":
+        # Coefficients of classes are contrasts of log odds, which have no units.
+        return {}
+    return {
+        f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}")
+        for label in task.target.classes
+        for name, unit in found.items()
     }
 
 

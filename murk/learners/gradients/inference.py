@@ -43,6 +43,11 @@ NOT_ASKED = (
     "of runs of the demonstration (docs/coverage.md); scores have better ones, public covariates give others, and "
     "intervals: random-scaling asks for these"
 )
+NOT_ASKED_OF_CLASSES = (
+    "none: of gradients alone only random scaling is known, which intervals: random-scaling asks for and which holds "
+    "the truth less often than it says (docs/coverage.md); protocol: scores has intervals of average effects on each "
+    "class's probability, and with public covariates of log odds"
+)
 
 
 def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tuple[str, ...]:
@@ -170,7 +175,7 @@ def _estimate(
     if settings.averaging != "polyak":
         note = "none: random scaling needs the plain average; this learner uses another"
     elif settings.intervals != ASKED:
-        note = NOT_ASKED
+        note = NOT_ASKED_OF_CLASSES if isinstance(settings.objective, Softmax) else NOT_ASKED
     elif n < FEWEST:
         note = f"none yet: random scaling needs at least {FEWEST:,} releases"
     elif settings.random_scaling:

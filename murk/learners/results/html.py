@@ -145,7 +145,8 @@ class _Shown:
     def of(cls, found: Found, coefficients: Sequence[Coefficient]) -> _Shown:
         return cls(
             any(each.unit is not None for each in coefficients),
-            found["odds_ratios"] and any(each.average_effect is not None for each in coefficients),
+            bool(found["odds_ratios"] or found.get("effects_note"))
+            and any(each.average_effect is not None for each in coefficients),
             axis_limit([each for each in coefficients if not is_constant(each.name)]),
         )
 

@@ -47,11 +47,15 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Arra
     X = coding.encode(_columns(records, coding.columns), target=False).x
     if isinstance(target, ClassTarget):
         # By classes in order, whichever of them have coefficients: of the others they are 0.
-        logits = np.column_stack([
+        lines = np.column_stack([
             X @ np.array([coefficients.get(f"{label}:{name}", 0.0) for name in coding.names])
             for label in target.classes
         ])  # fmt: skip
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        if scale == "probability":
+            # Each class's line through labels of -1 and +1, within what probabilities of all classes can be.
+            chances = np.clip((1.0 + lines) / 2.0, 1e-6, 1.0)
+            return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        odds = np.exp(lines - lines.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
     line = X @ np.array([coefficients[name] for name in coding.names])
     if isinstance(target, RealTarget):

@@ -122,7 +122,8 @@ def describe_intervals(found: Mapping[str, Any]) -> str:
 def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
     """Yield what a unit of each feature does to the probability on average, where coefficients are log odds."""
     effects = found["average_effects"]
-    if not found["odds_ratios"] or not effects:
+    # Of a single line through labels the table of coefficients has them.
+    if not effects or not (found["odds_ratios"] or found.get("effects_note")):
         return
     rows = []
     for effect in effects.values():

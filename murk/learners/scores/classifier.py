@@ -22,7 +22,7 @@ from murk.stream.task.protocol import Scale
 
 
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression, or softmax, by scores in epochs, with intervals.
+    """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
 
     Each person answers one question at the model of their epoch, randomized once at their budget: mostly their score
     ``r(y, x'a) c(z) z``, sometimes a matrix of their features, which is drawn before their record is looked at. Epochs
@@ -35,8 +35,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
         The labels, the positive one last where there are two. Another label counts as missing: the answer is then
-        that of a person who has no say, and the fit is that of the people whose label is there. More than two need
-        ``public``.
+        that of a person who has no say, and the fit is that of the people whose label is there. Of more than two,
+        coefficients are contrasts of log odds with ``public``; without it they are the least-squares line through each
+        class's labels of -1 and +1, half of which changes the probability, and log odds are not learned.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
         CSV file's path. With rows that are like the people's the estimate is more exact; without any, some of the
@@ -123,18 +124,15 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self._codes = {label: float(place) for place, label in enumerate(classes)}
         if len(self._codes) != len(classes) or len(classes) < 2:
             raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
-        if len(classes) > 2 and public is None:
-            raise UserError(
-                "scores of several classes need public covariates: give public= (features without labels, which "
-                "everybody may know), or use LDPSGDClassifier, which needs none"
-            )
         self._prepare()
 
     def _labels(self) -> tuple[str, ...]:
         return tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
 
     def _scale(self) -> Scale:
-        return "own" if self._labels() else "log odds"
+        if not self._labels():
+            return "log odds"
+        return "probability" if self.public is None else "own"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record's answer once and learn from the result.

@@ -13,6 +13,8 @@ from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 MOST_FEATURES: Final = 64
 """Coded features from which people are not asked for a matrix of their second moments."""
 
+_EFFECTS = "scores", "effects"
+
 
 class ScoresBlock(Block):
     """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
@@ -32,8 +34,8 @@ class ScoresBlock(Block):
         default="curve",
         description="`line`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
         "at one probability, and average effects are slopes of the line through the labels; `curve`: "
-        "always at the fitted coefficients. If omitted: `line` for a binary target without public "
-        "covariates",
+        "always at the fitted coefficients. If omitted: `line` for a binary target and for "
+        "several classes without public covariates; of these classes only average effects are learned",
     )
 
 
@@ -51,20 +53,39 @@ class ScoresProtocol(TaskProtocol):
     forgets = True
 
     def check_without_public(self, block: Any, target: str) -> None:
-        """Check that scores of several classes have public covariates.
+        """Check that log odds of several classes have public covariates.
 
         Raises
         ------
         PydanticCustomError
             With the choices.
         """
-        if target == "classes":
+        if target == "classes" and block.effects == "curve":
             raise task_error(
-                "scores of several classes need public covariates (features without the target), and the task has "
-                "none; nobody's are public unless it says so. Give public: {file: F}, features that everybody may know "
-                "already; or public: {set_aside: N}, which publishes the features of N of the people as they are, "
-                "under no guarantee, while they release nothing; or choose protocol: gradients, which needs none",
-                "protocol",
+                "log odds of several classes need public covariates (features without the target), and the task has "
+                "none; nobody's are public unless it says so. Say effects: line, which learns average effects without "
+                "any; or give public: {file: F}, features that everybody may know already; or public: {set_aside: N}, "
+                "which publishes the features of N of the people as they are, under no guarantee, while they release "
+                "nothing",
+                *_EFFECTS,
+            )
+        if block.exponent is not None and block.exponent < 1.0 and target == "classes":
+            raise task_error(
+                f"{block.exponent:g} needs public covariates where the target is of several classes; remove it",
+                "scores", "exponent",
+            )  # fmt: skip
+
+    def check_with_public(self, block: Any, target: str) -> None:
+        """Check that several classes with public covariates have log odds.
+
+        Raises
+        ------
+        PydanticCustomError
+            With the choices.
+        """
+        if target == "classes" and block.effects == "line":
+            raise task_error(
+                "'line' of several classes uses no public covariates, and the task has some; remove either", *_EFFECTS
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
@@ -78,11 +99,15 @@ class ScoresProtocol(TaskProtocol):
         return f"{features} coded features are too many for matrices of their second moments"
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds of two labels, slopes of a real target."""
+        """Log odds of two labels, slopes of a real target; of several classes lines through labels, or log odds."""
+        if target == "classes" and block.effects == "line":
+            return "probability"
         return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
-        """Least squares of a real target, else the logistic model of its labels."""
+        """Least squares of a real target and of classes' lines, else the logistic model of its labels."""
+        if target == "classes" and block.effects == "line":
+            return "least squares"
         return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")
 
 

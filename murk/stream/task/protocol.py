@@ -97,6 +97,15 @@ class TaskProtocol(ABC):
         """Return whether coefficients are on the scale of a link function of a real target."""
         return False
 
+    def check_with_public(self, block: Any, target: str) -> None:  # noqa: B027
+        """Check that a task with public covariates has a use for them.
+
+        Raises
+        ------
+        PydanticCustomError
+            Naming the key, with the choices.
+        """
+
     @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:
         """Return the scale of the coefficients."""

@@ -71,13 +71,11 @@ _OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
 def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """Return the protocol of a task file that names none.
 
-    It is `scores`, unless the file has settings that only `gradients` read, several classes without public covariates,
-    or so many coded features that their second moments are too large a release.
+    It is `scores`, unless the file has settings that only `gradients` read, or so many coded features that their second
+    moments are too large a release.
     """
-    target = data.get("target")
-    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
     many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
-    if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
+    if many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
     return "scores"
 
@@ -103,7 +101,8 @@ def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]
     if data.get("protocol") != "scores" or not isinstance(block, dict):
         return data, set()
     several = isinstance(log, dict) and log.get("partitions", 1) != 1
-    line = isinstance(target, dict) and target.get("kind", "binary") == "binary" and not data.get("public")
+    kind = target.get("kind", "binary") if isinstance(target, dict) else None
+    line = kind in ("binary", "classes") and not data.get("public")
     rules = {"models": "shared" if several else "own", "effects": "line" if line else "curve"}
     filled = {key: value for key, value in rules.items() if key not in block}
     return {**data, "scores": {**block, **filled}}, set(filled)

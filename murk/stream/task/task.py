@@ -101,9 +101,8 @@ class Task(_ProtocolBlocks):
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `sketch`. If omitted: `gradients` for classes without "
-        "public covariates, from 64 coded features, and with `objective`, `learner` or `max_staleness`; "
-        "else `scores`",
+        "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
+        "and with `objective`, `learner` or `max_staleness`; else `scores`",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
@@ -224,8 +223,9 @@ class Task(_ProtocolBlocks):
         return self
 
     def _check_covariates(self) -> None:
-        if self.public is None:
-            PROTOCOLS[self.protocol].check_without_public(self.block, self.target.kind)
+        protocol = PROTOCOLS[self.protocol]
+        check = protocol.check_without_public if self.public is None else protocol.check_with_public
+        check(self.block, self.target.kind)
         if self.covariates is None:
             return
         if self.public is None:

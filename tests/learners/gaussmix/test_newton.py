@@ -99,7 +99,7 @@ def covered(of, repeats, shrink, **more):
 @pytest.mark.parametrize("more", [{}, {"rare": 0.05}, {"missing": 0.4}], ids=["even", "rare", "missing"])
 def test_intervals_hold_the_truth(more):
     """Coefficients of a run counted as independent, so few are had with probability 1e-4; of a third, always."""
-    of, repeats = problem(", first: 1500"), 40
+    of, repeats = problem(", first: 1500"), 20
     least = binom.ppf(1e-4, 3 * repeats, 0.95)
     whole, narrow = covered(of, repeats, 1 / 3, **more)
     assert whole >= least

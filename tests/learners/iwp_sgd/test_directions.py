@@ -40,7 +40,7 @@ def apart(one, other):
     return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
 
 
-@limits(max_examples=300, deadline=None)
+@limits(max_examples=120, deadline=None)
 @given(form=FORMS, boxed=st.booleans(), first=RECORD, second=RECORD)
 def test_no_two_records_are_further_apart_than_the_noise_is_for(form, boxed, first, second):
     """In whole numbers, whatever the records hold: the squared distance is at most (2 steps)^2."""
@@ -51,7 +51,7 @@ def test_no_two_records_are_further_apart_than_the_noise_is_for(form, boxed, fir
     assert apart(*places(out)) <= (2 * MECHANISM.steps) ** 2
 
 
-@limits(max_examples=300, deadline=None)
+@limits(max_examples=120, deadline=None)
 @given(st.lists(ANY, min_size=COUNT + 2, max_size=COUNT + 2), st.lists(ANY, min_size=COUNT + 2, max_size=COUNT + 2))
 def test_no_two_vectors_at_all_are(first, second):
     """The mechanism brings back whatever it is given: the bound does not rest on the float arithmetic before it."""

@@ -37,7 +37,7 @@ def units(rows, y, form=k.OUTER_LABEL, boxed=1, bound=1.0):
     return out
 
 
-@limits(max_examples=200, deadline=None)
+@limits(max_examples=100, deadline=None)
 @given(x=st.lists(ANY, min_size=3, max_size=3), y=ANY, real=st.booleans(), boxed=st.booleans())
 def test_whatever_a_record_holds_its_vector_is_no_longer_than_one(x, y, real, boxed):
     found = units(np.array([[*x, 1.0]]), [y], k.OUTER_REAL if real else k.OUTER_LABEL, int(boxed), 2.5)
@@ -131,25 +131,25 @@ def people(n, seed, missing=0.0, rare=0.3):
 
 
 def held(guarantee, count):
-    """Of 3 coefficients in 40 draws, with 40% of targets missing on one side, how many intervals hold the truth; and
-    how many of half the width.
+    """Of 3 coefficients in 20 draws, with 40% of targets missing on one side, how many intervals hold the truth; and
+    how many of two fifths of the width.
     """
     whole, half = 0, 0
-    for seed in range(40):
+    for seed in range(20):
         made = engine(seed=seed, guarantee=guarantee, release="outer", loss="quadratic")
         made.learn_records(*people(count, seed, missing=0.4))
         found = made.estimate()
         missed, widths = np.abs(found.values - TRUTH), found.half_widths(0.95)
-        whole, half = whole + int(np.sum(missed <= widths)), half + int(np.sum(missed <= widths / 2.0))
+        whole, half = whole + int(np.sum(missed <= widths)), half + int(np.sum(missed <= 0.4 * widths))
     return whole, half
 
 
 @pytest.mark.parametrize(("guarantee", "count"), [(GaussianDP(2.0), 20_000), (PureDP(3.0), 6_000)])
 def test_intervals_hold_under_gaussian_noise_and_under_a_pure_guarantee(guarantee, count):
-    """At 95% fewer than 101 of 120 hold with probability below 1e-5; of half the width 67% do, and fail."""
+    """At 95% fewer than 48 of 60 hold with probability below 1e-5; of two fifths of the width 57% do, and fail."""
     whole, half = held(guarantee, count)
-    assert whole >= 101
-    assert half < 101
+    assert whole >= 48
+    assert half < 48
 
 
 def test_examples_have_a_pure_guarantee_and_say_so():
@@ -213,18 +213,18 @@ def with_rows(rows, seed, n=20_000, target="binary", mu=1.0, **more):
 
 @pytest.mark.parametrize("target", ["binary", "real"])
 def test_public_rows_narrow_intervals_of_labels_and_of_real_targets(target):
-    """At 95% fewer than 101 of 120 hold with probability below 1e-5; of half the width 67% do, and fail."""
+    """At 95% fewer than 48 of 60 hold with probability below 1e-5; of two fifths of the width 57% do, and fail."""
     kept = half = narrower = 0
-    for seed in range(40):
+    for seed in range(20):
         before, after = with_rows(covariates(2000, seed), seed, target=target, mu=0.7)
         assert (after.method, after.alike) == (PUBLIC_ROWS, True)
         off = np.abs(after.values - TRUTH)
         kept += int(np.sum(off <= after.half_widths(0.95)))
-        half += int(np.sum(off <= 0.5 * after.half_widths(0.95)))
+        half += int(np.sum(off <= 0.4 * after.half_widths(0.95)))
         narrower += after.standard_error < before.standard_error
-    assert kept >= 101
-    assert half < 101
-    assert narrower >= 30
+    assert kept >= 48
+    assert half < 48
+    assert narrower >= 15
 
 
 def test_rows_unlike_the_people_are_not_used_and_the_target_stays():
@@ -237,20 +237,20 @@ def test_rows_unlike_the_people_are_not_used_and_the_target_stays():
 
 
 def test_intervals_hold_where_rows_that_pass_are_wrong():
-    """Rows of which a quarter have the features tied together: some pass. Fewer than 101 of 120 hold with 1e-5.
+    """Rows of which a quarter have the features tied together: some pass. Fewer than 48 of 60 hold with 1e-5.
 
-    The twin, intervals of half the width, fails.
+    The twin, intervals of two fifths of the width, fails.
     """
     kept = narrow = passed = 0
-    for seed in range(40):
+    for seed in range(20):
         _, after = with_rows(covariates(5000, seed, turned=0.12), seed, mu=1.0)
         passed += bool(after.alike)
         off = np.abs(after.values - TRUTH) / after.half_widths(0.95)
         kept += int(np.sum(off <= 1.0))
-        narrow += int(np.sum(off <= 0.5))
-    assert passed >= 10
-    assert kept >= 101
-    assert narrow < 101
+        narrow += int(np.sum(off <= 0.4))
+    assert passed >= 5
+    assert kept >= 48
+    assert narrow < 48
 
 
 def tied(n, seed):
@@ -316,10 +316,10 @@ def test_the_check_of_rows_raises_as_many_false_alarms_as_it_says():
 
 
 def test_honest_rows_are_like_the_people():
-    """The statistic of 200 honest worlds is standard normal, within 5 standard errors of mean 0 and variance 1."""
+    """The statistic of 100 honest worlds is standard normal, within 5 standard errors of mean 0 and variance 1."""
     rng = np.random.default_rng(4)
     found = []
-    for seed in range(200):
+    for seed in range(100):
         rows = Rows.of(covariates(2000, seed), 3, 1.0)
         x, _ = people(20_000, 5000 + seed)
         whole = np.column_stack([x, np.ones(len(x))])
@@ -328,8 +328,8 @@ def test_honest_rows_are_like_the_people():
         noisy = (whole * weight[:, None]).T @ whole / len(x) + (noise + noise.T) / 2.0
         told = Released(noisy, np.zeros(3), np.eye(3), np.zeros((1, 3)), (0.01**2, 0.01**2), float(len(x)))
         found.append(unlike(told, rows))
-    assert abs(np.mean(found)) < 5.0 / math.sqrt(200)
-    assert abs(np.var(found) - 1.0) < 5.0 * math.sqrt(2.0 / 200)
+    assert abs(np.mean(found)) < 5.0 / math.sqrt(100)
+    assert abs(np.var(found) - 1.0) < 5.0 * math.sqrt(2.0 / 100)
 
 
 def test_more_coefficients_than_can_be_compared_do_without_rows():

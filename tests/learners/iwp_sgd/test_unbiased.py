@@ -17,7 +17,7 @@ from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from tests.learners.iwp_sgd.test_transforms import smoothed
 from tests.learners.iwp_sgd.worlds import at, engine
 
-BLOCKS, SIZE = 40, 10_000
+BLOCKS, SIZE = 40, 5_000
 EXAMPLE, THETA = np.array([0.6, -0.8, 1.0]), np.array([0.45, -0.35, 0.3])
 BINARY = [(loss, form) for loss in ("probit", "quadratic", "exponential", "log") for form in ("joint", "separate")]
 REAL = [("squared", form) for form in ("joint", "separate")]
@@ -26,7 +26,7 @@ CASES = BINARY + REAL + DIRECTED
 
 
 def made(loss, form, theta, **more):
-    # Guarantees weak enough for v = 0.5 or so: the correction matters, and 400,000 releases tell.
+    # Guarantees weak enough for v = 0.5 or so: the correction matters, and 200,000 releases tell.
     guarantee = ApproxDP(14.0, 1e-5) if form == "separate" else GaussianDP(5.0 if form == "joint" else 3.0)
     target = "real" if loss == "squared" else "binary"
     return at(engine(target, guarantee, loss=loss, release=form, weighting="uniform", batch=65_536, radius=0.8,

@@ -58,9 +58,11 @@ def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_pr
         f"name: t\n{names}\ntarget: {{name: y, kind: classes, classes: [r, g, b]}}\nprotocol: gradients\n"
         "privacy: {guarantee: {gdp: {mu: 4.0}}}"
     )
-    found = plan(classes, people=[20_000], budgets=[1.0], protocols=["scores"], draws=1)
+    found = plan(classes, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1)
     assert found.chosen[20_000] == ("", "no interval by any of these protocols, however many people release")
-    assert any("need public covariates" in one for one in remarks(found))
+    assert any("protocol: scores has intervals of average effects" in one for one in remarks(found))
+    # Without public rows scores have the average effects of each class.
+    assert plan(classes, people=[20_000], budgets=[1.0], protocols=["scores"], draws=1).chosen[20_000][0] == "scores"
     few = plan(task(0.05), people=[3_000], budgets=[1.0], protocols=["scores"], draws=1)
     assert few.chosen[3_000] == ("", "not to be learned at this privacy by so many people")
     assert "scores: noise hides every direction in most runs." in remarks(few)

@@ -259,14 +259,14 @@ def test_shares_of_private_and_public_moments():
 
 @pytest.mark.parametrize("solver", ["stein", "score"])
 def test_standard_errors_are_those_of_repeated_noise(solver):
-    """The delta method against 400 redrawn releases of the same people."""
+    """The delta method against 200 redrawn releases of the same people."""
     _, X, truth = normal_data(40_000)
     rng = np.random.default_rng(11)
     y = (rng.random(len(X)) < 1 / (1 + np.exp(-X @ truth))).astype(float)
     layout, public = layout_of(X), people(normal_data(3000, seed=12)[1])
     clean = exact(layout, X, 2 * y - 1)
     noise, values = 9.0, []
-    for _ in range(400):
+    for _ in range(200):
         off = rng.normal(size=layout.dimension) * math.sqrt(noise / clean.count)
         sums = MomentSums(
             clean.total + clean.count * off, np.array([1, 1, noise, noise, 1, 1.0]) * clean.count, clean.count
@@ -278,11 +278,11 @@ def test_standard_errors_are_those_of_repeated_noise(solver):
     # What noise adds to the standard errors of the same fit without any: their squares' difference.
     silent = fit(clean, layout, LOSSES["logistic"], BINARY, public, "pooled", solver=solver).estimate.spread
     ratio = drawn / np.sqrt(found.estimate.spread**2 - silent**2)
-    # A standard deviation from 400 draws is off by 1/sqrt(800) = 3.5%; 3 coefficients, once in 10^6 runs: 5.1 of
+    # A standard deviation from 200 draws is off by 1/sqrt(400) = 5%; 3 coefficients, once in 10^6 runs: 5.1 of
     # these. (Linearising costs little: the noise moves a coefficient by a fifth of itself.)
-    assert np.all(np.abs(ratio - 1) < 5.1 / math.sqrt(800))
+    assert np.all(np.abs(ratio - 1) < 5.1 / math.sqrt(400))
     # The twin: half the noise would be seen.
-    assert np.all(np.abs(math.sqrt(2) * ratio - 1) > 5.1 / math.sqrt(800))
+    assert np.all(np.abs(math.sqrt(2) * ratio - 1) > 5.1 / math.sqrt(400))
 
 
 def test_nothing_learned_is_nothing_known():
@@ -412,9 +412,9 @@ def test_levels_whose_shares_of_targets_differ_do_not_bias_the_fit():
 def test_intervals_hold_under_a_mechanism_of_directions(missing):
     """PrivUnit varies most along a vector's own direction; sums of many releases have exactly this covariance.
 
-    Of 200 draws as few as `least` hold what 95% of them hold once in 10^6 runs; 4 coefficients are looked at, twice.
+    Of 80 draws as few as `least` hold what 95% of them hold once in 10^6 runs; 4 coefficients are looked at, twice.
     """
-    rng, n, draws = np.random.default_rng(11), 300_000, 200
+    rng, n, draws = np.random.default_rng(11), 300_000, 80
     X = np.column_stack([np.clip(0.4 * rng.normal(size=(4_000, 3)), -1, 1), np.ones(4_000)])
     y = np.where(rng.random(4_000) < 0.5 + 0.3 * X[:, 0], 1.0, -1.0)
     y[rng.random(4_000) < missing] = np.nan
@@ -431,9 +431,9 @@ def test_intervals_hold_under_a_mechanism_of_directions(missing):
         found = fit(MomentSums(total, known, n), layout, LOSSES["logistic"], BINARY, None, "private").estimate
         off = np.abs(found.values - truth) / found.spread
         held += off < 1.96
-        narrow += off < 0.98
+        narrow += off < 0.7
     assert np.all(held >= least)
-    # The twin: half of the width.
+    # The twin: a little over a third of the width, which holds it in 52%.
     assert np.all(narrow < least)
 
 

@@ -55,7 +55,7 @@ def records(intercept: float) -> Records:
 def estimate(intercept: float, more: str = "", seed: int = 1, people: int = 60_000) -> Any:
     problem = problem_for(Task.parse(TEXT + more))
     rng = np.random.default_rng(seed)
-    [step] = planned.path(problem, records(intercept), [people], {"default": 1.0}, 1, rng)
+    [step] = planned.estimates(problem, records(intercept), [people], {"default": 1.0}, 1, rng)
     return step()
 
 

@@ -23,7 +23,7 @@ class NoNoise(SimulatedNoise):
         return np.zeros((len(records), size), dtype=np.int64)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrays(float, (2, P), elements=anything | st.floats(-2, 2)))
 def test_two_matrices_are_never_further_apart_than_the_noise_is_for(vectors):
     mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=P)

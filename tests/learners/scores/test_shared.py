@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
+from murk.learners.core import symmetric as layout
+from murk.learners.core.scoring import shared
 from murk.learners.core.scoring.engine import joined
 from murk.learners.core.scoring.model import Model
 from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import summaries
-from murk.learners.core.symmetric import REMEMBERED
 from murk.learners.problem import HostileModelError
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError
@@ -138,18 +139,24 @@ def test_a_model_is_made_when_all_chains_together_have_come_to_it(world: Any) ->
     assert joined([first.now, other.now]).count == PEOPLE
 
 
-def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any) -> None:
+REMEMBERED_HERE = 4
+"""Models: fewer than there are otherwise, since each takes twice as many releases as the one before."""
+
+
+def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (layout, shared):
+        monkeypatch.setattr(module, "REMEMBERED", REMEMBERED_HERE)
     problem = problem_of(P, 2.0, shared=True)
     first, other = problem.engine(), problem.engine()
     made = answers(problem, *world, 0, 3_000, 0, first.model)
     state = first.state_dict()
-    for count in (3_000 << power for power in range(REMEMBERED + 3)):
+    for count in (3_000 << power for power in range(REMEMBERED_HERE + 3)):
         other.learn_releases(made[: count - other.n_releases])
         while other.n_releases < count:
             other.learn_releases(made[: count - other.n_releases])
         first.begin_epoch([other])
-    # The epoch that all have answered in is forgotten with the eighth model after it.
-    assert len(first.epochs) == REMEMBERED
+    # The epoch that all have answered in is forgotten with the last model that is remembered after it.
+    assert len(first.epochs) == REMEMBERED_HERE
     assert first.epochs[0].start > 0 == state["epochs"][0]["start"]
 
 

@@ -13,9 +13,9 @@ from murk.learners.core.symmetric import FIRST
 from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
-REPLICATIONS, P = 24, 3
-# 24 x 4 intervals of 95%, treated as independent: fewer than 83 hold with probability 6e-4; of 67% ones, 100%.
-FEWEST = 83
+REPLICATIONS, P = 12, 3
+# 12 x 4 intervals of 95%, treated as independent: fewer than 40 hold with probability 6e-4; of 67% ones, 99%.
+FEWEST = 40
 
 
 def replicate(**given):

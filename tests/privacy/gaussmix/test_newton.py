@@ -41,7 +41,7 @@ def released(mechanism, rows, model, noise=None):
 
 
 @pytest.mark.parametrize("case", MECHANISMS, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=st.lists(ROW, min_size=6, max_size=6), other=ROW, place=st.integers(0, 5), model=MODEL)
 def test_a_record_moves_one_part_alone_and_no_further_than_the_noise_is_for(case, rows, other, place, model):
     """In integers, whatever the values and the model: by its place it is in one part, and the other is the same."""
@@ -83,7 +83,7 @@ def test_what_is_promised_is_what_one_release_promises():
             NewtonMechanism(mechanism.start, first)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(rows=st.lists(st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3), min_size=1, max_size=4), model=MODEL,
        label=st.sampled_from([-1.0, 1.0]))  # fmt: skip
 def test_rows_look_from_a_model_as_the_formula_has_it(rows, model, label):

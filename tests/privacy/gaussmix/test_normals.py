@@ -74,14 +74,14 @@ def scores(values, scale=1.0):
 
 @pytest.fixture(scope="module")
 def sample():
-    return drawn(50_000, 100)
+    return drawn(20_000, 100)
 
 
 def test_moments_and_tails(sample):
-    """5 x 10^6 draws; a scale that is 0.4% wrong either way moves the second moment by 12 scores."""
+    """2 x 10^6 draws; a scale that is 0.8% wrong either way moves the second moment by 16 scores."""
     found = scores(sample.ravel())
     assert max(map(abs, found.values())) < 5.5, found
-    for wrong in (1.004, 1 / 1.004):
+    for wrong in (1.008, 1 / 1.008):
         assert max(map(abs, scores(sample.ravel(), wrong).values())) > 5.5
 
 
@@ -94,7 +94,7 @@ def test_distribution(sample):
         return chisquare(np.bincount((norm.cdf(values) * 1000).astype(int), minlength=1000)).pvalue
 
     assert p_value(values) > FALSE_ALARM
-    assert p_value(values + 0.01) < FALSE_ALARM
+    assert p_value(values + 0.02) < FALSE_ALARM
     assert p_value(np.where(np.abs(values) < 0.01, 0.9 * values, values)) < FALSE_ALARM
 
 

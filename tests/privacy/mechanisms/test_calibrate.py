@@ -53,7 +53,7 @@ def holds(mechanism, guarantee):
     return any(claim.implies(guarantee) for claim in mechanism.guarantees)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(guarantee=guarantees, dimension=dimensions, radius=radii, cls=st.sampled_from(KINDS))
 def test_never_beyond_the_guarantee_nor_its_cap(guarantee, dimension, radius, cls):
     assume(not (cls is GaussianMechanism and isinstance(guarantee, PureDP)))
@@ -66,7 +66,7 @@ def test_never_beyond_the_guarantee_nor_its_cap(guarantee, dimension, radius, cl
     assert mechanism.sensitivity >= 2 * radius
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(guarantee=guarantees, classes=st.integers(2, 1000))
 def test_randomized_response_never_beyond_the_guarantee_nor_its_cap(guarantee, classes):
     response = RandomizedResponse.calibrate(guarantee, classes=classes)
@@ -75,7 +75,7 @@ def test_randomized_response_never_beyond_the_guarantee_nor_its_cap(guarantee, c
     assert response.cost(cap.currency) <= cap
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(guarantee=st.one_of(gdps, zcdps, approxes))
 def test_gaussian_noise_is_the_least_that_integers_allow(guarantee):
     mechanism = GaussianMechanism.calibrate(guarantee, dimension=1, radius=1.0)
@@ -92,7 +92,7 @@ def test_gaussian_noise_is_the_least_that_integers_allow(guarantee):
         assert exceeds or not holds(more, guarantee)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(guarantee=pures)
 def test_pure_noise_is_the_least_that_integers_allow(guarantee):
     cap = cap_of(guarantee)
@@ -164,7 +164,7 @@ def test_classic_noise_by_name():
     assert classic.cost("approx") == cap_of(guarantee)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(epsilon=logarithmic(1e-3, 20.0), delta=logarithmic(1e-13, 0.9))
 def test_classic_noise_holds_wherever_it_is_not_refused(epsilon, delta):
     guarantee = ApproxDP(epsilon, delta)

@@ -118,7 +118,7 @@ def quantised(mechanism, vector):
     return [int(q) for q in mechanism.randomize(vector[None, :], Scripted(), [0])[0]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(one=anything, other=anything, payload=hnp.arrays(np.int64, DIMENSION, elements=st.integers(-(2**40), 2**40)))
 def test_laplace_the_exact_likelihood_ratio_is_bounded_for_any_two_vectors(one, other, payload):
     mechanism = MECHANISMS[2]
@@ -136,7 +136,7 @@ def test_laplace_the_bound_is_reached():
     assert Fraction(sum(abs(a - b) for a, b in zip(p, q, strict=True)), WIDTH) == Fraction(1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(one=anything, other=anything)
 def test_gaussian_the_exact_divergence_is_bounded_for_any_two_vectors(one, other):
     # Two discrete Gaussians of width S at integers a distance D apart: Renyi divergence alpha D^2 / 2 S^2 at most.
@@ -155,7 +155,7 @@ def test_gaussian_the_bound_is_reached():
     assert quantised(mechanism, corner)[0] == mechanism.steps == -quantised(mechanism, -corner)[0]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     one=anything,
     other=anything,

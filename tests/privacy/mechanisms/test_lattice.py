@@ -33,7 +33,7 @@ def within(norm: int, q: list[int], steps: int) -> bool:
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data(), pair=steps_and_size, spacing=st.floats(1e-300, 1e300))
 def test_any_vector_ends_within_the_bound(
     norm: int, data: st.DataObject, pair: tuple[int, int], spacing: float
@@ -51,7 +51,7 @@ def test_any_vector_ends_within_the_bound(
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data(), pair=steps_and_size, radius=st.floats(1e-6, 1e6), share=st.floats(0, 1))
 def test_an_honest_vector_changes_by_less_than_a_step(
     norm: int, data: st.DataObject, pair: tuple[int, int], radius: float, share: float
@@ -200,7 +200,7 @@ def test_the_ball_of_noise_without_direction() -> None:
     assert randomize(L2BALL, [-1.0], [0], [0, 0, 0], threshold=2**63) == [-1]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(v=st.lists(anything, min_size=1, max_size=12), seed=st.integers(0, 2**32), kind=st.sampled_from([0, 1, 2]))
 def test_no_vector_raises(v: list[float], seed: int, kind: int) -> None:
     """And the ball's output is the noise or its opposite, whatever the vector."""

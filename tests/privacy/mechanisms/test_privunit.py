@@ -108,7 +108,7 @@ def exact_law(mechanism, vector):
 @pytest.mark.parametrize(("draws", "closest"), [(1, 1), (3, 2)])
 def test_the_exact_law_of_a_coarse_lattice_keeps_to_epsilon(draws, closest):
     """No payload is more than e^epsilon times as likely under one vector as under another: integers, no tolerance."""
-    angles = np.linspace(0.1, 2 * math.pi + 0.1, 6, endpoint=False)
+    angles = np.linspace(0.1, 2 * math.pi + 0.1, 6 if draws == 1 else 4, endpoint=False)
     vectors = [np.array([[math.cos(angle), math.sin(angle)]]) for angle in angles]
     mechanism, twin = made(2, draws, closest, 1.0), made(2, draws, closest, 1.6)
     near, far = mechanism.odds
@@ -177,7 +177,7 @@ def precise_moments(dimension, draws, closest):
     return tuple(mpmath.quad(lambda t, p=p: mpmath.sin(t) ** p * density(t), panels) for p in (1, 2))
 
 
-@pytest.mark.parametrize(("dimension", "draws", "closest"), [(2, 5, 2), (3, 1, 1), (11, 54, 8), (400, 100, 1)])
+@pytest.mark.parametrize(("dimension", "draws", "closest"), [(2, 5, 2), (3, 1, 1), (11, 20, 4), (400, 40, 1)])
 def test_scores_of_the_closest_against_quadrature_in_high_precision(dimension, draws, closest):
     with mpmath.workdps(30):
         exact = precise_moments(dimension, draws, closest)

@@ -20,8 +20,8 @@ from . import reference_sampler
 from .oracle import FALSE_ALARM, chi_square, sample, uniform_p_value
 
 # How wrong a scale the tests must notice.
-WRONG = {"gaussian": 1.003, "laplace": 1.007}
-MANY = 10_000_000
+WRONG = {"gaussian": 1.006, "laplace": 1.014}
+MANY = 2_500_000
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ MANY = 10_000_000
     ],
 )
 def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, width: int) -> None:
-    """10^7 draws against the exact distribution; narrow words force the rare paths, and one level deeper tables."""
+    """2.5 million draws against the exact law; narrow words force the rare paths, and one level deeper tables."""
     distribution = NoiseDistribution(kind, scale, coarse, width, levels=2 if width == 64 else 1)
     values = sample(distribution, MANY, seed=scale * 1000 + coarse)
     assert chi_square(kind, scale, values) > FALSE_ALARM
@@ -50,10 +50,10 @@ def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, wid
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_numpy_at_small_scale(kind: Kind) -> None:
-    """10^6 draws of the numpy sampler by itself; the twin's scale is 2% wrong."""
-    values = sample(NoiseDistribution(kind, 12, 4, 6), 1_000_000, seed=5, draw=reference_sampler.draw)
+    """250,000 draws of the numpy sampler by itself; the twin's scale is 4% wrong."""
+    values = sample(NoiseDistribution(kind, 12, 4, 6), 250_000, seed=5, draw=reference_sampler.draw)
     assert chi_square(kind, 12, values) > FALSE_ALARM
-    assert chi_square(kind, 12 * 1.02, values) < FALSE_ALARM
+    assert chi_square(kind, 12 * 1.04, values) < FALSE_ALARM
 
 
 def scores(kind: Kind, values: Integers, scale: float) -> dict[str, float]:
@@ -90,7 +90,7 @@ def _score(found: float, mean: float, variance: float, count: int) -> float:
 
 @pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
 def test_moments_and_tails_at_full_width(distribution: NoiseDistribution) -> None:
-    """10^7 draws: each of nine scores beyond 5.5 has a probability of 4 x 10^-8."""
+    """2.5 x 10^6 draws: each of nine scores beyond 5.5 has a probability of 4 x 10^-8."""
     values = sample(distribution, MANY, seed=20)
     found = scores(distribution.kind, values, LATTICE_WIDTH)
     assert max(map(abs, found.values())) < 5.5, found
@@ -151,7 +151,7 @@ def planted(old: str, new: str) -> Draw:
 
 def small_p_value(draw: Draw) -> float:
     # m = 2 makes large exponents, and four bits a word make ties, as frequent as they can be.
-    return chi_square("gaussian", 6, sample(NoiseDistribution("gaussian", 6, 2, width=4), 400_000, seed=8, draw=draw))
+    return chi_square("gaussian", 6, sample(NoiseDistribution("gaussian", 6, 2, width=4), 150_000, seed=8, draw=draw))
 
 
 def test_no_error_is_seen_where_none_is_planted() -> None:

@@ -96,7 +96,7 @@ def test_a_name_has_the_same_name_again_and_no_character_that_is_refused() -> No
     assert taken > 20_000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=8))
 def test_every_text_is_refused_or_has_one_name(text: str) -> None:
     try:

@@ -43,7 +43,7 @@ def folder_of(place, rows, partitions=2, protocol=GRADIENTS):
 
 
 @cache
-def stock(partitions=2, rows=3000, protocol=GRADIENTS):
+def stock(partitions=2, rows=2200, protocol=GRADIENTS):
     """A task, and what its people have released, by partition: from a simulated run on a log in a file."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as place, Nursery(place, [protocol]) as nursery:
         folder = folder_of(place, rows, partitions, protocol)

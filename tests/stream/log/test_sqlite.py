@@ -404,7 +404,7 @@ def test_a_full_disk_loses_nothing_and_the_log_carries_on_after(path: Path, log:
 def test_a_disk_that_refuses_to_write_loses_nothing(path: Path, log: SqliteLog, start: Start) -> None:
     """A real failing write (EFBIG) in the middle of a transaction, in a process whose files may not grow."""
     log.close()
-    said = finish(start("crowd", f"sqlite:///{path}", 400_000))
+    said = finish(start("crowd", f"sqlite:///{path}", 250_000))
     count, words = said[0].split(" ", 1)
     assert re.search(r"(disk failed|disk is full).*log\.db.*as it was before this write", words)
     assert int(count) > 0

@@ -241,7 +241,7 @@ def test_every_truncation_is_malformed(length: int) -> None:
     assert reason(DATA[:length]) == "malformed"
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.binary(max_size=600))
 def test_random_bytes_are_rejected(data: bytes) -> None:
     rejection(data)
@@ -254,7 +254,7 @@ anything = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "x"]), anything, min_size=1, max_size=3))
 def test_type_confusions_are_rejected_or_fit(changes: dict[str, Any]) -> None:
     data = message(**changes)
@@ -270,7 +270,7 @@ def test_type_confusions_are_rejected_or_fit(changes: dict[str, Any]) -> None:
         assert release.task == TASK
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.data())
 def test_damaged_messages_are_rejected_or_fit(data: st.DataObject) -> None:
     damaged = bytearray(DATA)

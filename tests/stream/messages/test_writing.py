@@ -37,7 +37,7 @@ def test_the_bytes_are_those_of_the_model(kind: str) -> None:
     assert writer(kind)(**turned) == encode(KINDS[kind](**turned))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     payload=st.lists(st.integers(1 - 2**62, 2**62 - 1)), chain=st.integers(0, 2**62 - 1), time=st.integers(0, 2**53 - 1)
 )

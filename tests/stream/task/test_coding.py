@@ -177,7 +177,7 @@ RAW = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(RAW, RAW, RAW, RAW), max_size=8), st.sampled_from([CODING, CLASSES, REAL]))
 def test_blocks_and_single_records_agree_bit_for_bit(rows: list[tuple[Any, ...]], coding: Coding) -> None:
     names = (*coding.columns, coding.target)

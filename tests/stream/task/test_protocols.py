@@ -343,7 +343,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("examples", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: examples"),
         ("gradients", LOGISTIC, ["examples: {batch: 2}"], "examples: has no effect with protocol: gradients"),
         ("moments", LOGISTIC, ["sketch: {rows: 9}"], "sketch: has no effect with protocol: moments"),
-        ("scores", SOFTMAX, [], "scores of several classes need public covariates"),
+        ("scores", SOFTMAX, ["scores: {effects: curve}"], "log odds of several classes need public covariates"),
         ("scores", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: scores"),
         ("scores", LOGISTIC, ["scores: {exponent: 1.5}"], "scores.exponent: 1.5 is too large"),
         ("scores", LOGISTIC, ["scores: {exponent: -0.1}"], "scores.exponent: -0.1 is too small"),

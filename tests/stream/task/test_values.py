@@ -88,7 +88,7 @@ def coded(values: list[Any]) -> tuple[list[bytes], list[list[int]]]:
     return rows, block.cells.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(EQUAL), min_size=1, max_size=12))
 def test_a_record_is_coded_alike_alone_and_after_any_others(values: list[Any]) -> None:
     """Values that are equal may be coded differently; a memo by equality would give one the other's code."""

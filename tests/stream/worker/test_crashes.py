@@ -21,7 +21,7 @@ from murk.stream.log.base import FencedError
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
-from tests.protocols import BY_NAME, GRAM, NEWTON, SKETCH
+from tests.protocols import BY_NAME
 from tests.services.faults.nursery import Child
 from tests.stream.harness import (
     SumLearner,
@@ -40,8 +40,10 @@ from tests.stream.harness import (
 from tests.stream.processes import Start, at_once, finish
 
 SUBJECTS = ("sums", *BY_NAME)
+# Faults of processes and disks are the worker's, whatever is learned: over models, shared models and windows.
+SOME = ("sums", "gradients", "scores", "sketch")
 # Once it was shown that nothing depends on chance, few of the protocols' own will do, of organisations' fewest.
-COUNTS = {"sums": 8_000, **dict.fromkeys(map(str, (SKETCH, GRAM, NEWTON)), 1_200)}
+COUNTS = {"sums": 6_000, "sketch": 1_200}
 USUAL = 3_000
 
 
@@ -49,8 +51,9 @@ def task_of(subject: str, duplicates: int) -> Task:
     return make_task(duplicates=duplicates) if subject == "sums" else fault_task(BY_NAME[subject], duplicates)
 
 
-@settings(max_examples=20)
-@given(subject=st.sampled_from(SUBJECTS), seed=st.integers(0, 2**32), duplicates=st.integers(1, 40), cuts=st.data())
+@pytest.mark.parametrize("subject", SUBJECTS)
+@settings(max_examples=2)
+@given(seed=st.integers(0, 2**32), duplicates=st.integers(1, 40), cuts=st.data())
 def test_the_state_is_a_function_of_the_log(
     tmp_path_factory: pytest.TempPathFactory, subject: str, seed: int, duplicates: int, cuts: st.DataObject
 ) -> None:
@@ -59,7 +62,7 @@ def test_the_state_is_a_function_of_the_log(
     path = tmp_path_factory.mktemp("cut") / "log.db"
     with SqliteLog(path) as log:
         log.register_task(task.document())
-        put(log, mixed(task, seed, 120))
+        put(log, mixed(task, seed, 80))
         whole = path.with_name("whole.db")
         with closing(sqlite3.connect(whole)) as copy:
             log._database._connection.backup(copy)
@@ -90,7 +93,7 @@ def outcome(log: SqliteLog) -> Any:
     return log.checkpoint(0), log.model(0), [*log.dead_letters()]
 
 
-@pytest.mark.parametrize(("subject", "kills"), [(subject, 8 if subject == "sums" else 2) for subject in SUBJECTS])
+@pytest.mark.parametrize(("subject", "kills"), [(subject, 4 if subject == "sums" else 2) for subject in SOME])
 def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: Start, subject: str, kills: int) -> None:
     """kill -9 of a whole process, again and again; the last life is the test's own."""
     task, rng, count = task_of(subject, 1000), random.Random(11), COUNTS.get(subject, USUAL)
@@ -117,7 +120,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: S
     assert state.counters.duplicates > count // 30
 
 
-@pytest.mark.parametrize(("subject", "times"), [(subject, 2 if subject == "sums" else 1) for subject in SUBJECTS])
+@pytest.mark.parametrize(("subject", "times"), [(subject, 2 if subject == "sums" else 1) for subject in SOME])
 def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
     path: Path, start: Start, subject: str, times: int
 ) -> None:
@@ -170,7 +173,7 @@ def test_learning_while_two_processes_append(path: Path, log: SqliteLog, start: 
     assert learner.sums == [sum(i % 1000 for i in numbers), -sum(i % 777 for i in numbers), 2_000]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("subject", SOME)
 def test_the_newer_worker_fences_the_older(path: Path, subject: str) -> None:
     task = task_of(subject, 50)
     wanted = undisturbed(path, task, [message(task, i) for i in range(10)])
@@ -188,7 +191,7 @@ def test_the_newer_worker_fences_the_older(path: Path, subject: str) -> None:
         assert outcome(log) == wanted
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("subject", SOME)
 def test_a_full_disk_stops_the_worker_and_it_carries_on_after(path: Path, subject: str) -> None:
     """A real SQLITE_FULL at the commit; the same worker, and another one, then end in the same state."""
     task = task_of(subject, 50)

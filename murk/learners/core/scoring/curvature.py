@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +57,11 @@ class Curvature:
         newest = found[-1].model
         p = len(newest.origin)
         size = p * (p + 1) / 2
-        along = inverse(newest.transform).T @ newest.origin
+        along = newest.back.T @ newest.origin
         turn, known = facing(along), bool(np.any(along))
-        released = [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found]
-        moved = [_moved(each.model, newest, rows, response) for each in found]
+        # Each is asked for several times.
+        predicted = [cache(partial(mean_matrix, each.model, rows, response)) for each in found]
+        released = [(each.model, each.curvature, how) for each, how in zip(found, predicted, strict=True)]
         everywhere = pooled(released, turn @ newest.transform)
         if everywhere is None:
             return cls._unknown(newest, rows, response)
@@ -70,8 +71,8 @@ class Curvature:
         _, alike, doubts = _two(everywhere, known)
         ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
         told = [_by_scatter(each, ratio, response) for each in found]
-        predicted = [each[2] for each in released]
         more = [(each.model, one, how) for each, one, how in zip(found, told, predicted, strict=True)]
+        moved = [_moved(each.model, newest, rows, response) for each in found]
         here = pooled([*released, *more], turn @ newest.transform, [*moved, *moved]) or everywhere
         basis, fitted, errors = _two(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)

@@ -43,8 +43,9 @@ def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], ste
             at = at + step
             information, gradient, value = tried
             damping /= 4.0
-            if float(np.max(np.abs(step))) < _CLOSE:
-                break
         else:
             damping *= 6.0
+        # Also where it was taken back: so near to the minimum rounding decides.
+        if float(np.max(np.abs(step))) < _CLOSE:
+            break
     return at

@@ -6,8 +6,10 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.solve import Solution
 
 NATS: Final = 20.0
@@ -36,12 +38,16 @@ def disagreement(solution: AnySolution) -> float:
     Beyond what chance leaves, all variances are taken to be as much larger as the residuals are (Birge's ratio). Public
     rows are held against the answers in another way, and not used where these contradict them.
     """
-    if not isinstance(solution, Solution):
-        return 1.0
-    squares = solution.misfits
+    if isinstance(solution, ClassLines):
+        # The noise of one class's scores is in the others', too: the largest of all classes counts.
+        return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
+    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
+
+
+def _factor(squares: NDArray[np.float64], features: int) -> float:
     if len(squares) < 2:
         return 1.0
-    freedom = solution.features * (len(squares) - 1)
+    freedom = features * (len(squares) - 1)
     together = float(np.sum(squares)) / largest_square(freedom)
-    alone = float(np.max(squares)) / largest_square(solution.features)
+    alone = float(np.max(squares)) / largest_square(features)
     return math.sqrt(max(together, alone, 1.0))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from murk.learners.core.scoring.expected import Expected
 from murk.learners.core.scoring.model import Response, directions
 from murk.learners.core.scoring.moments import gain, own_variance
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.core.symmetric import flattened
 
@@ -133,7 +133,7 @@ def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[l
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
         if each.score is not None:
-            into = newest.transform @ inverse(each.model.transform)
+            into = newest.transform @ each.model.back
             key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
             one = Equation(each.score, Expected.of(each.model, rows, response), into)
             groups.setdefault(key, []).append(one)
@@ -170,7 +170,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     for each in found:
         if each.curvature is None:
             continue
-        into = newest.transform @ inverse(each.model.transform)
+        into = newest.transform @ each.model.back
         share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
         measured += share * into @ each.curvature.mean @ into.T
         reached = directions(rows.points, each.model, each.model.matrix_reach)
@@ -185,7 +185,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
         numbers = flattened(measured)
         return numbers, flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None], noise * np.eye(len(numbers))
     # Of very many numbers those that matter most: along the coefficients.
-    along = inverse(newest.transform).T @ newest.origin
+    along = newest.back.T @ newest.origin
     along = along / max(float(np.linalg.norm(along)), 1e-12)
     own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
     return measured @ along, Z * (factors * (Z @ along))[:, None], own

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import released_sum, split
 from murk.learners.core.scoring.engine import ScoreEngine
-from murk.learners.core.scoring.model import QUESTIONS, Question, vectors
+from murk.learners.core.scoring.model import QUESTIONS, Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import Tally, step_of
@@ -73,5 +73,15 @@ def _learn(
 
 
 def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
-    V = vectors(records.X, records.y, engine.model, engine.settings.response, question)
-    return V if question == "score" else flattened(V[:, :, None] * V[:, None, :])
+    """What each record's answer is without noise, as `murk.learners.core.scoring.model` has it, (m, d)."""
+    X, y, model, response = records.X, records.y, engine.model, engine.settings.response
+    if question == "score" and response.classes:
+        return vectors(X, y, model, response, question)
+    logit = X @ model.origin[: X.shape[1]]
+    if question == "score":
+        high, low = response.answers(logit, model.exponent)
+        return directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else y)[:, None]
+    Z, reach = X @ model.transform.T, model.matrix_reach
+    weight = response.weights(logit, model.exponent) if question == "curvature" else np.full(len(X), 0.5)
+    reached = directions(X, model, reach) * (2.0 * weight / reach)[:, None]
+    return flattened(reached[:, :, None] * Z[:, None, :])

@@ -86,6 +86,11 @@ class Model:
         return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
 
     @cached_property
+    def back(self) -> Array:
+        """W^-1, (p, p)."""
+        return np.asarray(np.linalg.inv(self.transform))
+
+    @cached_property
     def thresholds(self) -> tuple[int, int]:
         """Words of 64 bits below which a person is asked for a scatter, and for a matrix of either kind."""
         shares = (self.scatter, self.scatter + self.curvature)
@@ -141,7 +146,7 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
 
 def probability(logit: Array) -> Array:
     """``1 / (1 + e^-t)``, for logits as far out as kernels take them."""
-    return logistic(np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))
+    return logistic(np.minimum(np.maximum(logit, -LARGEST_LOGIT), LARGEST_LOGIT))
 
 
 @dataclass(frozen=True)
@@ -171,10 +176,14 @@ class Response:
 
     def steep(self, logit: Array) -> Array:
         """Derivative of `level` with respect to the logit."""
+        return self.level_and_steep(logit)[1]
+
+    def level_and_steep(self, logit: Array) -> tuple[Array, Array]:
+        """`level` and `steep` at once."""
+        level = self.level(logit)
         if self.curve is None:
-            level = self.level(logit)
-            return level * (1.0 - level) if self.binary else np.ones_like(level)
-        return self.curve.slope(logit)
+            return level, level * (1.0 - level) if self.binary else np.ones_like(level)
+        return level, self.curve.slope(logit)
 
     def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
         """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""

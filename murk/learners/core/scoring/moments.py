@@ -164,7 +164,7 @@ def unstretched(model: Model) -> Array:
     p = len(model.transform)
     if not np.any(model.origin[:-1]):
         return model.transform
-    along = inverse(model.transform).T @ model.origin
+    along = model.back.T @ model.origin
     square = float(along @ along)
     half = p * (1.0 - square) / 2.0
     before = math.sqrt(half**2 + square * p) - half
@@ -214,7 +214,7 @@ def pooled(
     for place, (model, answer, predicted) in enumerate(answers):
         if answer is None:
             continue
-        into = onto @ inverse(model.transform)
+        into = onto @ model.back
         grown = np.sum(into * into, axis=1)
         variance = own_variance(answer, p) * np.outer(grown, grown)
         if doubts:

@@ -29,12 +29,13 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.expected import Expected, mean_matrix
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
 from murk.learners.core.scoring.moments import pooled
 from murk.learners.core.scoring.public import PublicSolution
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, step_of, summaries
@@ -233,6 +234,8 @@ class Outlook:
             return Solution(found, response, unlike=one.unlike)
         if isinstance(one, PublicSolution):
             return PublicSolution(found, response, one.rows)
+        if isinstance(one, ClassLines):
+            return one.of_fewer(found)
         return classes.ClassSolution(found, response.classes, one.rows)
 
     def _more(self, model: Model, people: int) -> list[Summary]:
@@ -300,7 +303,7 @@ class Outlook:
         if float(np.sum(weighed * together.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * together.expected))):
             return None
         # Where a coefficient may lie, the others as likely as can be, as a direction in the newest coordinates.
-        along = inverse(one.newest.transform).T @ one.covariance
+        along = one.newest.back.T @ one.covariance
         along = along / np.linalg.norm(along, axis=0)
         there = np.einsum("ij,ik,kj->j", along, together.measured, along)
         noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, together.variances, along**2))

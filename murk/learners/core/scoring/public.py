@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from statistics import NormalDist
 
 import numpy as np
@@ -287,7 +287,12 @@ class PublicSolution:
         An interval holds the values whose probability to be missed so far, averaged over hypotheses, is not too small.
         """
         alpha = 2.0 * NormalDist().cdf(-quantile)
-        return first_rejected(self.values, self.covariance, quantile, lambda j: self._test(j, alpha))
+        test = cache(partial(self._test, alpha=alpha))
+
+        def rejected(places: NDArray[np.int64], there: Array) -> NDArray[np.bool_]:
+            return np.array([test(j)(theta) for j, theta in zip(places.tolist(), there, strict=True)])
+
+        return first_rejected(self.values, self.covariance, quantile, rejected)
 
     @cached_property
     def _logit(self) -> Array:

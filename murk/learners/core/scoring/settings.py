@@ -14,6 +14,7 @@ import numpy as np
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.any_solution import AnySolution, solution_of
+from murk.learners.core.scoring.class_lines import FIRST_SHARES, ClassLines
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
@@ -155,7 +156,7 @@ class Settings:
         People beyond it count for less, those of rare categories before all; released matrices have noise of size R.
         """
         typical = math.sqrt(self.features)
-        if self.labels:
+        if self.labels and public:
             # Of classes released matrices also say how many targets are missing, which needs them to be exact.
             return REACH * typical
         if public or self.once:
@@ -183,18 +184,22 @@ class Settings:
     def first_model(self, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """The model of version 0: at zero, where every probability is 1/2."""
         p = self.features
-        transform, curvature = np.eye(p), 0.5
+        transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
-            transform, curvature = whitening(self.covariates.second_moment), _CHECK
+            transform, scatter, curvature = whitening(self.covariates.second_moment), 0.0, _CHECK
         if not self.matrices:
-            curvature = 0.0
+            scatter = curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
         reach = self.reach(self.covariates is not None, mechanisms)
-        return Model(np.zeros(self.dimension), transform, reach, exponent, 0.0, curvature).rounded()
+        return Model(np.zeros(self.dimension), transform, reach, exponent, scatter, curvature).rounded()
 
     def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """The model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
+        pair: Any = mechanisms["default"]
+        if isinstance(solution, ClassLines):
+            noise = pair.score.variance, pair.matrix.variance
+            return solution.next_model(self.reach(False, mechanisms), noise)
         if solution.public or self.labels:
             shares = (0.0, _CHECK)
         else:
@@ -206,7 +211,6 @@ class Settings:
         )
         if not (self.line and self.binary and isinstance(solution, Solution)):
             return model
-        pair: Any = mechanisms["default"]
         people = min(self.epoch_end(count), self.forget or NEVER) - count
         return next_model(solution, found, model, max(people, 1), (pair.score.variance, pair.matrix.variance))
 

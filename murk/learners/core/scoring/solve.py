@@ -39,6 +39,7 @@ from murk.learners.core.scoring.rows import Rows, inverse, power
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
+Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero. So is the logit, of the published origin and, without public
 # rows, of the estimate: its intervals are around it, and as wide as without that.
@@ -53,6 +54,8 @@ _BEYOND = 0.5
 _STRETCHED = 4.0
 # Nearly as wide as the prior's own: such an interval counts as one without an end.
 _FARTHEST = 8.0
+# Numbers that are worked on at once, where several coefficients' intervals are sought.
+_AT_ONCE = 2**20
 # Of the share of targets that are there.
 _LEAST = 0.02
 # Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
@@ -80,24 +83,28 @@ class _Stacked:
 
     Parameters
     ----------
+    mean
+        Their answers, (k, p).
     noise, share, whole
         Of their answers, (k, 1, 1).
     square
         Mean of ``c^2 z z'`` over the rows, (k, p, p).
     low, rise
         G_k is ``low + rise @ level`` where rows' probabilities (or means) are ``level``: (k, p) and (k, p, m).
-    carried, into, along, origin, start, tangent
+    correction, carried, into, along, origin, start, tangent
         Each equation's own, one after the other.
     gained
         What the newest coordinates' noise is in each one's, (k,).
     """
 
+    mean: Array
     noise: Array
     share: Array
     whole: Array
     square: Array
     low: Array
     rise: Array
+    correction: Array
     carried: Array
     into: Array
     along: Array
@@ -117,9 +124,10 @@ class _Stacked:
         )
         each = {
             name: np.array([getattr(one, name) for one in equations])
-            for name in ("carried", "into", "along", "origin", "start", "tangent")
+            for name in ("correction", "carried", "into", "along", "origin", "start", "tangent")
         }
         return cls(
+            np.array([each.mean for each in answers]),
             noise,
             share,
             whole,
@@ -131,13 +139,13 @@ class _Stacked:
         )
 
     def scores(self, level: Array) -> Array:
-        """G_k of each, (k, p)."""
-        return self.low + self.rise @ level
+        """G_k of each, (..., k, p), at levels (..., m)."""
+        return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def ways(self, theta: Array) -> tuple[Array, Array]:
-        """How far a solution is from each origin, as it is and in that epoch's coordinates, (k, p) each."""
-        way = theta - self.origin
-        return way, (self.into @ way[:, :, None])[:, :, 0]
+        """How far solutions (..., p) are from each origin, as it is and in that epoch's coordinates, (..., k, p)."""
+        way = theta[..., None, :] - self.origin
+        return way, (self.into @ way[..., None])[..., 0]
 
 
 class Solution:
@@ -160,7 +168,7 @@ class Solution:
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
         self.unlike = unlike
-        self._back = inverse(self.newest.transform)
+        self._back = self.newest.back
         self.moments = Moments.of(found, response)
         self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
         self.curvature = Curvature.of(found, self.rows, response)
@@ -201,7 +209,7 @@ class Solution:
             factor * into @ self.curvature.correction @ into.T,
             math.sqrt(factor) * into,
             math.sqrt(factor) * into @ self.curvature.along,
-            inverse(each.model.transform).T,
+            each.model.back.T,
             each.model.origin,
             expected.score(logit),
             expected.slope(logit),
@@ -223,39 +231,38 @@ class Solution:
         return self.curvature.ratio * np.array([one.expected.spread(logit) for one in self._equations])
 
     def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
-        """S_k at theta, (k, p, p): what is each epoch's own, and what comes of an error that they share."""
+        """S_k at theta, (..., k, p, p): what is each epoch's own, and what comes of an error that they share."""
         all_, identity = self._stacked, np.eye(self.features)
         way, h = all_.ways(theta)
-        shared = (error * all_.gained**2 / 2.0)[:, None, None] * _lengthened(h, 1.0, identity)
+        shared = (error * all_.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
         # What G_k is beyond its tangent at the origin.
-        curved = scores - all_.start - (all_.tangent @ way[:, :, None])[:, :, 0]
-        bent = _lengthened(self.curvature.ratio * _BENT * curved, 1.0 / self.features, identity)
+        curved = scores - all_.start - (all_.tangent @ way[..., None])[..., 0]
+        bent = lengthened(self.curvature.ratio * _BENT * curved, 1.0 / self.features, identity)
         return all_.noise * identity + all_.share * spreads + all_.whole * all_.square + bent, shared
 
-    def _at(self, one: _Equation, solution: Array, logit: Array) -> tuple[Array, Array]:
-        """The mean score that is expected, (p,), and its slope, (p, p + 2)."""
-        unknown = solution[self.features :]
-        score, slope = one.expected.score(logit), one.expected.slope(logit)
-        h = one.into @ (solution[: self.features] - one.origin)
-        along = float(one.along @ h) * one.along
+    def _expected(self, solution: Array) -> tuple[Array, Array]:
+        """The mean scores that are expected, (k, p), and their slopes, (k, p, p + 2)."""
+        all_, theta, unknown = self._stacked, solution[: self.features], solution[self.features :]
+        logit = self.rows.points @ theta
+        level, steep = self.response.level_and_steep(logit)
+        risen = all_.rise @ np.column_stack([level, steep[:, None] * self.rows.points])
+        score, h = all_.low + risen[:, :, 0], all_.ways(theta)[1]
+        along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
         ratio, more = np.array([self.curvature.ratio, 0.0]) + self.curvature.root @ unknown
         ratio = max(ratio, _LEAST)
-        slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
-        expected = ratio * score + one.correction @ h + more * along
-        return expected, np.column_stack([slope, np.column_stack([score, along]) @ self.curvature.root])
+        correction = all_.correction + more * all_.along[:, :, None] * all_.along[:, None, :]
+        slope = ratio * risen[:, :, 1:] + correction @ all_.into
+        expected = ratio * score + (correction @ h[:, :, None])[:, :, 0]
+        return expected, np.concatenate([slope, np.stack([score, along], axis=2) @ self.curvature.root], axis=2)
 
-    def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+    def _terms(self, solution: Array, pull: Array, inverses: Array) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
-        information, gradient = pull.copy(), -pull @ solution
-        value = float(solution @ pull @ solution)
-        logit = self.rows.points @ solution[: self.features]
-        for one, precision in zip(self._equations, inverses, strict=True):
-            expected, slope = self._at(one, solution, logit)
-            left = one.answer.mean - expected
-            information += slope.T @ precision @ slope
-            gradient += slope.T @ precision @ left
-            value += float(left @ precision @ left)
-        return information, gradient, value
+        expected, slopes = self._expected(solution)
+        left, pulled = self._stacked.mean - expected, pull @ solution
+        weighed = slopes.transpose(0, 2, 1) @ inverses
+        information = pull + np.sum(weighed @ slopes, axis=0)
+        gradient = np.sum(weighed @ left[:, :, None], axis=0)[:, 0] - pulled
+        return information, gradient, float(solution @ pulled + np.einsum("ki,kij,kj->", left, inverses, left))
 
     def _solve(self, solution: Array, pull: Array) -> Array:
         """Nonlinear least squares, with the weights S_k^-1 taken again at each of a few solutions."""
@@ -263,8 +270,8 @@ class Solution:
             theta = solution[: self.features]
             scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
             own, shared = self._noise(theta, scores, self._spreads_at(theta), self.curvature.error)
-            inverses = [inverse(each) for each in own + shared]
-            solution = descend(solution, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
+            terms = partial(self._terms, pull=pull, inverses=inverse(own + shared))
+            solution = descend(solution, terms, _STEPS)
         if not np.all(np.isfinite(solution)):
             raise MurkError("the epochs' equations have no finite solution")
         return solution
@@ -273,36 +280,36 @@ class Solution:
 
     @cached_property
     def _slopes(self) -> Array:
-        logit = self.rows.points @ self.values
-        slopes = [self._at(one, self._solution, logit)[1] for one in self._equations]
-        return np.array([slope[:, : self.features] for slope in slopes])
+        return self._expected(self._solution)[1][:, :, : self.features]
 
     @cached_property
     def _spreads(self) -> Array:
         return self._spreads_at(self.values)
 
     def _covariance(self, theta: Array) -> Array:
-        """Covariance of the solution if ``theta`` were the truth.
+        """Covariances of the solution, (..., p, p), if each ``theta``, (..., p), were the truth.
 
         ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
         """
         p, curvature, all_ = self.features, self.curvature, self._stacked
         prior, h = _beside(np.eye(p) / PRIOR_VARIANCE), all_.ways(theta)[1]
-        scores = all_.scores(self.response.level(self.rows.points @ theta))
+        scores = all_.scores(self.response.level(theta @ self.rows.points.T))
         own, shared = self._noise(theta, scores, self._spreads, curvature.error)
-        along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
-        slopes = np.concatenate([self._slopes, np.stack([scores, along], axis=2) @ curvature.root], axis=2)
+        along = np.sum(all_.along * h, axis=-1, keepdims=True) * all_.along
+        unknown = np.stack([scores, along], axis=-1) @ curvature.root
+        slopes = np.concatenate([np.broadcast_to(self._slopes, (*unknown.shape[:-1], p)), unknown], axis=-1)
         weighed = np.linalg.solve(own + shared, slopes)
-        across = weighed.transpose(0, 2, 1)
-        information = prior + np.sum(slopes.transpose(0, 2, 1) @ weighed, axis=0)
-        middle = prior + np.sum(across @ own @ weighed, axis=0)
-        numbers = (h[:, None, :] @ all_.carried)[:, 0, :]
-        by_number = np.einsum("kia,kb->iab", across @ all_.carried, numbers)
+        across = weighed.swapaxes(-1, -2)
+        information = prior + np.sum(slopes.swapaxes(-1, -2) @ weighed, axis=-3)
+        middle = prior + np.sum(across @ own @ weighed, axis=-3)
+        numbers = (h[..., None, :] @ all_.carried)[..., 0, :]
+        by_number = np.einsum("...kia,...kb->...iab", across @ all_.carried, numbers)
         # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
-        flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
-        middle += curvature.error / 2.0 * (flat @ flat.T + flat @ turned.T)
+        flat = by_number.reshape(*by_number.shape[:-2], -1)
+        both = flat + by_number.swapaxes(-1, -2).reshape(flat.shape)
+        middle += curvature.error / 2.0 * (flat @ both.swapaxes(-1, -2))
         back = inverse(information)
-        return np.asarray((back @ middle @ back)[:p, :p])
+        return np.asarray((back @ middle @ back)[..., :p, :p])
 
     @cached_property
     def misfits(self) -> Array:
@@ -312,8 +319,8 @@ class Solution:
         logit = self.rows.points @ self.values
         scores = self._stacked.scores(self.response.level(logit))
         own, shared = self._noise(self.values, scores, self._spreads, self.curvature.error)
-        left = [one.answer.mean - self._at(one, self._solution, logit)[0] for one in self._equations]
-        return np.array([float(r @ inverse(each) @ r) for r, each in zip(left, own + shared, strict=True)])
+        left = self._stacked.mean - self._expected(self._solution)[0]
+        return np.asarray(np.einsum("ki,kij,kj->k", left, inverse(own + shared), left))
 
     @cached_property
     def covariance(self) -> Array:
@@ -324,15 +331,7 @@ class Solution:
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
-
-        def test(j: int) -> Callable[[Array], bool]:
-            def rejected(theta: Array) -> bool:
-                variance = max(float(self._covariance(theta)[j, j]), 0.0)
-                return abs(float(theta[j] - self.values[j])) > quantile * math.sqrt(variance)
-
-            return rejected
-
-        return first_rejected(self.values, self.covariance, quantile, test)
+        return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
 
     # What comes next
 
@@ -346,8 +345,12 @@ class Solution:
 
     def even_coordinates(self, reach: float) -> Array:
         """A transform in whose coordinates people are spread evenly over all directions, (p, p)."""
-        moments = self.moments
-        return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+        return even_coordinates(self.moments, reach)
+
+
+def even_coordinates(moments: Moments, reach: float) -> Array:
+    """A transform in whose coordinates people of these moments are spread evenly over all directions, (p, p)."""
+    return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
 
 
 def _beside(pull: Array) -> Array:
@@ -358,10 +361,10 @@ def _beside(pull: Array) -> Array:
     return both
 
 
-def _lengthened(vectors: Array, share: float, identity: Array) -> Array:
-    """Products ``v v' + share |v|^2 I`` of vectors (k, p)."""
-    squares = np.sum(vectors * vectors, axis=1)[:, None, None]
-    return np.asarray(share * squares * identity + vectors[:, :, None] * vectors[:, None, :])
+def lengthened(vectors: Array, share: float, identity: Array) -> Array:
+    """Products ``v v' + share |v|^2 I`` of vectors (..., p)."""
+    squares = np.sum(vectors * vectors, axis=-1)[..., None, None]
+    return np.asarray(share * squares * identity + vectors[..., :, None] * vectors[..., None, :])
 
 
 def _within(transform: Array, reach: float) -> Array:
@@ -387,28 +390,52 @@ def _straight(covariance: Array, quantile: float) -> Array:
     return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
 
 
-def first_rejected(
-    values: Array, covariance: Array, quantile: float, test: Callable[[int], Callable[[Array], bool]]
-) -> Array:
+def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
+    """The test of `first_rejected` by what the solution's covariances are if values (c, p) were the truth."""
+
+    def rejected(places: NDArray[np.int64], there: Array) -> NDArray[np.bool_]:
+        each = np.arange(len(places))
+        variances = np.maximum(covariance(there)[each, places, places], 0.0)
+        return np.asarray(np.abs(there[each, places] - values[places]) > quantile * np.sqrt(variances))
+
+    return rejected
+
+
+def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
     """Half widths of the intervals: how far from the solution a value of each coefficient is first rejected, (p,).
 
-    ``test(j)(theta)`` tells it of coefficient j's value in theta, where the others are as likely as can be.
+    ``rejected(places, there)`` tells of some coefficients' values in ``there``, (c, p), where the others are as likely
+    as can be, whether each is rejected, (c,).
     """
     found = _straight(covariance, quantile)
-    for j in np.flatnonzero(np.isfinite(found)).tolist():
-        path, rejected = covariance[:, j] / covariance[j, j], test(j)
-        found[j] = max(_reach(rejected, values, sign * path, float(found[j])) for sign in (-1.0, 1.0))
+
+    def reached(places: NDArray[np.int64]) -> Array:
+        both, signs = np.tile(places, 2), np.repeat([-1.0, 1.0], len(places))
+        paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
+
+        def far(some: NDArray[np.int64], off: Array) -> NDArray[np.bool_]:
+            return rejected(both[some], values + off[:, None] * paths[some])
+
+        return np.asarray(_reach(far, found[both]).reshape(2, -1).max(axis=0))
+
+    known = np.flatnonzero(np.isfinite(found))
+    # Each coefficient takes a table of p^3 numbers.
+    for places in np.array_split(known, math.ceil(len(known) * len(values) ** 3 / _AT_ONCE) or 1):
+        found[places] = reached(places)
     return found
 
 
-def _reach(rejected: Callable[[Array], bool], values: Array, path: Array, start: float) -> float:
-    """The first distance along a path that is rejected."""
-    low, high = 0.0, start
-    while not rejected(values + high * path):
-        low, high = high, 1.3 * high
-        if high > _FARTHEST:
-            return math.inf
-    for _ in range(7):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if rejected(values + middle * path) else (middle, high)
-    return high
+def _reach(rejected: Rejected, start: Array) -> Array:
+    """The first distances along paths that are rejected, (c,), by what is rejected of some paths' distances."""
+    low, high, left = np.zeros_like(start), start.copy(), np.arange(len(start))
+    while len(left):
+        left = left[~rejected(left, high[left])]
+        low[left], high[left] = high[left], 1.3 * high[left]
+        left = left[high[left] <= _FARTHEST]
+    endless = (high > _FARTHEST) & (high > start)
+    left = np.flatnonzero(~endless)
+    for _ in range(7 if len(left) else 0):
+        middle = (low[left] + high[left]) / 2.0
+        beyond = rejected(left, middle)
+        low[left], high[left] = np.where(beyond, low[left], middle), np.where(beyond, middle, high[left])
+    return np.where(endless, math.inf, high)

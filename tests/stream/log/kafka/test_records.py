@@ -173,7 +173,7 @@ def test_hostile_bytes_give_what_the_library_gives(crcs: bool) -> None:
     rng = Random(1)
     whole = batch(*values(12, 200), base=3)
     kept = 0
-    for _ in range(6_000):
+    for _ in range(2_500):
         data = bytearray(whole)
         for _ in range(rng.choice((1, 1, 2, 5))):
             place = rng.randrange(ATTRIBUTES_AT if crcs else LEADER_AT, len(data))
@@ -183,7 +183,7 @@ def test_hostile_bytes_give_what_the_library_gives(crcs: bool) -> None:
             continue
         kept += is_plain(bytes(data))
         same(sealed(data), crcs=crcs)
-    assert 100 < kept < 5_900
+    assert 50 < kept < 2_450
 
 
 def test_numbers_of_every_length() -> None:
