@@ -71,9 +71,9 @@ def example_release(
 
     Examples
     --------
-    >>> mu = lambda mu: [{"gdp": {"mu": mu}}]
-    >>> example_release("squared", mu(1.0), 2), example_release("squared", mu(4.0), 2), example_release("log", mu(1.0),
-    2) ('outer', 'directions', 'joint')
+    >>> gdp = lambda mu: [{"gdp": {"mu": mu}}]
+    >>> example_release("squared", gdp(1.0), 2), example_release("squared", gdp(4.0), 2)
+    ('outer', 'directions')
     """
     if loss not in DIRECTED:
         return "joint"
