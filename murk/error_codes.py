@@ -227,6 +227,7 @@ GENERAL = {
     "murk._sqlite": "MURK-FILE-001",
     "murk.privacy": "MURK-PRIVACY-001",
     "murk.learners": "MURK-LEARN-001",
+    "murk.planning": "MURK-LEARN-001",
     "murk.monitoring": "MURK-MONITOR-001",
     "murk.audit": "MURK-AUDIT-001",
     "murk.dossier": "MURK-AUDIT-001",

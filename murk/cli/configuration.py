@@ -40,18 +40,8 @@ ALONE = ("demo",)
 """Commands without shared settings: the demonstration must not write into a production log."""
 
 # Variables of the image, the local broker, tests and benchmarks.
-_IGNORED = (
-    "CONFIG",
-    "KERNELS",
-    "REQUIRE_SERVICES",
-    "POINT_STEP",
-    "MUTATED",
-    "KILLS",
-    "LEARNER_KILLS",
-    "FREEZE",
-    "CALLS",
-)
-_IGNORED_PREFIXES = ("CALLS", "KAFKA_", "SOAK", "FUZZ", "MUTANTS")
+_OTHER = ("CONFIG", "KERNELS", "REQUIRE_SERVICES", "POINT_STEP", "MUTATED", "KILLS", "LEARNER_KILLS", "FREEZE", "CALLS")
+_OTHER_PREFIXES = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
 
 Options = Mapping[str, Mapping[str, click.Option]]
 """Options that may be set, by command and name."""
@@ -193,7 +183,7 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
     }
     for name, value in environment.items():
         rest = name.removeprefix(PREFIX)
-        if rest == name or rest in _IGNORED or rest.startswith(_IGNORED_PREFIXES) or is_of_service(name, environment):
+        if rest == name or rest in _OTHER or rest.startswith(_OTHER_PREFIXES) or is_of_service(name, environment):
             continue
         if name not in known:
             names = {key: key.upper().replace("-", "_") for key in ASKED}

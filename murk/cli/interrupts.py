@@ -9,49 +9,47 @@ from types import FrameType
 
 
 class _Stopped(KeyboardInterrupt):
-    """Not a `KeyboardInterrupt` itself: where that comes through `exec` of text, as compilers use it, a ``python -m``
-    ends as if SIGINT had killed it, whatever has caught it and whatever status was given.
+    """A subclass, since a plain `KeyboardInterrupt` that passes through ``exec`` makes ``python -m`` ignore the exit
+    status.
     """
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM (what ends a container) stop a command as a `KeyboardInterrupt`.
+    """Let Ctrl-C and SIGTERM stop a command as a `KeyboardInterrupt`.
 
-    A library may make another error of the exception that a signal raises in its midst (pydantic, while it calls a
-    function of ours, a `PydanticSerializationError`). Any error after a signal is therefore the signal's.
+    Any error after a signal is taken for the signal, since a library may replace the exception by one of its own.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         raise _Stopped
 
     with _handled(stop):
         try:
             yield
         except Exception:
-            if came:
+            if received:
                 raise _Stopped from None
             raise
 
 
 @contextmanager
 def between_steps() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM wait for the end of a step; what is given says whether one has come.
+    """Defer Ctrl-C and SIGTERM to the end of a step, and yield a function that tells whether one was received.
 
-    The Kafka client takes an exception that is raised in its midst for the answer to a request, and goes on, or is left
-    in pieces. A second signal does not wait.
+    An exception within the Kafka client would leave it in an inconsistent state. A second signal is not deferred.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if len(came) > 1:
+        received.append(number)
+        if len(received) > 1:
             raise _Stopped
 
     with _handled(stop):
-        yield lambda: bool(came)
+        yield lambda: bool(received)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The live page of a run in this very process."""
+"""The live page of a run in the same process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ _EVERY = 0.5
 
 
 class LivePage:
-    """Serves a run's page while it goes on; its watch is called between the blocks.
-
-    Parameters
-    ----------
-    port
-        Where to listen; 0 lets the system choose.
-    """
+    """Serve the page of a run, which calls `watch` between blocks; port 0 lets the system choose."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -34,7 +28,7 @@ class LivePage:
         self.url = ""
 
     def watch(self, run: LocalRun, last: bool) -> None:
-        """Look at what is learned, not more often than anybody can read."""
+        """Update the page, at most twice a second."""
         if self._monitor is None:
             self._monitor = self._serve(run)
         if last or time.monotonic() >= self._due:
@@ -42,7 +36,7 @@ class LivePage:
             self._due = time.monotonic() + _EVERY
 
     def stay(self) -> None:
-        """Keep the last state on show for anyone who sits at the terminal, until Ctrl-C."""
+        """Keep serving the last state at a terminal, until Ctrl-C."""
         if self.url and sys.stdin.isatty() and sys.stdout.isatty():
             click.echo(f"The page stays at {self.url}/ until you press Ctrl-C.")
             try:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus of what a command does itself: of a population's people, and of a learner."""
+"""Prometheus metrics of commands: of a population and of a learner."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
 _SHARE = 20
-"""At most a twentieth of the time is spent on sums."""
+"""Sums may take at most this fraction of the time: one part in so many."""
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """Sums for Prometheus, and no page: on the network they are for whoever reaches the port, by whatever name."""
+    """Return the allowed host names: any name on the network, since only sums are served."""
     from murk.monitoring.web.hosts import ANY, is_own
 
     return () if is_own(host) else (ANY,)
 
 
-def metrics_port(words: str) -> Callable[[F], F]:
-    """Options that say where a command's own metrics are served; ``words`` say which."""
+def metrics_port(description: str) -> Callable[[F], F]:
+    """Add the options --metrics-port, with a help text, and --metrics-host to a command."""
 
     def options(function: F) -> F:
         function = click.option(
             "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
             help="Address that --metrics-port listens on.",
         )(function)  # fmt: skip
-        port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=words)
+        port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=description)
         return port(function)
 
     return options
@@ -48,9 +48,9 @@ def metrics_port(words: str) -> Callable[[F], F]:
 
 @contextmanager
 def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
-    """Serve a learner's ``/metrics`` and ``/healthz`` on a port, and yield what looks after its lag where that is due.
+    """Serve a learner's ``/metrics`` and ``/healthz``, and yield a function that refreshes its lag when due.
 
-    Without a port nothing is served. To be called in the thread that learns.
+    Without a port nothing is served. Call the function in the learner's thread.
     """
     if port is None:
         yield lambda: None
@@ -76,9 +76,9 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
 @contextmanager
 def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
-    """Serve ``/metrics`` on a port, and yield what brings them up to date where that is due.
+    """Serve sums over people at ``/metrics``, and yield a function that refreshes them when due.
 
-    Without a port nothing is served. To be called in the thread of the ledger.
+    Without a port nothing is served. Call the function in the ledger's thread.
     """
     if port is None:
         yield lambda: None
@@ -98,9 +98,9 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         start = time.monotonic()
         if start < due:
             return
-        found = sums.report()
-        if found is not None:
-            exported.update(PeopleSums(found.people, found.refused, found.queued, found.spent))
+        report = sums.report()
+        if report is not None:
+            exported.update(PeopleSums(report.people, report.refused, report.queued, report.spent))
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they open."""
+"""Options that several commands share, and functions that open their logs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log
 
-_LOOK = 0.5
-_FOR_GOOD = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
-"""Codes of what no waiting mends: settings, addresses, and credentials or rights that a broker refuses."""
+_RETRY_SECONDS = 0.5
+_PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
+"""Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -29,18 +29,18 @@ existing_log = click.option(
     "--log", "log_url", required=True, metavar="URL",
     help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
 )  # fmt: skip
-wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task, if they are not there yet.")
+wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 
 def guarantee(text: str) -> Guarantee:
-    """Read a guarantee from the command line, as `murk.privacy.guarantee_from_text` does."""
+    """Parse a guarantee with `murk.privacy.guarantee_from_text`, imported lazily."""
     from murk.privacy import guarantee_from_text
 
     return guarantee_from_text(text)
 
 
 def population(function: F) -> F:
-    """Options that say who the people are and where their accounts lie."""
+    """Add the options of a population and its accounts to a command."""
     for option in reversed(
         [
             click.argument("task_path", metavar="TASK", type=click.Path()),
@@ -48,26 +48,26 @@ def population(function: F) -> F:
             click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
             click.option(
                 "--ledger", metavar="PATH",
-                help="People's accounts, for all tasks.  [default: theirs, beside SOURCE; with --seed NAME.ledger.db]",
+                help="Ledger of people's accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]",
             ),
             click.option(
                 "--lifetime", type=guarantee, metavar="GUARANTEE",
-                help="A person's cap over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
+                help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
             ),
-            click.option("--person", metavar="COLUMN", help="Column that names people; otherwise each row is one."),
+            click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: each row is one]"),
             click.option(
                 "--level", default="default", metavar="LEVEL",
-                help="A privacy level of the task, 'lot' (drawn uniformly), or 'column:NAME' (no feature or target).",
+                help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (not a feature or target).",
             ),
-            click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody."),
+            click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
             click.option(
                 "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
-                help="Share of positive targets that the forecast assumes.  [default: target.rate of the task, or 0.5]",
+                help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
             ),
-            click.option("--block", type=click.IntRange(1), metavar="N", help="At most N records at a time."),
+            click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
             click.option(
                 "--check", is_flag=True,
-                help="Read FILE, name the first value that cannot be coded, and send nothing.",
+                help="Check FILE against the task and send nothing.",
             ),
             make_public,
         ]
@@ -77,14 +77,9 @@ def population(function: F) -> F:
 
 
 def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
-    """Open a log that carries a task; ``wait`` for it as long as it takes, if it is not there yet.
+    """Open a log and read its task; with ``wait``, wait for both.
 
-    ``name`` says which of a cluster's logs, where the URL does not.
-
-    Raises
-    ------
-    UserError
-        If there is no log, or it carries no task.
+    ``name`` selects a log of a cluster if the URL has no name. Raises `UserError` if there is no log or no task.
     """
     log, task, _ = begin_on(url, lambda log, task: None, wait=wait, name=name)
     return log, task
@@ -93,14 +88,11 @@ def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> t
 def begin_on(
     url: str, make: Callable[[Log, Task], T], *, wait: bool = False, name: str | None = None
 ) -> tuple[Log, Task, T]:
-    """Open a log as `open_existing` does, and make of it what a command begins with.
-
-    A log that cannot be reached, or is not set up yet, is waited for, whichever of these calls meets it.
-    """
+    """Open a log as `open_existing` does, and call ``make`` on it; with ``wait``, retry both until they succeed."""
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError
 
-    said = ""
+    reported = ""
     while True:
         log: Log | None = None
         why: MurkError = UserError(
@@ -118,7 +110,7 @@ def begin_on(
                 return kept, task, made
         except (UserError, UnreachableError) as error:
             why = error
-            mistake = isinstance(error, UserError) and (opened or error.code.startswith(_FOR_GOOD))
+            mistake = isinstance(error, UserError) and (opened or error.code.startswith(_PERMANENT))
             if not wait or mistake:
                 raise
         finally:
@@ -126,31 +118,25 @@ def begin_on(
                 log.close()
         if not wait:
             raise UserError(str(why), code=why.code)
-        if str(why) != said:
-            said = str(why)
-            say(f"murk: waiting: {said}", code=why.code)
-        sleep(_LOOK)
+        if str(why) != reported:
+            reported = str(why)
+            say(f"murk: waiting: {reported}", code=why.code)
+        sleep(_RETRY_SECONDS)
 
 
 def patiently(seconds: float, function: Callable[[], T]) -> T:
-    """Call a function, again and again for so long, while the log cannot be reached.
-
-    Raises
-    ------
-    UnreachableError
-        When it still could not be reached then.
-    """
+    """Call a function, retrying for some seconds while it raises `UnreachableError`."""
     from murk.stream.log.base import UnreachableError
 
     deadline = monotonic() + seconds
-    said = False
+    reported = False
     while True:
         try:
             return function()
         except UnreachableError as error:
             if monotonic() > deadline:
                 raise
-            if not said:
+            if not reported:
                 say(f"murk: waiting: {error}", code=error.code)
-                said = True
-            sleep(_LOOK)
+                reported = True
+            sleep(_RETRY_SECONDS)

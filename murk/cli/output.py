@@ -1,4 +1,4 @@
-"""How results look: tables on a terminal, plain lines in a pipe, one object as JSON."""
+"""Print tables, prose, JSON and progress."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ _PLAIN_SECONDS = 5.0
 
 
 def print_json(result: Mapping[str, Any]) -> None:
-    """Print one object; numbers that JSON has not (infinite widths at the start) become null."""
+    """Print one JSON object; infinite and missing numbers become null."""
     click.echo(as_json(result))
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table; the first column is left-aligned, the others right.
 
-    Cells are printed as they are, rich's own markup included, but for characters that are not seen: a dead letter's
-    words may hold anything.
+    Markup in cells is not interpreted and invisible characters are escaped, since cells may hold untrusted text.
     """
     from rich.console import Console
     from rich.table import Table
@@ -36,8 +35,8 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     if title:
         heading(title)
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, column in enumerate(columns):
-        drawn.add_column(printable(column), justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for index, column in enumerate(columns):
+        drawn.add_column(printable(column), justify="left" if index == 0 else "right", no_wrap=index > 0)
     for row in rows:
         drawn.add_row(*map(printable, row))
     width = None if sys.stdout.isatty() else 110
@@ -50,24 +49,21 @@ def heading(text: str) -> None:
 
 
 def paragraph(text: str, hang: str = "") -> None:
-    """Print prose, wrapped; further lines are indented by ``hang``."""
+    """Print wrapped prose; lines after the first are indented by ``hang``."""
     width = 110 if not sys.stdout.isatty() else min(110, shutil.get_terminal_size().columns)
     click.echo(textwrap.fill(text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False))
 
 
 class Ticker(Protocol):
-    """Shows how far a long command is."""
+    """Callback that shows progress."""
 
     def __call__(self, done: int, text: str) -> None:
-        """Show that so many are done, with a few words."""
+        """Show the number done and a short text."""
 
 
 @contextmanager
 def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Ticker]:
-    """A bar on a terminal; elsewhere a plain line every few seconds; nothing where ``quiet``.
-
-    Progress goes to standard error: standard output holds results only.
-    """
+    """Show progress on standard error: a bar on a terminal, elsewhere a line every few seconds."""
     if quiet:
         yield lambda done, text: None
         return

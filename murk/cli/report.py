@@ -1,4 +1,4 @@
-"""What a run came to, for people: its result, and what else the report of a log or a population says."""
+"""Print results and notices of logs and populations for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_result(found: Mapping[str, Any]) -> None:
-    """Print a report for people."""
+    """Print the report of a run or a log."""
     from murk.learners.results.text import SIMULATED, describe_learned, describe_privacy
 
     click.echo()
@@ -31,7 +31,7 @@ def print_result(found: Mapping[str, Any]) -> None:
         click.echo(SIMULATED)
     dead = sum(found["dead_letters"].values())
     reasons = "".join(f", {count:,} {reason}" for reason, count in found["dead_letters"].items())
-    refused = f"{found['refusals']:,} refused for want of budget, " if "refusals" in found else ""
+    refused = f"{found['refusals']:,} refused (budget spent), " if "refusals" in found else ""
     click.echo(f"{refused}{found['duplicates']:,} duplicates, {dead:,} dead letters{reasons}")
 
 
@@ -46,7 +46,7 @@ def _show(blocks: Iterable[Block]) -> None:
 
 
 def print_windows(found: Mapping[str, Any]) -> None:
-    """Say what became of organisations' windows, where there are any."""
+    """Print what happened to organisations' windows, if there are any."""
     if "windows" not in found:
         return
     rows = found["sketch_rows"]
@@ -69,7 +69,7 @@ def print_windows(found: Mapping[str, Any]) -> None:
 
 
 def print_labels(found: Mapping[str, Any]) -> None:
-    """Say how many labels of a simulation are not declared in the task, where there are any."""
+    """Print how many labels of a simulation the task does not declare, if there are any."""
     labels = found.get("undeclared_labels")
     if labels and labels["rows"]:
         which = "one value" if labels["values"] == 1 else f"{labels['values']:,} different values"
@@ -82,7 +82,7 @@ def print_labels(found: Mapping[str, Any]) -> None:
 def say_notice(
     task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False, rate: float | None = None
 ) -> None:
-    """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
+    """Print warnings; unless ``quiet``, also notices about earlier runs, forgetting and the forecast."""
     from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS
 
     for warning in (*population.warnings, *population.findings):
@@ -108,7 +108,7 @@ def say_notice(
     if cost is not None:
         click.echo(f"{task.name}: {cost}", err=True)
     size = population.source.size - len(population.excluded)
-    # Whom a column names is not known before the file is read through; a run that goes on has results to show.
+    # The number of people in a column is not known in advance; a resumed run has results to show.
     known = population.next_row == 0 and (task.of_organisations or population.crowd.person is None)
     line = outlook(task, size, population.crowd.level, rate) if known else None
     if line is not None:
@@ -116,19 +116,13 @@ def say_notice(
 
 
 def print_accounts(found: Mapping[str, Any]) -> None:
-    """Print what people have spent on all tasks together, and where their accounts lie."""
+    """Print what people have spent on all tasks together, and the path of the ledger."""
     if "ledger" in found:
         paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{one}.' for one in found['together_words'])}")
 
 
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
-    """Read a population's file strictly and say that it fits the task; nothing is opened but that file.
-
-    Raises
-    ------
-    UserError
-        For the first mistake in it.
-    """
+    """Check a population's file against the task without opening a log; raise `UserError` for the first mistake."""
     from murk.producers.populations.file_work import check_records
 
     rows = check_records(task, crowd)
@@ -141,7 +135,7 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:
-    """The first coefficients with their half widths, for a progress line."""
+    """Return the first coefficients with their half-widths, for a progress line."""
     halves = estimate.half_widths(level)
     parts = [
         f"{name} {number(float(value))} ± {number(float(half))}"

@@ -1,7 +1,4 @@
-"""A person's account on one screen, for anyone: what was sent, when, what it can say about them, and the way out.
-
-It says nothing of who they are: it can be shown, printed or sent to somebody without a name in it.
-"""
+"""A person's account on one screen: what was sent, what it can disclose, and how to withdraw. It names nobody."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from murk.privacy.explain import number, percent
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, day_text
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
-# Without the path: it may be called after somebody.
+# Without the path, which may contain a person's name.
 _COMMAND = "murk ledger LEDGER --person NAME"
 
 
 def show_statement(account: Account) -> None:
-    """Print the account of a person (not of an organisation)."""
+    """Print the account of a person, not of an organisation."""
     width = min(_WIDEST, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST)
     today = datetime.now(UTC).date().isoformat()
     click.echo(f"Your account on {today} (UTC). Nothing on this page says who you are.")
@@ -46,7 +43,7 @@ def show_statement(account: Account) -> None:
 
 def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for task in account.tasks:
-        title = f"{task.name}, a simulation: its noise can be computed again, and protects nobody"
+        title = f"{task.name}, a simulation: its noise can be recomputed and protects nobody"
         yield title if task.simulated else task.name, list(_task(task))
     real = [task for task in account.tasks if not task.simulated]
     if account.caps or len(account.tasks) > 1:
@@ -61,15 +58,15 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.published:
         yield (
             "Published",
-            "Your features, without the target, are published with this task as they are, with no noise. Nothing "
-            "else of yours is released to it.",
+            "Your features, without the target, are published with this task without noise. Nothing else of yours is "
+            "released to it.",
         )
     for level in task.levels:
         if level.released or level.refused:
             yield "Sent", _sent(level)
     if task.accountant.releases and not task.simulated:
         what = "it" if task.accountant.releases == 1 else "all of it together"
-        none = "These releases have no figure in common: --details has what each of them promises."
+        none = "These releases have no common figure: --details shows the guarantee of each."
         yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
     caps = [one for one in task.caps if one.cap is not None]
     if caps and task.levels:
@@ -78,7 +75,7 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if numbers:
         yield "Receipt", _receipt(numbers)
     if task.withdrawn:
-        yield "Withdrawn", f"{_on(task.withdrawn_on)}You take no more part in this task."
+        yield "Withdrawn", f"{_on(task.withdrawn_on)}You no longer take part in this task."
 
 
 def _sent(one: LevelAccount) -> str:
@@ -86,20 +83,16 @@ def _sent(one: LevelAccount) -> str:
     count = _answers(one.sent) if one.sent or not unsure else "Nothing that the log has confirmed"
     parts = [f"{count}, blurred by noise on your side before anything left{one.days}"]
     if one.queued:
-        parts.append(
-            f"{one.queued} more waiting for the log to confirm it"
-            if one.queued == 1
-            else f"{one.queued} more waiting for the log to confirm them"
-        )
+        parts.append(f"{one.queued} more waiting for the log to confirm {_them(one.queued)}")
     if one.dropped:
-        parts.append(
-            f"{one.dropped} deleted before the log confirmed it, which may have been sent"
-            if one.dropped == 1
-            else f"{one.dropped} deleted before the log confirmed them, which may have been sent"
-        )
+        parts.append(f"{one.dropped} deleted before the log confirmed {_them(one.dropped)}, which may have been sent")
     if one.refused:
         parts.append(f"{one.refused} refused, since your budget or your withdrawal left no room")
     return f"{'; '.join(parts)} (level {one.level!r})."
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def _answers(count: int) -> str:
@@ -120,16 +113,15 @@ def _budget(caps: Sequence[CapStatus]) -> str:
         spent = "an amount without a figure" if one.spent is None else one.spent.rounded()
         at = f" at level {one.level!r}" if one.level else ""
         parts.append(f"{spent} spent of at most {one.cap}{at}")
-    return f"{'; '.join(parts)}. What is spent stays spent, and beyond the most nothing leaves."
+    return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
 
 
 def _receipt(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
     return (
-        f"No. {shown}{more} in this ledger. What was sent has no number or name on it, but its place in the log may "
-        "tell whose it is to who has this ledger or your file's order; of your record it says no more than stands "
-        "above."
+        f"No. {shown}{more} in this ledger. What was sent carries no number or name, but somebody who has this ledger "
+        "or your file may recognise it by its position in the log. It says no more about your record than stated above."
     )
 
 
@@ -139,12 +131,12 @@ def _way_out(account: Account) -> Iterator[tuple[str, str]]:
     else:
         yield (
             "To stop",
-            f"`{_COMMAND} --withdraw` deletes what waits, and nothing more leaves (--task NAME: for one task).",
+            f"`{_COMMAND} --withdraw` deletes waiting answers and stops further ones (--task NAME: for one task).",
         )
     yield (
         "What stays",
-        "What was sent cannot be taken back, nor out of a result that was learned from it. It need not be: now and "
-        "later it says no more about you than stands above.",
+        "What was sent cannot be taken back, nor out of a result that was learned from it. It will never say more "
+        "about you than stated above.",
     )
 
 

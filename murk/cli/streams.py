@@ -1,4 +1,4 @@
-"""Standard streams that hold up: closed ones lead nowhere, and no text takes a terminal over."""
+"""Robust standard streams: closed ones are reopened, and escape sequences are made visible."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ from murk.errors import printable
 
 
 class PrintableStream:
-    """A text stream to which every character that is not seen is written by its number.
+    """A text stream that escapes invisible characters.
 
-    Names of files and topics, and what stands on a log, are others' words: an escape sequence in one may move the
-    cursor, change a title or hide what follows. All that commands print comes through here.
-
-    Parameters
-    ----------
-    terminal
-        Where it is written to; what draws on a terminal by escape sequences of its own writes there itself.
+    File names, topics and log content are untrusted: an escape sequence could move the cursor or hide text. Code that
+    draws on the terminal itself writes to ``terminal``.
 
     Examples
     --------
@@ -53,16 +48,16 @@ class PrintableStream:
 
 
 def terminal(stream: Any) -> Any:
-    """Return the stream itself, for what draws on a terminal; who writes there writes nothing of others' words."""
+    """Return the underlying stream, for drawing on a terminal; never write untrusted text to it."""
     return stream.terminal if isinstance(stream, PrintableStream) else stream
 
 
 @contextmanager
 def printable_output() -> Iterator[None]:
-    """Print nothing that is not seen, on standard output and error, until the block ends."""
+    """Escape invisible characters on standard output and error within the block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
-        cast(TextIO, one if isinstance(one, PrintableStream) else PrintableStream(one)) for one in before
+        cast(TextIO, stream if isinstance(stream, PrintableStream) else PrintableStream(stream)) for stream in before
     )
     try:
         yield
@@ -71,19 +66,18 @@ def printable_output() -> Iterator[None]:
 
 
 def open_closed_streams() -> None:
-    """Let standard streams that were closed (``>&-``) lead nowhere.
+    """Redirect closed standard streams (``>&-``) to the null device.
 
-    Otherwise the next file that is opened, a ledger or a log, is under their number, and whatever a library prints
-    is written into it.
+    Otherwise the next opened file, such as a ledger, would get their number and receive printed text.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            found = os.open(os.devnull, os.O_RDWR)
-            if found != number:
-                os.dup2(found, number, inheritable=True)
-                os.close(found)
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number, inheritable=True)
+                os.close(null)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))

@@ -33,7 +33,7 @@ def test_the_table_says_which_records(task):
     done = murk("audit", "task.yaml", "--draws", 1000, folder=task)
     assert done.status == 0
     text = " ".join(done.out.split())
-    for words in ("third-child: low", "holds", "the randomness that devices use", "told apart were same_sex"):
+    for words in ("third-child: low", "holds", "the randomness that devices use", "inputs compared: same_sex"):
         assert words in text
     assert "at the iterate (" in text
 

@@ -118,7 +118,7 @@ def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> No
         ("idle = 3", "murk.toml: idle: set it in [learn]", "CONF-002"),
         ('log = "foo"', "murk.toml: log: 'foo' is not a log URL: write sqlite:///PATH", "CONF-003"),
         ('[learn]\nlog = "user:S3CR3T@host"', "[learn] log: the value is not a log URL", "CONF-003"),
-        ('lifetime = "much"', "no guarantee", "CONF-003"),
+        ('lifetime = "much"', "not a guarantee", "CONF-003"),
         ("learn = 3", "must be a table of settings, [learn]", "CONF-003"),
         ("[run]\nseed = 1", "[run] seed: pass --seed to each command", "CONF-004"),
         ("yes = true", "yes: pass --yes to each command", "CONF-004"),

@@ -71,7 +71,7 @@ def test_columns_that_are_given() -> None:
     lines = Path("my-first.yaml").read_text().splitlines()
     assert all(line.endswith("  # given") for line in lines if "name: " in line and not line.startswith("name"))
     assert not any("SIMULATION" in line for line in lines)
-    assert "is there already" in refused("My first", "--columns", GIVEN, "--target", "worked:no|yes")
+    assert "exists already" in refused("My first", "--columns", GIVEN, "--target", "worked:no|yes")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_simulations_own_file_is_said_in_each_line_that_it_fed() -> None:
     lines = Path("people.yaml").read_text().splitlines()
     marks = {line.split("name: ")[1].split(",")[0]: "SIMULATION" in line for line in lines if "{name: " in line}
     assert marks == {"age": False, "income": True, "plan": True, "worked": True}
-    assert any(line.startswith("# SIMULATION. Lines that say so") for line in lines)
+    assert any(line.startswith("# SIMULATION. Lines marked so") for line in lines)
 
 
 def test_what_is_written_runs() -> None:
@@ -230,27 +230,27 @@ def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init, "_at_terminal", lambda: True)
     result = run("t", "--columns", "age, sex, shoe", "--target", "worked", text="old\n21..35\nf|m\n-\nno|yes\n")
     assert result.exit_code == 0, result.output
-    assert "'old' says nothing of the column 'age'" in result.output
+    assert "'old' does not describe the column 'age'" in result.output
     assert Task.load("t.yaml").coding.columns == ("age", "sex")
     text = Path("t.yaml").read_text()
     assert text.count("# asked") == 4
-    assert "left out: shoe, nothing was said of it" in text
+    assert "left out: shoe, no description given" in text
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--source", "people.csv"], "disclose what is in them. Say what is public with --columns"),
-        (["--columns", "age"], "nothing is said of the column 'age', and there is no terminal to ask at"),
-        (["--columns", "age:1..x"], "'1..x' says nothing of the column 'age': write LOW..HIGH"),
+        (["--source", "people.csv"], "disclose their content. Give public ones with --columns"),
+        (["--columns", "age"], "the column 'age' has no description, and there is no terminal to ask at"),
+        (["--columns", "age:1..x"], "'1..x' does not describe the column 'age': write LOW..HIGH"),
         (["--columns", "age:1..2", "--target", "a, b"], "names 2 columns"),
-        (["--columns", "age:1..2", "--target", "d:2024-01-01..2024-02-01"], "no date can be learned"),
+        (["--columns", "age:1..2", "--target", "d:2024-01-01..2024-02-01"], "holds dates, which cannot be learned"),
         (["--columns", "y:no|yes"], "no column is left to learn from"),
         (["--columns", "age:2..1, y:no|yes"], "low 2 is not below high 1 in the column 'age': write LOW..HIGH"),
         (["--columns", "age:1..1, y:no|yes"], "low 1 is not below high 1"),
         (["--columns", "born:2005-12-31..1950-01-01, y:no|yes"], "low 2005-12-31 is not below high 1950-01-01"),
-        (["--columns", "age:nan..3, y:no|yes"], "'nan..3' says nothing of the column 'age': write LOW..HIGH"),
-        (["--columns", "age:0..inf, y:no|yes"], "'0..inf' says nothing of the column 'age': write LOW..HIGH"),
+        (["--columns", "age:nan..3, y:no|yes"], "'nan..3' does not describe the column 'age': write LOW..HIGH"),
+        (["--columns", "age:0..inf, y:no|yes"], "'0..inf' does not describe the column 'age': write LOW..HIGH"),
         (["--columns", "1..2"], "'1..2' names no column"),
         ([], "there are no columns"),
         (["???", "--columns", GIVEN, "--target", "y:a|b"], "has no letter or digit"),
@@ -318,7 +318,7 @@ def test_what_a_column_holds() -> None:
         str(frame["asked"].max().date()),
     ]
     assert {name: column.without for name, column in found.items() if column.without} == {
-        "row": "the rows' numbers",
+        "row": "row numbers",
         "code": "text with more than 20 different values",
         "empty": "empty in every row",
         "same": "the same value in every row",
@@ -373,7 +373,7 @@ def test_a_full_disk_leaves_no_file_in_the_way(folder: Path) -> None:
 
 def test_a_range_with_a_dash_is_answered_with_dots() -> None:
     message = refused("x", "--columns", "age:21-35, sex:f|m", "--target", "sex")
-    assert message == "'age:21-35': a range is written with two dots: age:21..35"
+    assert message == "'age:21-35': write a range with two dots: age:21..35"
 
 
 def test_a_target_that_the_file_lacks_is_named_with_those_it_has() -> None:
@@ -398,5 +398,5 @@ def test_columns_that_only_python_reads_as_numbers_and_days_that_it_cannot_hold(
     result = CliRunner().invoke(cli, ["run", "t.yaml", "--source", "far.parquet", "--seed", "1", "--json"])
     assert json.loads(result.stdout)["releases"] == rows
     for bound in ("2_4..3_0", "nan..3", "\uff11..\uff12"):
-        assert "says nothing of the column 'age'" in refused("--columns", f"age:{bound}, y:no|yes")
-    assert "bounds are dates of the years 1 to 9999" in refused("--columns", "d:2024-01-01..12000-01-01, y:no|yes")
+        assert "does not describe the column 'age'" in refused("--columns", f"age:{bound}, y:no|yes")
+    assert "dates must be in the years 1 to 9999" in refused("--columns", "d:2024-01-01..12000-01-01, y:no|yes")

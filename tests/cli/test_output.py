@@ -55,7 +55,7 @@ def test_progress_goes_to_standard_error(finished: tuple[Path, Done]) -> None:
     assert "third-child: 1,200 of 1,200" in done.err
     assert "1,200 of 1,200" not in done.out
     assert "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected." in done.out
-    assert "0 refused for want of budget, 0 duplicates, 0 dead letters" in done.out
+    assert "0 refused (budget spent), 0 duplicates, 0 dead letters" in done.out
 
 
 def test_every_view_as_json(finished: tuple[Path, Done]) -> None:

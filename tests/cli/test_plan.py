@@ -39,7 +39,7 @@ def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_
     for words in (
         "typical population", "age: one unit more", "50,000 at mu = 2", "50,000 at mu = 4", "Of these, ",
         "with 50,000 people",
-        "For the half widths asked for, at the task's budget, examples: about",
+        "For the requested half-widths, at the task's budget, examples: about",
         "average effects, in the target's units",
     ):  # fmt: skip
         assert words in " ".join(shown.split()), words
@@ -86,9 +86,9 @@ def test_mistakes_are_said_in_a_line(planned):
         (("--people", 0), "at least 1"),
         (("--protocol", "score"), "did you mean 'scores'"),
         (("--effect", "agee=2"), "no effect of 'agee'"),
-        (("--error", "agee=2"), "no half width of 'agee'"),
+        (("--error", "agee=2"), "no half-width of 'agee'"),
         (("--error", "0"), "above 0"),
-        (("--error", "nan"), "is no half width"),
+        (("--error", "nan"), " half-width"),
         (("--people", 10**23), "at most 10^12"),
         (("--picture", "plan.xyz"), "ends in .png"),
     ):

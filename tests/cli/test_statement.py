@@ -52,7 +52,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     assert "Receipt No. 1, 2 in this ledger" in text
     assert "its place in the log may tell whose it is" in text
     assert "leads nowhere" not in text
-    assert "--withdraw` deletes what waits, and nothing more leaves" in text
+    assert "--withdraw` deletes waiting answers and stops further ones" in text
     assert "What was sent cannot be taken back, nor out of a result that was learned from it" in text
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 100
@@ -75,7 +75,7 @@ def test_a_name_may_be_asked_for(path: Path) -> None:
 
 def test_it_says_that_somebody_has_withdrawn(path: Path) -> None:
     ledger(path, "--person", NAME, "--withdraw", "--yes", "--task", "sleep")
-    assert "You take no more part in this task." in ledger(path, "--person", NAME)
+    assert "You no longer take part in this task." in ledger(path, "--person", NAME)
     ledger(path, "--person", NAME, "--withdraw", "--yes")
     text = " ".join(ledger(path, "--person", NAME).split())
     assert "Nothing more is released to any task." in text
@@ -116,7 +116,7 @@ def test_a_name_that_was_never_seen_does_not_withdraw_unasked(path: Path) -> Non
 def test_a_name_that_is_no_row_is_not_repeated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have been typed where nobody was to see it."""
     done = CliRunner().invoke(command, [str(path), "--person", "-", "--source", "people.csv"], input=f"{NAME}\n")
-    assert "is no row: with --source give the row's number" in str(done.exception)
+    assert "is not a row: with --source give the row's number" in str(done.exception)
     assert NAME not in str(done.exception) + done.output
 
 
@@ -140,7 +140,7 @@ def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
     assert "Caution: unkeyed digests of files stand in it" in " ".join(ledger(path).split())
     found = json.loads(ledger(path, "--json"))
     assert (found["names"], found["digests"], found["key"]) == ("keyed", "plain", None)
-    assert "digests of files nowhere in it" in " ".join(ledger(path, "--migrate").split())
+    assert "keyed hashes instead of names and file digests" in " ".join(ledger(path, "--migrate").split())
     found = json.loads(ledger(path, "--json"))
     assert (found["names"], found["digests"], found["key"]) == ("keyed", "keyed", "found")
     assert "nothing to do" in ledger(path, "--migrate")

@@ -63,7 +63,7 @@ def test_a_row_of_a_file(folder: Path) -> None:
         )
     for wrong in ("0", "-1", "x", "\u00b2"):
         done = murk("ledger", LEDGER, f"--person={wrong}", "--source", "people.csv", folder=folder)
-        refused(done, "is no row", "counted from 1")
+        refused(done, "is not a row", "counted from 1")
 
 
 def test_totals_and_a_name(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_withdrawing_asks(folder: Path) -> None:
         assert f"Withdrawn from every task, now and later, on {today()}" in done.output
         # Who was never asked may say so beforehand, after being asked whether the name is right.
         done = CliRunner().invoke(ledger_command, [*command[:2], "bob", "--withdraw"], input="y\n")
-        assert "is it spelt as it was given?" in done.output
+        assert "check its spelling" in done.output
     with Ledger(folder / "ledger.db") as ledger:
         assert ledger.account("bob").withdrawn
 
@@ -201,9 +201,9 @@ def test_withdrawing_what_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     refused(murk(*withdraw, "fourth-child", folder=folder), "knows no task of the name 'fourth-child'", "third-child")
     done = murk(*withdraw, "third-child", folder=folder)
     assert f"Withdrawn from the task 'third-child', on {today()}. 1 release(s) that waited in the outbox" in done.out
-    assert "if it was just being sent, it may be there" in " ".join(done.out.split())
+    assert "a release that was just being sent may have arrived" in " ".join(done.out.split())
     assert "1 deleted before the log confirmed it, which may have been sent" in " ".join(done.out.split())
-    assert f"On {today()}. You take no more part in this task." in done.out
+    assert f"On {today()}. You no longer take part in this task." in done.out
     found = run(folder, "--person", "who").json
     # The log had it all the same: what was sent cannot be taken back, and is not sent again.
     assert (found["releases"], found["refusals"], found["duplicates"]) == (399, 1, 0)

@@ -51,7 +51,7 @@ def away(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with open_log("sqlite:///log.db") as log:
         log.register_task(Task.parse(TASK).document())
-    for pause in (murk.cli.options, "_LOOK"), (murk.stream.worker.pool, "PAUSE"):
+    for pause in (murk.cli.options, "_RETRY_SECONDS"), (murk.stream.worker.pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     found = Away()
 

@@ -1,4 +1,4 @@
-"""``murk audit``: what releases disclose, measured, beside what is claimed."""
+"""``murk audit``: measure disclosure and compare it with the guarantee."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 @click.command("audit")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
-@click.option("--all", "everything", is_flag=True, help="Every mechanism and every protocol.")
+@click.option("--all", "everything", is_flag=True, help="Audit every mechanism and protocol.")
 @click.option(
     "--draws",
     type=click.IntRange(4),
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Releases of each of two neighbours; of sketches N / 200 at most.",
+    help="Releases of each of two neighbours; at most N / 200 for sketches.",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.999,
     show_default=True,
-    help="Probability with which no bound of the table exceeds the truth.",
+    help="Probability that no bound of the table exceeds the truth.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
-    help="Simulate the noise, so that a run repeats. By default it is that of devices.",
+    help="Simulate the noise, so that the run is repeatable.  [default: the randomness that devices use]",
 )
 @as_json
 def command(
     task_path: str | None, everything: bool, draws: int, confidence: float, seed: int | None, as_json: bool
 ) -> None:  # fmt: skip
-    """Measure what the releases of TASK, or of everything, disclose about a record.
+    """Measure how much the releases of TASK disclose about a record.
 
-    For worst neighbours, releases are made as devices make them and distinguished as well as can be: that gives a lower
-    bound of epsilon or mu. A bound above its claim refutes it, and the exit status is 1.
+    For worst-case neighbours, releases are made as devices make them and distinguished by the best known test, which
+    gives a lower bound of epsilon or mu. A bound above the claim refutes it, and the exit status is 1.
     """
     from murk.audit import audit, cases_of, catalogue
     from murk.privacy.noise import SimulatedNoise
@@ -80,7 +80,7 @@ def command(
 
 
 def _load(path: str) -> Task:
-    """A task with its public file read, as devices get it."""
+    """Load a task with its public file."""
     from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
 
@@ -88,39 +88,38 @@ def _load(path: str) -> Task:
     if task.public_path is not None:
         return task.with_public(*public_covariates(task.public_path, task))
     if task.public is not None:
-        click.echo("murk: the public sample is set aside when a run begins: audited as before it is there", err=True)
+        click.echo("murk: the public sample is set aside when a run begins: audited without it", err=True)
     return task
 
 
 def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole: bool) -> None:
     rows = [
         [
-            one.name, one.measure, number(one.claimed), number(one.bound), number(one.ratio, 2),
-            "-" if one.pair is None else number(one.pair), f"{one.draws:,}", one.verdict,
+            each.name, each.measure, number(each.claimed), number(each.bound), number(each.ratio, 2),
+            "-" if each.pair is None else number(each.pair), f"{each.draws:,}", each.verdict,
         ]
-        for one in findings
+        for each in findings
     ]  # fmt: skip
     table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "draws", ""], rows)
     source = "the randomness that devices use" if seed is None else f"noise simulated from seed {seed}"
     paragraph(
-        f"Lower bounds, all of them true with a probability of {confidence:g}, from {source}. 'of the pair' is what "
-        "more draws would tend to, where it is known."
+        f"Lower bounds, simultaneously true with probability {confidence:g}, from {source}. 'of the pair' is the limit "
+        "for many draws, if known."
     )
-    if any(one.verdict == "no power" for one in findings):
+    if any(each.verdict == "no power" for each in findings):
         paragraph(
-            "No power: the two inputs' releases could not be told apart with so few draws, so the claim could not have "
-            "been refuted. More --draws give the audit power."
+            "No power: with so few draws the two inputs' releases cannot be distinguished, so the claim cannot be "
+            "refuted. Increase --draws."
         )
-    for one in findings:
+    for each in findings:
         if not whole:
-            paragraph(f"{one.name}: {_words(one.neighbours)}", hang="  ")
-        if not one.holds:
-            found = f"releases disclose a {one.measure} of at least {one.bound:.4g}"
-            paragraph(f"{one.name}: {found}; {one.claimed:.4g} is claimed")
+            paragraph(f"{each.name}: {_describe(each.neighbours)}", hang="  ")
+        if not each.holds:
+            disclosed = f"releases disclose a {each.measure} of at least {each.bound:.4g}"
+            paragraph(f"{each.name}: {disclosed}; {each.claimed:.4g} is claimed")
 
 
-def _words(neighbours: Mapping[str, Any]) -> str:
-    """Two inputs in words."""
+def _describe(neighbours: Mapping[str, Any]) -> str:
     if "windows" in neighbours:
         return str(neighbours["windows"])
     first, second = (
@@ -130,4 +129,4 @@ def _words(neighbours: Mapping[str, Any]) -> str:
     where = ""
     if "iterate" in neighbours:
         where = f", at the iterate ({', '.join(f'{value:.3g}' for value in neighbours['iterate'])})"
-    return f"told apart were {first} and {second}{where}"
+    return f"inputs compared: {first}; {second}{where}"

@@ -1,4 +1,4 @@
-"""``murk dead-letters``: what was not learned from, and why."""
+"""``murk dead-letters``: messages that could not be learned."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from murk.cli.output import print_json, table
 
 @click.command("dead-letters")
 @existing_log
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of messages to list.")
 @as_json
 def command(log_url: str, limit: int, as_json: bool) -> None:
-    """List the messages that were not learned from, and why."""
+    """List messages that could not be learned, with the reasons."""
     log, task = open_existing(log_url)
     with log:
         reasons = Counter(letter.reason for letter in log.dead_letters())
@@ -24,8 +24,8 @@ def command(log_url: str, limit: int, as_json: bool) -> None:
     total = sum(reasons.values())
     if as_json:
         letters = [
-            {"partition": one.partition, "offset": one.offset, "reason": one.reason, "detail": one.detail}
-            for one in shown
+            {"partition": each.partition, "offset": each.offset, "reason": each.reason, "detail": each.detail}
+            for each in shown
         ]
         print_json({"task": task.name, "total": total, "reasons": dict(reasons), "dead_letters": letters})
         return
@@ -33,7 +33,7 @@ def command(log_url: str, limit: int, as_json: bool) -> None:
         click.echo(f"{task.name}: no dead letters")
         return
     click.echo(f"{task.name}: {total:,} dead letters ({', '.join(f'{n:,} {r}' for r, n in reasons.most_common())})")
-    rows = [[f"{one.partition}:{one.offset}", one.reason, one.detail] for one in shown]
+    rows = [[f"{each.partition}:{each.offset}", each.reason, each.detail] for each in shown]
     table("", ["place", "reason", "detail"], rows)
     if total > limit:
         click.echo(f"... and {total - limit:,} more (--limit)")

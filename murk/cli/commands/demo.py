@@ -1,4 +1,4 @@
-"""``murk demo``: the main job on real people's records, from accounts to picture."""
+"""``murk demo``: learn from real people's records, with accounts, comparison and picture."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @click.command("demo")
 @click.option("--out", type=click.Path(file_okay=False), default="murk-demo", show_default=True, metavar="DIR",
-              help="Where log, accounts and picture go.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody.")
+              help="Directory for log, accounts and picture.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
 @click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
-@click.option("--page/--no-page", default=None, help="Serve the live page meanwhile.  [default: with --log]")
+@click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
-              help="Where the page is; by default the system chooses.")  # fmt: skip
-@click.option("--picture/--no-picture", default=True, help="Draw how the estimate closes in.")
+              help="Port of the page; 0 lets the system choose.")  # fmt: skip
+@click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
 @as_json
 def command(
     out: str, seed: int | None, log_url: str | None, page: bool | None, port: int, picture: bool, as_json: bool
 ) -> None:
-    """Learn from 254,654 real people, whose records never leave their own devices in the clear.
+    """Learn from 254,654 real people whose records never leave their devices in the clear.
 
-    Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample
-    has an account of their own and a privacy level; only privatized answers leave their (simulated) device.
+    Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample has an
+    account and a privacy level; only privatized answers leave their (simulated) device.
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
@@ -55,16 +55,15 @@ def command(
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"
     if log_url is not None:
-        # Each log has accounts of its own: people release once to each.
+        # One ledger per log: people release once to each.
         stem += "-" + re.sub(r"[^A-Za-z0-9]+", "-", log_url.partition("://")[2])
     url = log_url or f"sqlite:///{folder / stem}.db"
     path = Path95(folder / f"{stem}.path.jsonl")
     if not as_json:
         click.echo(
             "Does having two children of the same sex make a third more likely?\n"
-            "254,654 mothers, US census 1980. Each has an account of their own and a privacy level, here drawn at\n"
-            "random since the data has none. Nobody's features or outcome become public: what leaves a device is\n"
-            "noise with a little truth in it."
+            "254,654 mothers, US census 1980. Each has an account and a privacy level, here drawn at random since the\n"
+            "data has none. Nobody's features or outcome become public: devices send only noisy answers."
         )
     with LivePage(port) as live:
         show = page if page is not None else log_url is not None
@@ -75,22 +74,22 @@ def command(
                 live.watch(run, last)
 
         crowd = PopulationConfig(DATA, level="lot", seed=seed)
-        # Anyone who starts the demonstration is told, and not asked: these people's records are public already.
+        # No consent needed: these records are public already.
         agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
-        found = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
-        _tell(found, task, folder, stem, url, path, picture=picture, as_json=as_json)
+        report = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
+        _compare(report, task, folder, stem, url, path, picture=picture, as_json=as_json)
         if not as_json:
             live.stay()
 
 
-def _tell(
-    found: dict[str, Any], task: Task, folder: Path, stem: str, url: str, path: Path95, *, picture: bool, as_json: bool
+def _compare(
+    report: dict[str, Any], task: Task, folder: Path, stem: str, url: str, path: Path95, *, picture: bool, as_json: bool
 ) -> None:
     from murk.demo import DATA
     from murk.demo.trusted import trusted_fit
 
     trusted = trusted_fit(task, DATA)
-    found["trusted"] = trusted
+    report["trusted"] = trusted
     if picture:
         from murk.demo.picture import draw
         from murk.stream.task.data.coding import is_constant
@@ -99,24 +98,24 @@ def _tell(
         names = [name for name in coding.names if not is_constant(name)]
         units = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
         labels = dict(zip(coding.names, coding.unit_labels, strict=True))
-        found["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
+        report["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
-        _print(found, folder, stem, url)
+        _print(report, folder, stem, url)
 
 
-def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
+def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     from murk.demo import DATA
     from murk.stream.task.data.coding import is_constant
 
     click.echo()
     rows = []
-    for name, unit in found["per_unit"].items():
+    for name, unit in report["per_unit"].items():
         if is_constant(name):
             continue
-        factor = unit["value"] / found["coefficients"][name]
-        raw = found["trusted"][name]
+        factor = unit["value"] / report["coefficients"][name]
+        raw = report["trusted"][name]
         ends = sorted((raw["low"] * factor, raw["high"] * factor))
         rows.append(
             [
@@ -132,48 +131,48 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         ["", "learned privately", "95% interval", "trusted server", "95% interval"],
         rows,
     )
-    click.echo("The trusted server's fit was computed apart, from the raw records, for comparison only.")
-    paragraph(f"The intervals are {found['interval']['note']}.")
-    low = math.exp(min(found["per_unit"]["same_sex"]["interval"]))
+    click.echo("The trusted server's fit was computed from the raw records, for comparison only.")
+    paragraph(f"The intervals are {report['interval']['note']}.")
+    low = math.exp(min(report["per_unit"]["same_sex"]["interval"]))
     click.echo()
     if low > 1.0:
         click.echo("Answer: yes. Two boys or two girls make a third child more likely.")
     else:
-        click.echo("Answer: not settled by this run; the interval still holds an odds ratio of 1.")
+        click.echo("Answer: not settled by this run; the interval still contains an odds ratio of 1.")
     paragraph(
-        "Hardly to be learned at this privacy: effects of rare traits. With afam and hispanic (5% and 7% of the "
-        "women) in the task, 3 of 20 intervals of their odds ratios ended above 6 (ten runs, mu = 1)."
+        "Too noisy to learn at this privacy level: effects of rare traits, such as afam and hispanic (5% and 7% of the "
+        "women)."
     )
     click.echo()
-    promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
+    promises = sorted(report["levels"].items(), key=lambda item: item[1]["right_at_most"])
     table(
-        "What each woman who released was promised, on their own device, by local differential privacy",
-        ["level", "guarantee", "women", "right about them at most"],
+        "Guarantee for each woman who released, by local differential privacy on their own device",
+        ["level", "guarantee", "women", "attacker right at most"],
         [
             [
                 level,
                 _terms(promise["guarantee"]),
-                f"{found['by_level'].get(level, 0):,}",
+                f"{report['by_level'].get(level, 0):,}",
                 f"{math.ceil(1000 * promise['right_at_most'] - 1e-6) / 10:.1f}%",
             ]
             for level, promise in promises
         ],
     )
     paragraph(
-        "That is: somebody who sees their release, knows everything else about them and everybody, and has unlimited "
-        "computing power, is asked which of any two records is theirs, and is right at most so often (guessing: 50%). "
-        "They released once; the ledger refuses a second time."
+        "An attacker who sees a release, knows everything else about everybody and has unlimited computing power tells "
+        "which of two records is behind it at most this often (guessing: 50%). Each woman released once; the ledger "
+        "refuses a second release."
     )
     paragraph(
-        f"{found['refusals']:,} releases were refused for want of budget. "
-        f"{sum(found['dead_letters'].values()):,} dead letters, {found['duplicates']:,} duplicates."
+        f"{report['refusals']:,} releases were refused (budget spent). "
+        f"{sum(report['dead_letters'].values()):,} dead letters, {report['duplicates']:,} duplicates."
     )
-    if found["simulated"]:
+    if report["simulated"]:
         click.echo("SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected.")
-    click.echo(f"{found['releases']:,} releases in {found['seconds']:.0f} s.")
+    click.echo(f"{report['releases']:,} releases in {report['seconds']:.0f} s.")
     click.echo()
-    if "picture" in found:
-        click.echo(f"Picture: {found['picture']}")
+    if "picture" in report:
+        click.echo(f"Picture: {report['picture']}")
     click.echo("Next:")
     steps = [
         (f"murk ledger {folder / stem}.ledger.db --person 17 --source {DATA}", "one woman's own account"),

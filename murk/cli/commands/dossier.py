@@ -1,4 +1,4 @@
-"""``murk dossier``: one page for a privacy officer's file, made from a task, the code and a deployment's settings."""
+"""``murk dossier``: a page for a privacy officer, made from a task and a deployment."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option(
-    "--log", "log_url", metavar="URL", help="Read what is really configured: sqlite:///FILE or kafka://HOST:PORT."
+    "--log", "log_url", metavar="URL", help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT."
 )
-@click.option("--ledger", metavar="PATH", help="Read caps and sums of people's accounts; nobody is named.")
-@click.option(
-    "--audit", "audit_path", metavar="FILE", help="Take figures from what ``murk audit TASK --json`` printed."
-)
+@click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
+@click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
 @click.option(
     "--draws",
     type=click.IntRange(0),
     default=20_000,
     show_default=True,
     metavar="N",
-    help="Without --audit: audit now, with so many releases of each of two neighbours; 0: do not.",
+    help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.",
 )
-@click.option("--purpose", default="", metavar="TEXT", help="Why this is done, and on which legal basis.")
-@click.option("--controller", default="", metavar="TEXT", help="Who answers for it, and whom to ask.")
-@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="The page.  [default: NAME.dossier.html]")
-@click.option("--simulated", is_flag=True, help="Of simulated releases, which protect nobody.")
+@click.option("--purpose", default="", metavar="TEXT", help="Purpose and legal basis.")
+@click.option("--controller", default="", metavar="TEXT", help="Controller and contact.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="File to write.  [default: NAME.dossier.html]"
+)
+@click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody.")
 @as_json
 def command(
     task_path: str,
@@ -53,11 +53,10 @@ def command(
     simulated: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Write a dossier of TASK: one page to attach to a file such as a data protection impact assessment.
+    """Write a privacy dossier of TASK: one page for a file such as a data protection impact assessment.
 
-    What is asked, what leaves a device to the byte, who is trusted with what, what is guaranteed and what is not, how
-    long what is kept, what withdrawing does; with the tests and audits that support each sentence, and what is still to
-    be settled. It changes nothing, and reads no record.
+    It states what is asked, what leaves a device, who is trusted, guarantees and non-guarantees, retention and
+    withdrawal, with the tests and audits that support each statement, and lists open points. It reads no record.
     """
     from murk.dossier.deployment import read_accounts
     from murk.dossier.example import example_of, levels_of
@@ -94,28 +93,26 @@ def command(
         print_json({"path": str(path), **dossier.to_dict()})
         return
     click.echo(f"{path}: {len(dossier.to_settle)} to be settled before anyone signs")
-    for one in dossier.to_settle:
-        click.echo(f"  - {one}")
+    for point in dossier.to_settle:
+        click.echo(f"  - {point}")
 
 
 def _read(url: str, task: Task) -> Deployment:
-    """Read a log without changing it; where it carries a task, that must be the file's."""
+    """Read a log without changing it, and check that its task, if any, is that of the file."""
     from murk.dossier.deployment import read_deployment
     from murk.stream import open_log
     from murk.stream.task.change import check_task_change
 
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url, create=False, name=task.name))
-        found = read_deployment(log, task)
-        if found.task is not None:
-            if found.task.simulated != task.simulated:
-                kind, flag = (
-                    ("simulated", "say --simulated") if found.task.simulated else ("real", "leave --simulated out")
-                )
-                raise UserError(f"{log.url} carries {kind} releases: {flag}")
-            own = task.with_defaults_of(found.task).without_public()
-            check_task_change(log.url, found.task.without_public().document(), own.document())
-        return found
+        deployment = read_deployment(log, task)
+        if (carried := deployment.task) is not None:
+            if carried.simulated != task.simulated:
+                kind, remedy = ("simulated", "add") if carried.simulated else ("real", "remove")
+                raise UserError(f"{log.url} carries {kind} releases: {remedy} --simulated")
+            expected = task.with_defaults_of(carried).without_public()
+            check_task_change(log.url, carried.without_public().document(), expected.document())
+        return deployment
 
 
 def _run_audit(task: Task, draws: int, *, quiet: bool) -> Audit | None:
@@ -129,5 +126,5 @@ def _run_audit(task: Task, draws: int, *, quiet: bool) -> Audit | None:
         raise UserError(f"--draws {draws} is too few to find anything: give 4 or more, or 0 for no audit")
     cases = cases_of(with_sample(task))
     with progress("audit", 2 * draws * len(cases), quiet=quiet) as tick:
-        findings = [one.to_dict() for one in audit(cases, draws, tick=tick)]
+        findings = [finding.to_dict() for finding in audit(cases, draws, tick=tick)]
     return Audit(findings, 0.999, False, "run when this dossier was made")

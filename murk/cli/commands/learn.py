@@ -1,4 +1,4 @@
-"""``murk learn``: a worker for the chains of a log."""
+"""``murk learn``: learn from a log."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log, Membership
 
 _SHORTEST, _LONGEST = 0.005, 0.2
-"""Seconds between two looks while nothing arrives: about a third of the time since something did."""
+"""Bounds of the pause while nothing arrives, in seconds."""
 
 MOST_DESCRIPTORS = 65_536
-"""Descriptors that a learner lets itself have, where the system allows so many: it takes about ten for each chain."""
+"""Limit of file descriptors that a learner requests; it needs about ten per chain."""
 
 COLLECT = (100_000, 20, 100)
-"""Thresholds of Python's garbage collector: thousands of messages that live for one step, none of them in a cycle,
-are otherwise walked through again and again, which takes as long as learning them."""
+"""Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
 
 
 @click.command("learn")
@@ -40,19 +39,20 @@ are otherwise walked through again and again, which takes as long as learning th
     "chains",
     type=click.IntRange(0),
     multiple=True,
-    help="Learn this chain, whoever else does (repeatable); by default all that fall to this process.",
+    help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned chains]",
 )
-@click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long.")
+@click.option(
+    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
+)
 @click.option(
     "--name",
     metavar="NAME",
-    help="This learner's name, under which it comes back to its chains when it is started again (Kafka).  "
-    "[default: this machine's, and a number]",
+    help="Name that returns the same chains to a restarted learner (Kafka).  [default: the host name and a number]",
 )
 @click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
-              help="Publish the newest estimate at most so often, where the log takes it; 0: never.")  # fmt: skip
+              help="Least time between published estimates, if the log takes them; 0: never.")  # fmt: skip
 @wait_for_task
-@metrics_port("Serve this process's health and metrics, for Prometheus.")
+@metrics_port("Serve this process's health and Prometheus metrics on port N.")
 @logging_options
 @as_json
 def command(
@@ -61,8 +61,8 @@ def command(
 ) -> None:  # fmt: skip
     """Learn from the releases on a log, until stopped.
 
-    On Kafka any number of these share a log's chains among them, on any number of machines. On a log in a file,
-    and with --chain, a learner that starts later takes the chain over from the one before.
+    On Kafka, learners on any number of machines share a log's chains. On a log in a file, and with --chain, a learner
+    takes over the chain from one that started earlier.
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
@@ -73,7 +73,7 @@ def command(
 
     gc.set_threshold(*COLLECT)
     _raise_descriptor_limit()
-    # With --json there is no other sign of life before the end.
+    # With --json, nothing else shows progress.
     start_logging(max(verbose, int(as_json)), log_json)
     with ExitStack() as stack:
 
@@ -98,7 +98,7 @@ def command(
             if team.trouble is not None:
                 return team.trouble
             if not engines:
-                return "no chain is assigned to this process: others learn them all"
+                return "no chain is assigned to this process: other learners have them all"
             return brief(problem.estimate(engines))
 
         start = last = time.monotonic()
@@ -116,12 +116,11 @@ def command(
                         pause = min(_LONGEST, 1.5 * pause)
                     if not (as_json or log_json) and moment - shown > 0.2:
                         if team.learners and team.trouble is None:
-                            # Without its chains, as while the log is away, a process has still learned what it had.
+                            # Otherwise keep the last count, as while the log is unreachable.
                             learned = sum(engine.n_releases for engine in team.learners.values())
                         tick(learned, now())
                         shown = moment
             if asked():
-                # Everything learned is committed; what is left to do is to say so.
                 say("stopped", INFO)
         found = report_log(task, log, seconds=time.monotonic() - start, advise=advise)
     if as_json:
@@ -131,12 +130,11 @@ def command(
 
 
 def _raise_descriptor_limit() -> None:
-    """Allow this process more descriptors than the 1,024 that systems begin with, up to what the system allows it."""
+    """Raise this process's limit of file descriptors, usually 1,024, as far as the system allows."""
     try:
         import resource
     except ImportError:
-        # Not a Unix: there is no such limit.
-        return
+        return  # not a Unix system
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -1,4 +1,4 @@
-"""``murk ledger``: a person's or organisation's own view of what was promised, spent and sent, and the way out."""
+"""``murk ledger``: accounts of people and organisations, and withdrawal."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
 @click.option(
     "--person",
     metavar="NAME",
-    help="Whose account: a name (a person's or an organisation's), a row (from 1) with --source, or - to be asked, so "
-    "that the name is in no history or list of processes.",
+    help="Name of a person or an organisation, a row number (from 1) with --source, or - for a prompt, which keeps the "
+    "name out of histories and process lists.",
 )
-@click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
+@click.option("--source", metavar="FILE", help="File that contains the row, if each row is a person.")
+@click.option("--withdraw", is_flag=True, help="Delete waiting releases and refuse further ones of this person.")
 @click.option(
-    "--withdraw", is_flag=True, help="Delete releases that wait and refuse every further release of this person."
+    "--task", metavar="NAME", help="With --withdraw: only from this task.  [default: from every task, permanently]"
 )
-@click.option(
-    "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
-)
-@click.option("--yes", is_flag=True, help="With --withdraw: do not ask.")
-@click.option("--new", is_flag=True, help="With --withdraw --yes: also for a name that the ledger has never seen.")
-@click.option("--details", is_flag=True, help="With --person: in full, with the guarantee's terms.")
+@click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
+@click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
+@click.option("--details", is_flag=True, help="With --person: show the full account with all guarantees.")
 @click.option(
     "--migrate",
     is_flag=True,
-    help="Put keyed hashes in the place of names and files' digests, in a ledger of an earlier version; for good.",
+    help="Replace names and file digests in a ledger of an earlier version by keyed hashes, permanently.",
 )
 @as_json
 def command(
@@ -54,29 +52,29 @@ def command(
     migrate: bool,
     as_json: bool,
 ) -> None:
-    """Show what a person was promised, spent and sent; or sums over everybody in the ledger PATH.
+    """Show the account of a person, or sums over everybody in the ledger PATH.
 
-    What was already sent cannot be taken back, and what was spent is not refunded.
+    Sent releases cannot be taken back, and spent budget is not refunded.
     """
     from murk.cli.statement import show_statement
     from murk.producers import Ledger
 
     if task is not None and not withdraw:
-        raise UserError("--task goes with --withdraw: it names the task that a person withdraws from")
+        raise UserError("--task requires --withdraw: it names the task to withdraw from")
     if new and not withdraw:
-        raise UserError("--new goes with --withdraw: it is for somebody who has not released yet")
+        raise UserError("--new requires --withdraw: it is for somebody who has not released yet")
     if migrate:
         if person is not None or withdraw:
-            raise UserError("--migrate is about everybody in the ledger: leave --person and --withdraw out")
+            raise UserError("--migrate applies to the whole ledger: remove --person and --withdraw")
         _migrate(path, as_json)
         return
     with Ledger(path, create=False) as ledger:
         if person is None:
             if withdraw:
-                raise UserError("--withdraw needs --person: who withdraws?")
+                raise UserError("--withdraw requires --person")
             _everybody(ledger, as_json)
             return
-        key, digest = _key(_asked() if person == "-" else person, source)
+        key, digest = _key(_ask_name() if person == "-" else person, source)
         receipt = _withdraw(ledger, key, digest, task, agreed=yes, new=new) if withdraw else None
         account = ledger.account(key, source=digest)
         if not account.is_known:
@@ -86,15 +84,15 @@ def command(
             return
         if receipt is not None:
             click.echo(receipt["words"])
-        if details or any(one.windows for one in account.tasks):
+        if details or any(each.windows for each in account.tasks):
             for line in account.describe():
                 paragraph(line, "  ")
             return
         show_statement(account)
 
 
-def _asked() -> str:
-    """Ask for a name at the terminal, or read it from a line of standard input."""
+def _ask_name() -> str:
+    """Ask for a name at the terminal, or read a line of standard input."""
     if terminal():
         return str(click.prompt("Whose account", hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
@@ -111,13 +109,12 @@ def _migrate(path: str, as_json: bool) -> None:
         print_json({"migrated": done, "names": "keyed", "key": key})
     elif done:
         paragraph(
-            f"People, and the files that they released from, stand in {path} under keyed hashes now, and names and "
-            f"digests of files nowhere in it. The key is {key}: keep a "
-            "copy of it apart from the ledger's own copies, which name nobody without it and are of no use either. "
-            "Earlier versions of Murk refuse the ledger from now on. Copies from before have the names still"
+            f"{path} now contains keyed hashes instead of names and file digests. The key is {key}: keep a copy of it "
+            "apart from copies of the ledger, which are useless without it. Earlier versions of Murk refuse it, and "
+            "earlier copies still contain the names"
         )
     else:
-        click.echo(f"nothing to do: people and files stand in {path} under keyed hashes already")
+        click.echo(f"nothing to do: {path} contains keyed hashes already")
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
@@ -136,7 +133,7 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
                 "levels": [
                     {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
                 ],
-                "together": [one.to_dict() for one in together],
+                "together": [each.to_dict() for each in together],
             }
         )
         return
@@ -160,28 +157,26 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
 def _withdraw(
     ledger: Ledger, key: Key, source: str | None, task: str | None, *, agreed: bool, new: bool
 ) -> dict[str, Any]:
-    """Withdraw a person, after asking; the receipt."""
+    """Withdraw a person, after confirmation, and return the receipt."""
     tasks: list[str | None] = [None] if task is None else [*ledger.tasks_named(task)]
     known = ledger.account(key, source=source).is_known
     scope = "every task, now and later" if task is None else f"the task {task!r}"
     if agreed and not known and not new:
         raise UserError(
-            "nobody withdrew: nothing was ever released under this name. Is it spelt as it was given? Capitals count. "
-            "For somebody who has not released yet say --new, too"
+            "nobody withdrew: nothing was ever released under this name. Check its spelling. Capitals count. "
+            "For somebody who has not released yet add --new"
         )
     if not agreed:
         if not terminal():
-            raise UserError("--withdraw asks first, and there is no terminal to ask at: say --yes")
-        unknown = (
-            "" if known else "Nothing was ever released under this name; is it spelt as it was given? Capitals count. "
-        )
+            raise UserError("--withdraw asks for confirmation, and there is no terminal to ask at: add --yes")
+        unknown = "" if known else "Nothing was ever released under this name; check its spelling. Capitals count. "
         click.confirm(
-            f"{unknown}Withdraw from {scope}? What waits is deleted, and nothing more is released. This cannot be "
-            "taken back.",
+            f"{unknown}Withdraw from {scope}? Waiting releases are deleted and nothing more is released. This cannot "
+            "be undone.",
             abort=True,
             err=True,
         )
-    purged = sum(ledger.withdraw(key, task_hash=one, source=source) for one in tasks)
+    purged = sum(ledger.withdraw(key, task_hash=each, source=source) for each in tasks)
     day = _withdrawn_on(ledger.account(key, source=source), task)
     return {
         "task": task,
@@ -194,18 +189,18 @@ def _withdraw(
     }
 
 
-_PERHAPS = " (the log had not confirmed that; if it was just being sent, it may be there)"
+_PERHAPS = " (not confirmed by the log; a release that was just being sent may have arrived)"
 
 
 def terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Return whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def _withdrawn_on(account: Account, task: str | None) -> str | None:
     if task is None:
         return _day(account.withdrawn_on)
-    return next((_day(one.withdrawn_on) for one in account.tasks if one.name == task), None)
+    return next((_day(each.withdrawn_on) for each in account.tasks if each.name == task), None)
 
 
 def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any]:
@@ -215,7 +210,7 @@ def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any
         "purged": 0 if receipt is None else receipt["purged"],
         "receipt": receipt,
         "guarantee": None if account.guarantee is None else account.guarantee.to_dict(),
-        "caps": [one.to_dict() for one in account.caps],
+        "caps": [cap.to_dict() for cap in account.caps],
         "tasks": [_task(task) for task in account.tasks],
         "words": account.describe(),
     }
@@ -228,23 +223,20 @@ def _task(task: TaskAccount) -> dict[str, Any]:
         "withdrawn": task.withdrawn,
         "withdrawn_on": _day(task.withdrawn_on),
         "windows": None if task.windows is None else asdict(task.windows),
-        "caps": [{"level": one.level or None, **one.to_dict()} for one in task.caps],
-        "levels": [_level(one) for one in task.levels],
+        "caps": [{"level": cap.level or None, **cap.to_dict()} for cap in task.caps],
+        "levels": [_level(level) for level in task.levels],
     }
 
 
-def _level(one: LevelAccount) -> dict[str, Any]:
+def _level(level: LevelAccount) -> dict[str, Any]:
+    counts = {name: getattr(level, name) for name in ("mechanism", "released", "sent", "queued", "refused")}
     return {
-        "level": one.level,
-        "guarantee": one.guarantee.to_dict(),
-        "mechanism": one.mechanism,
-        "released": one.released,
-        "sent": one.sent,
-        "queued": one.queued,
-        "refused": one.refused,
-        "receipts": list(one.receipts),
-        "first": _day(one.first),
-        "last": _day(one.last),
+        "level": level.level,
+        "guarantee": level.guarantee.to_dict(),
+        **counts,
+        "receipts": list(level.receipts),
+        "first": _day(level.first),
+        "last": _day(level.last),
     }
 
 
@@ -255,7 +247,7 @@ def _day(day: int | None) -> str | None:
 
 
 def _key(person: str, source: str | None) -> tuple[Key, str | None]:
-    """What the ledger knows a person by: a name, or a row in a file."""
+    """Return the key of a person: a name, or a row index and the digest of its file."""
     if source is None:
         return person, None
     from pathlib import Path
@@ -263,6 +255,6 @@ def _key(person: str, source: str | None) -> tuple[Key, str | None]:
     from murk.producers.populations.records.files import survey
 
     if not person.isdecimal() or int(person) < 1:
-        # Not what was given: it may be a name that was typed where nobody was to see it.
-        raise UserError("--person is no row: with --source give the row's number, counted from 1")
+        # Do not quote the value: it may be a name entered at the prompt.
+        raise UserError("--person is not a row: with --source give the row's number, counted from 1")
     return int(person) - 1, survey(Path(source)).digest

@@ -1,4 +1,4 @@
-"""``murk monitor``: metrics and a live page of what is learned from a log."""
+"""``murk monitor``: serve metrics and a live page."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @existing_log
 @click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N",
-              help="Where to listen; 0 lets the system choose.")  # fmt: skip
+              help="Port to listen on; 0 lets the system choose.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
               help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
 @click.option("--allowed-host", "allowed", multiple=True, metavar="NAME",
-              help="A name that the page is asked for by, as monitor.example.org; ``*.example.org`` for all below. May "
-              "be given several times.")  # fmt: skip
+              help="Host name that the server answers to, such as monitor.example.org or ``*.example.org``. May be "
+              "repeated.")  # fmt: skip
 @click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="How often the log is read; less often where that takes more than a 33rd of a core.")  # fmt: skip
+              help="Least time between reads of the log; longer if reads take over 3% of a core.")  # fmt: skip
 @click.option("--reference", metavar="FILE",
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
 @wait_for_task
@@ -42,10 +42,10 @@ def command(
     task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
     reference: str | None, wait: bool, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Serve metrics and a live page of what is learned, until stopped.
+    """Serve metrics and a live page until interrupted.
 
-    The page is at /, metrics for Prometheus at /metrics, health at /healthz, everything as JSON at
-    /api/status. The log is only read.
+    The page is at /, Prometheus metrics at /metrics, health at /healthz, everything as JSON at /api/status. The log is
+    only read.
     """
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
@@ -58,12 +58,11 @@ def command(
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)
-    # Before the log is waited for.
+    # Report invalid names and references before waiting for the log.
     Hosts(host, allowed)
     task = Task.load(task_path)
     truth = None if reference is None else read_reference(reference)
     if truth is not None:
-        # Now, and not only when the log carries the task at last.
         problem = problem_for(task)
         check_reference(truth, problem.estimate([problem.engine()]).names)
     registry = new_registry()
@@ -83,15 +82,14 @@ def command(
             stack.callback(monitor.close)
             monitor.poll()
             server = stack.enter_context(Server(monitor_routes(monitor), host, port, allowed=allowed))
-            _say(carried, server, as_json)
+            _print_address(carried, server, as_json)
             _watch(monitor, interval)
     except KeyboardInterrupt:
-        # Anyone who stops a monitor has seen what there was to see; the log is as it was.
         say("stopped", INFO)
 
 
 def _watch(monitor: Monitor, interval: float) -> None:
-    """Poll for ever, and say when the log goes away and comes back."""
+    """Poll forever, and report when the log becomes unreachable and returns."""
     healthy, used = True, 0.0
     while True:
         if monitor.healthy != healthy:
@@ -105,7 +103,7 @@ def _watch(monitor: Monitor, interval: float) -> None:
 
 
 def rest(used: float, interval: float) -> float:
-    """Seconds until the next poll, after one that used so many of a core: a 33rd, as long as that is within 10 s.
+    """Return the seconds until the next poll: 32 times the CPU time of the last one, from ``interval`` to 10.
 
     Examples
     --------
@@ -115,18 +113,17 @@ def rest(used: float, interval: float) -> float:
     return max(interval, min(32.0 * used, 10.0))
 
 
-def _say(task: Task, server: Server, as_json: bool) -> None:
+def _print_address(task: Task, server: Server, as_json: bool) -> None:
     if as_json:
-        found = {"task": task.name, "url": server.url, "host": server.host, "port": server.port}
-        click.echo(json.dumps(found))
+        click.echo(json.dumps({"task": task.name, "url": server.url, "host": server.host, "port": server.port}))
     else:
         click.echo(f"{task.name}: page at {server.url}/, metrics at {server.url}/metrics")
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:
-    """Make sure that the log carries the author's task; whether it is simulated is chosen when it is run."""
+    """Check that the log carries the given task, real or simulated."""
     from murk.stream.task.change import check_task_change
 
-    # The author's file does not hold the covariates; everything else must be the same.
-    own = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)
-    check_task_change(url, carried.without_public().document(), own.document())
+    # The file does not contain the public covariates.
+    expected = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)
+    check_task_change(url, carried.without_public().document(), expected.document())

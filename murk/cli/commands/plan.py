@@ -1,4 +1,4 @@
-"""``murk plan``: how many people for which half width at which budget, before anybody has released anything."""
+"""``murk plan``: forecast half-widths before anybody releases."""
 
 from __future__ import annotations
 
@@ -34,36 +34,35 @@ _FORMATS = ("png", "svg", "pdf")
 @click.command("plan")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
 @click.option("--settings", metavar="TEXT",
-              help="Instead of TASK, its settings: so many numbers between -1 and 1, the target and the budget, as in "
+              help="Settings instead of TASK: number of features between -1 and 1, target and budget, as in "
                    "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
                    "public= (rows set aside) and protocol=.")  # fmt: skip
 @click.option("--people", type=int, multiple=True, metavar="N",
-              help="How many will release; may be repeated.  [default: 10,000, 100,000 and 1,000,000]")  # fmt: skip
+              help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]")  # fmt: skip
 @click.option("--error", "errors", multiple=True, metavar="[FEATURE=]E",
-              help="Say how many people give half widths of at most E, in the first table's units.")  # fmt: skip
+              help="Find the number of people for half-widths of at most E, in the first table's units.")  # fmt: skip
 @click.option("--effect", "effects", multiple=True, metavar="[FEATURE=]X",
-              help="What is taken for granted: an odds ratio, or the change of a real target, per unit of FEATURE; "
-                   "without one, per standard deviation of each.")  # fmt: skip
+              help="Assumed effect per unit of FEATURE: an odds ratio, or the change of a real target; without "
+                   "FEATURE, per standard deviation of each.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=None,
-              metavar="SHARE", help="Share of positive targets; of a real one, where its mean lies.  [default: the "
+              metavar="SHARE", help="Share of positive targets, or relative mean of a real target.  [default: the "
                                     "task's target.rate, else 0.5]")  # fmt: skip
 @click.option("--public", "public", metavar="FILE", type=click.Path(path_type=Path),
-              help="Public records like the people's: the design, and public covariates of the task.")  # fmt: skip
+              help="Public records similar to the people's, used for the design and as public covariates.")  # fmt: skip
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME",
-              help="Compare with this one; may be repeated.  [default: all]")  # fmt: skip
+              help="Protocol to compare; may be repeated.  [default: all]")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Draw half widths over numbers of people (PNG, SVG or PDF).")  # fmt: skip
+              help="Draw half-widths over numbers of people (PNG, SVG or PDF).")  # fmt: skip
 @as_json
 def command(
     task_path: str | None, settings: str | None,
     people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float | None,
     public: Path | None, protocols: tuple[str, ...], picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Forecast half widths for TASK over numbers of people, budgets and protocols, before anybody releases.
+    """Forecast half-widths of TASK for numbers of people, budgets and protocols, before anybody releases.
 
-    What an assumed population would release is added up, noise and all, and each protocol's own estimator is run on
-    the sums. Nobody's record is read: the population is that of public covariates, or else a typical and a hard one
-    within the task's bounds.
+    The forecast simulates the sums of an assumed population's releases and runs each protocol's estimator on them. It
+    reads nobody's record: the population is that of public covariates, or a typical and a hard one within the bounds.
     """
     from murk.learners.core.design import Effects, effect_of
     from murk.learners.estimates.units import units
@@ -76,9 +75,9 @@ def command(
     elif task.public_path is not None:
         task = task.with_public(*public_covariates(task.public_path, task))
     stated = [effect_of(text, units(task)) for text in effects]
-    # As the first table has them: of probabilities in points.
+    # In the first table's units: percentage points for probabilities.
     points = 1.0 if task.target.kind == "real" else 100.0
-    wanted = {name: value / points for name, value in (effect_of(text, units(task), "half width") for text in errors)}
+    wanted = {name: value / points for name, value in (effect_of(text, units(task), "half-width") for text in errors)}
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
         {name: value for name, value in stated if name is not None}, rate,
@@ -90,11 +89,7 @@ def command(
         counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
     named = protocols or None
     with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
-        found = plan(
-            task, people=counts, protocols=named, effects=assumed, within=wanted, tick=lambda done, text: tick(
-                done, text
-            ),
-        )  # fmt: skip
+        found = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
     if picture is not None:
         from murk.planning.picture import draw
 
@@ -108,7 +103,7 @@ def command(
 
 
 def _check_picture(path: Path) -> None:
-    """Refuse a picture that could not be drawn or written, before the work."""
+    """Raise `UserError` if the picture cannot be drawn or written, before the forecast."""
     if path.suffix[1:].lower() not in _FORMATS:
         raise UserError(f"--picture {path}: give a file that ends in .{', .'.join(_FORMATS)}")
     if find_spec("matplotlib") is None:
@@ -144,10 +139,10 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         paragraph(f"Of these, {why}." if chosen else f"With {counts} people: {why}.", hang="  ")
     for protocol in found.protocols if asked else ():
         needed = found.needs.get(protocol)
-        said = "not to be had with a billion people" if needed is None else f"about {needed:,} people"
+        answer = "not reached with a billion people" if needed is None else f"about {needed:,} people"
         if protocol not in found.needs:
-            said = "it states no average effect that a half width could be asked of"
-        paragraph(f"For the half widths asked for, at the task's budget, {protocol}: {said}.")
+            answer = "it estimates no average effects"
+        paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:
@@ -157,23 +152,21 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
         else "a typical population within the task's bounds (in brackets a hard one: docs/plan.md)"
     )  # fmt: skip
     size = (
-        "" if math.isnan(found.effect) else f", a standard deviation of a feature being worth {found.effect:.2g} points"
+        ""
+        if math.isnan(found.effect)
+        else f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     )
     from murk.planning.words import rate_words
 
+    origin = "given" if assumed.each is not None or assumed.named else "assumed"
     return (
-        f"{found.task.name}: forecast for {of}, with effects as {_how(assumed)}{size}, and "
-        f"{rate_words(found.task, assumed)}. "
+        f"{found.task.name}: forecast for {of}, with {origin} effects{size}, and {rate_words(found.task, assumed)}. "
         "A point is a hundredth of a probability, or of a real target's range."
     )
 
 
-def _how(assumed: Effects) -> str:
-    return "stated" if assumed.each is not None or assumed.named else "assumed"
-
-
 def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
-    """The task's own protocol: each feature in natural units."""
+    """Return the table of the task's own protocol, with each feature in natural units."""
     task = found.task
     columns, labels, points = _features(found)
     rows = []
@@ -182,17 +175,17 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
             forecasts = [None if cell is None else cell.forecast for cell in cells]
             rows.append([f"{people:,} at {words}", *(_in_units(forecasts, name, points) for name in columns)])
-    of = "average effects" if _has_effects(found) else "coefficients in coded units, features being from -1 to 1"
+    of = "average effects" if _has_effects(found) else "coefficients in coded units, with features from -1 to 1"
     if points == 100.0:
         of += ", in percentage points"
     elif _has_effects(found):
         of += ", in the target's units"
     shown = _fitting([["people", *labels], *rows])
-    return f"Half widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
+    return f"Half-widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """As many columns as a line has room for: the first and at least one more."""
+    """Return as many columns as fit a line: the first and at least one more."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LINE
     ends = list(itertools.accumulate(max(map(len, column)) + 2 for column in zip(*rows, strict=True)))
     fit = max(sum(end <= room + 2 for end in ends), 2)
@@ -200,13 +193,13 @@ def _fitting(rows: list[list[str]]) -> list[list[str]]:
 
 
 def _has_effects(found: Plan) -> bool:
-    """Whether the task's own protocol states average effects."""
+    """Return whether the task's own protocol estimates average effects."""
     own = [one.forecast for one in found.cells if one.protocol == found.task.protocol and one.forecast is not None]
     return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
 
 
 def _features(found: Plan) -> tuple[list[str], list[str], float]:
-    """Names and labels of the columns, and what effects are multiplied by."""
+    """Return names and labels of the columns, and the factor of effects."""
     if not _has_effects(found):
         names = list(found.task.coding.names[:-1])[:_MOST_FEATURES]
         return names, names, 1.0
@@ -215,54 +208,53 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
-    """The first design's half width, and the second's in brackets."""
-    said = [_half(one, name, points) for one in forecasts]
-    return said[0] if len(said) == 1 else f"{said[0]} ({said[1]})"
+    """Return the first design's half-width, and the second's in brackets."""
+    halves = [_half_width(forecast, name, points) for forecast in forecasts]
+    return halves[0] if len(halves) == 1 else f"{halves[0]} ({halves[1]})"
 
 
-def _half(one: Forecast | None, name: str, points: float) -> str:
-    if one is None:
+def _half_width(forecast: Forecast | None, name: str, points: float) -> str:
+    if forecast is None:
         return "-"
-    half = one.effects.get(name)
+    half = forecast.effects.get(name)
     if half is None:
-        # In coded units; of classes, the widest of a feature's coefficients.
-        half = max((value for key, value in one.halves.items() if key.rpartition(":")[2] == name), default=math.inf)
+        # In coded units; for classes, the widest of a feature's coefficients.
+        half = max(
+            (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name), default=math.inf
+        )
         points = 1.0
-    # An interval of more than all probabilities says nothing either, of however rare a category.
-    widest = math.inf if points == 100.0 and half > 1.0 else one.spread.get(name, half)
-    return _said(one, min(widest, 1e300), _rounded(points * half))
+    # An interval wider than all probabilities carries no information, even for a rare category.
+    widest = math.inf if points == 100.0 and half > 1.0 else forecast.spread.get(name, half)
+    return _cell(forecast, min(widest, 1e300), _rounded(points * half))
 
 
 def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
     first, rows = found.designs[0].name, []
     for people in found.people:
         for budget, words in found.budgets.items():
-            cells = []
-            for protocol in found.protocols:
-                one = found.cell(protocol, people, budget, first)
-                cells.append(_compared(one))
-            rows.append([f"{people:,} at {words}", *cells])
+            cells = [found.cell(protocol, people, budget, first) for protocol in found.protocols]
+            rows.append([f"{people:,} at {words}", *map(_compared, cells)])
     return "Points per standard deviation of a feature (the median one)", ["people", *found.protocols], rows
 
 
-def _compared(one: Cell | None) -> str:
-    if one is None or one.forecast is None or not (one.forecast.effects or not one.forecast.learned):
+def _compared(cell: Cell | None) -> str:
+    if cell is None or cell.forecast is None or not (cell.forecast.effects or not cell.forecast.learned):
         return "-"
-    return _said(one.forecast, one.points, _rounded(one.points))
+    return _cell(cell.forecast, cell.points, _rounded(cell.points))
 
 
 def _rounded(value: float) -> str:
-    """Two digits: a forecast has no more."""
+    """Round to two digits, the precision of a forecast."""
     return f"{float(f'{value:.2g}'):,.10g}"
 
 
-def _said(one: Forecast, points: float, words: str) -> str:
-    """A half width, unless it says nothing."""
+def _cell(forecast: Forecast, points: float, words: str) -> str:
+    """Return the text of a half-width, or that nothing is learned."""
     if not math.isfinite(points):
         return NOT_LEARNED
     from murk.planning.forecast import WIDEST
 
-    return TOO_WIDE if points > WIDEST else words if one.settled else f"~{words}"
+    return TOO_WIDE if points > WIDEST else words if forecast.settled else f"~{words}"
 
 
 def _notes(found: Plan, shown: int) -> Iterator[str]:
@@ -273,7 +265,7 @@ def _notes(found: Plan, shown: int) -> Iterator[str]:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
     if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
         yield (
-            "~: half widths still differ by a tenth or more from one draw of the noise to the next, and need not "
-            "shrink with the root of the number yet: take them as an order of magnitude."
+            "~: an order of magnitude only. Half-widths differ by a tenth or more between draws of the noise, and need "
+            "not yet shrink with the root of the number of people."
         )
     yield from remarks(found)

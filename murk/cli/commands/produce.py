@@ -1,4 +1,4 @@
-"""``murk produce``: a file's people or organisations release to a log that learners elsewhere read."""
+"""``murk produce``: release the records of a file to a log."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PAUSE = 0.5
 @click.command("produce")
 @population
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-              help="Stop when no learner reads the log for so long.")  # fmt: skip
-@metrics_port("Serve metrics: sums over 20 people or more, for Prometheus.")
+              help="Stop when no learner has read the log for this long.")  # fmt: skip
+@metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
 @logging_options
 @as_json
 def command(
@@ -34,10 +34,10 @@ def command(
     lifetime: Guarantee | None,
     patience: float, metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
+    """Privatize the records of a file's people and send them to a log, from which `murk learn` learns.
 
-    Gradients and scores need a fresh model, so the people wait until learners have published one. With
-    `protocol: sketch` organisations release, a window of records at a time.
+    For gradients and scores, people wait until learners have published a recent model. With `protocol: sketch`,
+    organisations release windows of records.
     """
     from murk.learners.problem import interactive_of
     from murk.producers import Policy
@@ -57,7 +57,7 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    # A cluster's topics are made by its operator, with `murk topics`; a file by the first who opens it.
+    # On Kafka, `murk topics` creates the log.
     create = not log_url.startswith("kafka:")
     with (
         open_log(log_url, create=create, name=task.name) as log,
@@ -85,13 +85,13 @@ def command(
                         last = time.monotonic()
                     break
                 except UnreachableError as error:
-                    # What was privatized waits in the outbox, and is sent first of all when the log is back.
+                    # Privatized releases wait in the outbox and are sent first when the log is back.
                     if time.monotonic() - last > patience:
                         raise
                     refresh()
                     tick(people.next_row, f"waiting: {error}")
                     time.sleep(_PAUSE)
-        found = {
+        report = {
             "task": task.name,
             **people.figures(),
             "releases": people.releases,
@@ -100,12 +100,12 @@ def command(
             **spent_together(accounts),
         }
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
         sent = f"{people.releases:,} releases sent"
         if before:
             sent = f"{people.releases - before:,} releases now, {before:,} before"
-        click.echo(f"{task.name}: {sent}, {found['refusals']:,} refused")
-        print_windows(found)
-        print_labels(found)
-        print_accounts(found)
+        click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
+        print_windows(report)
+        print_labels(report)
+        print_accounts(report)

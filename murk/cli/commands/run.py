@@ -1,4 +1,4 @@
-"""``murk run``: a file's people or organisations, a log and its learners in one process."""
+"""``murk run``: devices, log and learner in one process."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def command(
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
-    Every record is privatized on its person's simulated device, paid for from their account, sent through the
-    log and learned. With `protocol: sketch` organisations do so instead, a window of records at a time. A killed
-    run, started again with the same command, carries on where it stood.
+    Every record is privatized on its person's simulated device, debited to their account, sent through the log and
+    learned. With `protocol: sketch`, organisations release windows of records. The same command resumes a killed run.
     """
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.people import PopulationConfig
@@ -62,7 +61,7 @@ def execute(
     task: Task, crowd: PopulationConfig, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
     quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None, rate: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run to the end, show how far it is, and give the result."""
+    """Run to the end, showing progress, and return the report."""
     from murk.producers import Policy
     from murk.producers.populations.local_run import LocalRun, report_run
 
@@ -77,7 +76,7 @@ def execute(
             for step in run.steps():
                 if watch is not None:
                     watch(run, False)
-                # Estimates are only worth their arithmetic where somebody sees them.
+                # Estimate only for display.
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.estimate()) if run.releases else people.words())
                     shown = monotonic()

@@ -1,4 +1,4 @@
-"""``murk status``: what a log holds and what was learned from it."""
+"""``murk status``: show a log and its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from murk.cli.report import print_result
 @existing_log
 @as_json
 def command(log_url: str, as_json: bool) -> None:
-    """Show what a log holds and what was learned from it; nothing is changed."""
+    """Show a log's contents and what was learned from it, without changing anything."""
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
 

@@ -1,4 +1,4 @@
-"""``murk topics``: the topics of a task on a Kafka cluster."""
+"""``murk topics``: create and check a task's Kafka topics."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ONE_COPY = (
 @click.option(
     "--simulated",
     is_flag=True,
-    help="For simulated releases, which protect nobody; fixed for good.  [with --check: as the log's task]",
+    help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's task]",
 )
 @click.option("--replication", type=click.IntRange(1), metavar="N",
-              help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
-@click.option("--estimates", is_flag=True, help="Also a topic on which learners publish the newest estimate as JSON.")
-@click.option("--check", is_flag=True, help="Change nothing; the exit status is 1 if something is wrong.")
+              help="Replicas of each partition.  [default: the brokers' setting]")  # fmt: skip
+@click.option("--estimates", is_flag=True, help="Also create a topic for estimates as JSON.")
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if there is a problem.")
 @make_public
 @as_json
 def command(
@@ -40,10 +40,9 @@ def command(
     make_public: int | None,
     as_json: bool,
 ) -> None:
-    """Create the topics of TASK on a Kafka cluster, fix their settings, and say what does not fit.
+    """Create the topics of TASK on a Kafka cluster, correct their settings and report problems.
 
-    The task is announced there, too, unless its public covariates come from the people themselves: then
-    `murk produce` announces it.
+    It also announces the task, unless its public covariates come from the people themselves: then `murk produce` does.
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for

@@ -1,1 +1,1 @@
-"""What ``murk init`` writes: a first task file, with comments that say where each line comes from."""
+"""Task files written by ``murk init``, with a comment on the origin of each line."""

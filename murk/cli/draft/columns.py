@@ -1,4 +1,4 @@
-"""What a column holds: said in a few characters, asked for, or read off a file that may be looked at."""
+"""Describe columns from a short text, a prompt or a file that may be read."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from murk.stream.task.data.dates import day_number
 from murk.stream.task.data.values import as_boolean, is_absent, is_nan
 
 MOST_DISTINCT: Final = 1_000_000
-"""Different values of a column that are told apart; beyond, nothing is said of whether they repeat."""
+"""Limit of distinct values that are counted; beyond it, repetition is unknown."""
 _SAMPLED: Final = 100_000
-"""Numbers of a column that tell where most lie: a sample of all, of more."""
+"""Size of the random sample of a column's numbers."""
 _QUANTILES: Final = (0.05, 0.95)
 _NARROW: Final = 0.5
-"""Part of the bounds below which nine of ten values are worth stating: forecasts take them to fill it otherwise."""
+"""State the range of nine in ten values if it is below this share of the bounds."""
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
 _ROWS_OF_ONE: Final = 100
-"""Rows of a person at most, on average, for a column whose name says nothing."""
+"""Limit of mean rows per value for a column that may name people."""
 MOST_CATEGORIES: Final = 20
-"""Of text with more different values nobody would read the coefficients."""
+"""Limit of categories of a text column."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
 _LAST_DAY: Final = datetime.date.max.toordinal()
 _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)
@@ -47,25 +47,26 @@ _FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of records, as a task declares it.
+    """A column as a task declares it.
 
     Parameters
     ----------
     name
-        Its name.
+        Name.
     bounds
-        Of a number, or of a date.
+        Bounds of a number or a date.
     categories
-        Otherwise.
+        Categories of any other column.
     without
-        Why nothing can be declared of it; empty where something is.
+        Reason why the column is left out; empty if it is not.
     names_people
         Whether its values seem to name people, some of whom have several rows.
     origin
-        Where that was learned: the comment of its line.
+        Origin of the description, for the comment of its line.
     missing
-        Of a number in a file that was looked at: the share of its values that are missing, and the others' mean; None
-        where none are.
+        Share of missing values and mean of the others; None if none are missing.
+    typical
+        Range of nine in ten values, if well within the bounds.
     """
 
     name: str
@@ -79,48 +80,38 @@ class Column:
 
 
 def given(text: str) -> list[Column]:
-    """Read what was given for columns, separated by commas; of those without anything, only the name.
-
-    Raises
-    ------
-    UserError
-        For bounds that are none.
+    """Parse comma-separated columns, each with or without a description; raise `UserError` for an invalid one.
 
     Examples
     --------
     >>> [(column.name, column.bounds, column.categories) for column in given('age:21..35, sex:f|m, "a, b"')]
     [('age', (21.0, 35.0), ()), ('sex', None, ('f', 'm')), ('a, b', None, ())]
     """
-    found = []
+    columns = []
     for cell in next(csv.reader([text], skipinitialspace=True), []):
-        name, said = _split(cell.strip())
+        name, description = _split(cell.strip())
         if not name:
             raise UserError(f"{cell!r} names no column: write NAME, or NAME: and {GRAMMAR}")
-        found.append(Column(name) if said is None else described(name, said))
-    return found
+        columns.append(Column(name) if description is None else described(name, description))
+    return columns
 
 
 def described(name: str, text: str, origin: str = "given") -> Column:
-    """Make a column of what was said of it: bounds, or categories.
-
-    Raises
-    ------
-    UserError
-        When it is neither.
-    """
+    """Parse bounds or categories of a column; raise `UserError` for any other text."""
     text = text.strip()
     if match := _CHOICE.fullmatch(text):
-        return Column(name, categories=tuple(one.strip() for one in match["choice"].split("|")), origin=origin)
+        return Column(
+            name, categories=tuple(category.strip() for category in match["choice"].split("|")), origin=origin
+        )
     if match := _RANGE.fullmatch(text):
         ends = match["low"].strip(), match["high"].strip()
         bounds = _days(*ends) or _numbers(*ends)
         if bounds is not None:
-            # Pairs of dates or of numbers, never mixed.
+            # Both are dates, or both are numbers.
             if not bounds[0] < bounds[1]:  # type: ignore[operator]
                 raise UserError(f"low {ends[0]} is not below high {ends[1]} in the column {name!r}: write LOW..HIGH")
             return Column(name, bounds=bounds, origin=origin)
-    meant = dashed(text)
-    raise UserError(f"{text!r} says nothing of the column {name!r}: write {meant or GRAMMAR}")
+    raise UserError(f"{text!r} does not describe the column {name!r}: write {dashed(text) or GRAMMAR}")
 
 
 def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
@@ -128,7 +119,7 @@ def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
     if not one == other == Cell.FINE:
         return None
     if min(first, last) < 1 or max(first, last) > _LAST_DAY:
-        raise UserError(f"{low}..{high}: bounds are dates of the years 1 to 9999")
+        raise UserError(f"{low}..{high}: dates must be in the years 1 to 9999")
     return datetime.date.fromordinal(first), datetime.date.fromordinal(last)
 
 
@@ -138,7 +129,7 @@ def _numbers(low: str, high: str) -> tuple[float, float] | None:
 
 
 def dashed(text: str) -> str:
-    """What somebody meant who wrote a range of numbers with a dash; empty where nobody did.
+    """Correct a range of numbers written with a dash; empty if the text is not one.
 
     Examples
     --------
@@ -150,15 +141,15 @@ def dashed(text: str) -> str:
 
 
 def _split(cell: str) -> tuple[str, str | None]:
-    """The name of a column, and what stands after it; a name may hold colons itself."""
+    """Split a column's name, which may contain colons, from its description."""
     match = _RANGE.fullmatch(cell) or _CHOICE.fullmatch(cell)
     if match is None or not match["name"]:
         return ("" if match else cell), None
     return match["name"].strip(), cell[match.end("name") + 1 :]
 
 
-class _Look:
-    """What one pass over a column shows."""
+class _Summary:
+    """Summary of a column's values, from one pass."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -181,7 +172,7 @@ class _Look:
         text = value.strip() if isinstance(value, str) else str(value)
         if len(self.distinct) <= MOST_DISTINCT:
             self.distinct.add(hash(text))
-        # As many as a task could declare, and one more.
+        # One more than a task can declare.
         if len(self.values) <= MOST_CATEGORIES or text in self.values:
             self.values[text] += 1
         if as_boolean(value) is not None:
@@ -190,7 +181,7 @@ class _Look:
         day, cell = day_number(value)
         if cell == Cell.FINE:
             self.kinds["date"] += 1
-            # Days beyond the calendar stand for none or for all of them: they are clamped to any bounds.
+            # Days beyond the calendar are clamped to any bounds.
             if 1 <= day <= _LAST_DAY:
                 self.days = [min([day, *self.days]), max([day, *self.days])]
             return
@@ -202,15 +193,15 @@ class _Look:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
-        # Each number so far is in the sample with the same chance.
+        # Reservoir sampling.
         seen = self.kinds["number"]
         if seen <= _SAMPLED:
             self.sample.append(number)
-        elif (place := self._draws.randrange(seen)) < _SAMPLED:
-            self.sample[place] = number
+        elif (index := self._draws.randrange(seen)) < _SAMPLED:
+            self.sample[index] = number
 
     def _same(self, values: Sequence[str]) -> bool:
-        """Whether all are one value, however it is written: 1 and 1.0, two times of one day."""
+        """Return whether all values are equal, however written: 1 and 1.0, two times of one day."""
         as_read: dict[str, Sequence[Any]] = {
             "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
         }  # fmt: skip
@@ -218,10 +209,7 @@ class _Look:
         return len(set(as_read.get(kind, values))) == 1
 
     def _names_people(self) -> bool:
-        """Whether the values may name people: many different whole numbers or texts, and a name that says so.
-
-        Texts of any name that repeat, each few times, may name people, too.
-        """
+        """Return whether values may name people: numbers or texts under a telling name, or repeated texts."""
         different = len(self.distinct)
         if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
             return False
@@ -230,7 +218,7 @@ class _Look:
         return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
 
     def _typical(self, low: float, high: float) -> tuple[float, float] | None:
-        """Where nine of ten numbers lie, rounded outwards, where that is well within the bounds."""
+        """Return the range of nine in ten numbers, rounded outwards, if it is well within the bounds."""
         first, last = np.quantile(self.sample, _QUANTILES).tolist()
         if not first < last:
             return None
@@ -245,13 +233,13 @@ class _Look:
         if self._same(values):
             return Column(name, without="the same value in every row", origin=origin)
         if self._names_people():
-            what = f"names people, it seems: {len(self.distinct):,} values in {self.rows:,} rows"
+            what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
             return Column(name, without=what, names_people=len(self.distinct) < self.rows, origin=origin)
         if set(self.kinds) == {"boolean"}:
             return Column(name, categories=("no", "yes"), origin=origin)
         if set(self.kinds) == {"date"}:
             if len(set(self.days)) < 2:
-                return Column(name, without="dates of which all but one are beyond the years 1 to 9999", origin=origin)
+                return Column(name, without="fewer than two different dates in the years 1 to 9999", origin=origin)
             low, high = (datetime.date.fromordinal(day) for day in self.days)
             return Column(name, bounds=(low, high), origin=origin)
         if len(values) == 2:
@@ -259,10 +247,10 @@ class _Look:
         if set(self.kinds) == {"number"}:
             low_number, high_number = self.numbers
             if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):
-                return Column(name, without="the rows' numbers", origin=origin)
-            known = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
+                return Column(name, without="row numbers", origin=origin)
+            missing = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
             bounds = rounded(low_number, high_number)
-            return Column(name, bounds=bounds, origin=origin, missing=known, typical=self._typical(*bounds))
+            return Column(name, bounds=bounds, origin=origin, missing=missing, typical=self._typical(*bounds))
         if len(values) > MOST_CATEGORIES:
             what = f"text with more than {MOST_CATEGORIES} different values"
             return Column(name, without=what, origin=origin)
@@ -271,26 +259,21 @@ class _Look:
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
-    """Read off what each column holds, in one pass. For records that are public, or that are a simulation's.
+    """Describe the columns of public or simulated records.
 
-    Numbers get bounds that are rounded outwards; categories begin with the most frequent one.
-
-    Raises
-    ------
-    UserError
-        When they cannot be read.
+    Bounds of numbers are rounded outwards; categories begin with the most frequent one.
     """
     names = list(dict.fromkeys(records.table([]).names))
     table = records.table(names)
-    looks = [_Look(name) for name in names]
+    summaries = [_Summary(name) for name in names]
     chunk: list[Any] = []
     start = 0
 
     def add() -> None:
         columns = table.columns(chunk, range(start, start + len(chunk)), names)
-        for look in looks:
-            for value in columns[look.name]:
-                look.add(value)
+        for summary in summaries:
+            for value in columns[summary.name]:
+                summary.add(value)
 
     for row in table.rows(0):
         chunk.append(row)
@@ -299,21 +282,22 @@ def looked_at(records: Records, origin: str) -> list[Column]:
             start, chunk = start + SLICE, []
     if chunk:
         add()
-    found = [look.column(origin) for look in looks]
-    people = next((column.name for column in found if column.names_people), None)
+    described_columns = [summary.column(origin) for summary in summaries]
+    people = next((column.name for column in described_columns if column.names_people), None)
     if people is None:
-        return found
-    counters = _counters(records, people, [look.name for look in looks if set(look.kinds) == {"number"}])
+        return described_columns
+    numeric = [summary.name for summary in summaries if set(summary.kinds) == {"number"}]
+    counters = _counters(records, people, numeric)
     return [
         Column(column.name, without=f"counts the rows of each {people}", origin=origin)
         if column.name in counters and not column.without
         else column
-        for column in found
+        for column in described_columns
     ]
 
 
 def _counters(records: Records, people: str, names: Sequence[str]) -> frozenset[str]:
-    """Columns that count each person's rows one by one: visits, waves, attempts."""
+    """Return the columns that count each person's rows: visits, waves, attempts."""
     table = records.table([people, *names])
     last: dict[str, dict[Any, float]] = {name: {} for name in names}
     counting = set(names)
@@ -342,7 +326,7 @@ def _whole(value: Any) -> float | None:
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:
-    """Return bounds of two digits' precision outside some numbers; where there are none, the numbers.
+    """Round bounds outwards to two digits; return them unchanged if that is not possible.
 
     Examples
     --------
@@ -353,7 +337,7 @@ def rounded(low: float, high: float) -> tuple[float, float]:
     step = 10.0 ** (math.floor(math.log10(span)) - 1) if math.isfinite(span) else 0.0
     if step > 0.0:
         ends = [float(f"{end * step:.12g}") for end in (math.floor(low / step), math.ceil(high / step))]
-        # Beside a large number twelve digits may not tell the ends apart, or cut into what lies between.
+        # Twelve digits may be too few for ends that are close together.
         if -math.inf < ends[0] <= low and high <= ends[1] < math.inf:
             return ends[0], ends[1]
     return low, high

@@ -1,4 +1,4 @@
-"""A first task file as text: every line with where it comes from."""
+"""Write a first task file as text."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from murk.stream import Task
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*|[A-Za-z][A-Za-z0-9_.-]*")
 _READ_OTHERWISE: Final = frozenset(["yes", "no", "on", "off", "true", "false", "null", "y", "n"])
 _HEAD: Final = """\
-# A first task, written by `murk init`. Anybody may read it: it says what is asked of whom, and what is promised.
-# Look at every line before people are asked; what its keys mean, and which others there are: docs/task-file.md.
+# A first task, written by `murk init`. It is public: it states what is asked and what is guaranteed.
+# Review every line before asking people. All keys: docs/task-file.md.
 """
 _SIMULATION: Final = """\
 #
-# SIMULATION. Lines that say so were written by looking at people's own records. Use them with simulated noise (--seed)
-# only: with real people such bounds and categories disclose what is in the records. Write what is public there.
+# SIMULATION. Lines marked so depend on people's own records. Use them with simulated noise (--seed) only: for real
+# people such bounds and categories disclose the content of records. Replace them by public ones.
 """
 _TAIL: Final = """
-# What each release promises. mu = 1 is strong (nobody tells two records apart more than 69% of the time), 4 is weak.
+# Guarantee of each release. mu = 1 is strong (nobody tells two records apart more than 69% of the time), 4 is weak.
 privacy:
   guarantee: {promise}
-# levels: {{strict: {{gdp: {{mu: 0.5}}}}}}    # further promises that people can choose from
-# per_person: {{gdp: {{mu: 4.0}}}}          # a person's cap for this task, where they release more than once
+# levels: {{strict: {{gdp: {{mu: 0.5}}}}}}    # further guarantees that people can choose
+# per_person: {{gdp: {{mu: 4.0}}}}          # a person's cap for this task, if they release more than once
 
-# target: {{..., rate: 0.06}}               # the share of positives, where publicly known: forecasts use it
-# features: {{..., typical: [0, 2]}}        # where nine of ten values lie, where publicly known: likewise
+# target: {{..., rate: 0.06}}               # share of positives, if publicly known, for forecasts
+# features: {{..., typical: [0, 2]}}        # range of nine in ten values, if publicly known, for forecasts
 
-# features: {{..., missing: 1}}             # what a missing or undeclared value counts as: the middle by default, which
-#                                            biases where people are elsewhere; or missing: indicator
-# public: {{file: rows.csv}}  # rows of other people's features that everybody may know; murk plan tells their worth
+# features: {{..., missing: 1}}             # value for missing or undeclared values; the default, the middle, biases
+#                                            if people are elsewhere; or missing: indicator
+# public: {{file: rows.csv}}  # public rows of other people's features; `murk plan` shows their worth
 """
 
 
@@ -46,16 +46,14 @@ def draft(
     name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
     protocol: str | None = None, why: str = "",
 ) -> str:  # fmt: skip
-    """Write a task file; ``why`` is a comment on the protocol, or on the default one where none is given.
+    """Return a task file's text; ``why`` is a comment on the protocol.
 
-    Raises
-    ------
-    UserError
-        When no feature is left, the target cannot be one, or a rate is given of one that is not binary.
+    Raises `UserError` if no feature is left, the target is unsuitable, or ``rate`` is given for a target that is not
+    binary.
     """
     features = [column for column in columns if not column.without and column.name != target.name]
     if not features:
-        raise UserError("no column is left to learn from: give some with --columns")
+        raise UserError("no column is left to learn from: name some with --columns")
     body = [_feature(column) for column in features] + [_target(target, rate)]
     width = min(max(len(line) for line, _ in body), 90)
     simulated = any("SIMULATION" in column.origin for column in (*columns, target))
@@ -78,7 +76,7 @@ def draft(
 
 
 def word(text: str) -> str:
-    """Write a name or a category so that every YAML reads it as text.
+    """Quote a name or a category so that every YAML parser reads it as text.
 
     Examples
     --------
@@ -100,10 +98,10 @@ def _target(column: Column, rate: float | None) -> tuple[str, str]:
     if column.without:
         raise UserError(f"the target {column.name!r} is {column.without}: name another one with --target")
     if rate is not None and len(column.categories) != 2:
-        raise UserError(f"--rate {rate:g}: the target {column.name!r} is not of two values; leave --rate out")
+        raise UserError(f"--rate {rate:g}: the target {column.name!r} does not have two values; remove --rate")
     if column.bounds is not None:
         if isinstance(column.bounds[0], datetime.date):
-            raise UserError(f"the target {column.name!r} holds dates, and no date can be learned: name another one")
+            raise UserError(f"the target {column.name!r} holds dates, which cannot be learned: name another column")
         return f"target: {{name: {name}, kind: real, {_holds(replace(column, missing=None))}}}", column.origin
     if len(column.categories) == 2:
         negative, positive = map(word, column.categories)
@@ -122,7 +120,7 @@ def _holds(column: Column) -> str:
         return f"kind: date, low: {low}, high: {high}"
     known = ""
     if column.missing is not None:
-        # Coded as the mean of the others a missing value biases least.
+        # The mean of the other values biases least.
         share, mean = column.missing
         known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:
