@@ -218,8 +218,8 @@ def person_problem_for(task: Task) -> PersonProblem:
     """
     if task.of_organisations:
         raise UserError(
-            f"organisations release sketches to the task {task.name!r} (protocol: sketch), not people their records: use "
-            "SketchProducer"
+            f"organisations release sketches to the task {task.name!r} (protocol: sketch), not people their records: "
+            "use SketchProducer"
         )
     problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
     return problem

@@ -1,1 +1,1 @@
-"""What was estimated: coefficients, their uncertainty, units and path, and whether they have changed."""
+"""Estimates: coefficients, their uncertainty, units and path, and whether they have changed."""

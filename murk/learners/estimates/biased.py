@@ -1,4 +1,4 @@
-"""Intervals around an estimate whose mean is off by no more than a known bound."""
+"""Intervals around an estimate with a bounded bias."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ _ROUNDS = 60
 
 
 def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
-    r"""Half widths of intervals around normal estimates with standard errors and bounds of their bias.
+    r"""Return half-widths of intervals around normal estimates with standard errors and bounds of their bias, ``(p,)``.
 
     With ``t = bias / error`` it is ``c error`` with
 
     .. math:: \Phi(c - t) - \Phi(-c - t) = \mathrm{level},
 
-    the coverage at the worst bias, which is at the bound: 1.96 without one, and the bias and 1.64 standard errors where
-    it is large, as a side is then missed by noise alone.
-
-    Parameters
-    ----------
-    error, bias
-        ``(p,)``, in one unit; infinite where nothing is known.
-    level
-        Nominal coverage.
+    the coverage at the worst bias, which is at the bound: 1.96 without bias, and the bias plus 1.64 standard errors if
+    it is large, as noise then misses on one side only. Errors and biases are infinite where unknown.
 
     References
     ----------
@@ -42,7 +35,7 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
 
     known = np.isfinite(error) & np.isfinite(bias)
     unit = np.where(known & (error > 0.0), error, 1.0)
-    # Where there is no error at all, the bias is all that is left.
+    # Without an error only the bias remains.
     ratio = np.where(known, np.abs(bias) / unit, 0.0)
     most = NormalDist().inv_cdf(0.5 + level / 2.0)
     low, high = np.full_like(ratio, 0.0), ratio + most

@@ -1,18 +1,16 @@
-"""How an estimate has moved, from the trails that chains carry in their states.
+"""Path of an estimate, from the trails that chains carry in their states.
 
-Chains are merged at equal counts: a point is made of each chain's newest point at or below one count of the grid. A
-release draws its chain uniformly, so that chains which are all learned come to a count at about the same time; one
-that has no owner stays with what it has learned. Neither the order in which chains were learned nor the time of day
-plays any part.
+Chains are merged at equal counts: a point consists of each chain's newest point at or below one count of the grid. A
+release draws its chain uniformly, so that learned chains reach a count at about the same time; a chain without an owner
+keeps its last point. Neither the order of learning nor the time of day matters. If chains share models, the first one's
+trail is of all together, and the others have none.
 
-Where chains share models the first one's trail is of all together, and the others have none.
+*Random scaling*: with n_c releases of chain c, ``sum n_c theta_c / n``, as in the estimate of all chains, and
+half-widths from the mean of the chains' V, known if every chain knows its own.
 
-*random scaling*: with n_c releases of chain c, ``sum n_c theta_c / n``, as in the estimate of all chains, and half
-widths from the mean of the chains' V. They are known where every chain knows its own.
-
-*all other methods*: chains share no release, so their estimates are independent: each coefficient is averaged with
-the inverses of its variances. One that no chain knows a variance of is averaged by numbers of releases. (The estimate
-itself is of the chains' sums together, and so slightly better.)
+*All other methods*: chains share no release, so their estimates are independent: each coefficient is averaged by
+inverse variance, or by numbers of releases if no chain knows its variance. (The estimate itself is of the chains' sums
+together, and so slightly more exact.)
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class CurvePoint(NamedTuple):
-    """The estimate from so many releases, with 95% half widths, and when the log had them."""
+    """The estimate from a number of releases, with 95% half-widths, and the time at which the log had them."""
 
     releases: int
     time: int
@@ -42,34 +40,26 @@ class CurvePoint(NamedTuple):
 
 
 def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any]:
-    """Points as plain data, one list for each of their parts, and by name where there is one for each coefficient."""
+    """Return points as plain data: one list for each part, by name if there is one for each coefficient."""
     plain = ("releases", "time", "estimated_error")
-    found: dict[str, Any] = {key: [getattr(point, key) for point in points] for key in plain}
+    data: dict[str, Any] = {key: [getattr(point, key) for point in points] for key in plain}
     for key in ("values", "half_widths"):
         rows = [getattr(point, key) for point in points]
-        found[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    return found
+        data[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    return data
 
 
 def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
-    """The points of all chains together, in the order of releases; ``method`` says how intervals are made.
+    """Return the points of all chains together, in order of releases; ``method`` is that of the intervals.
 
-    Raises
-    ------
-    MurkError
-        When a trail is not one of so many coefficients.
-
-    Examples
-    --------
-    >>> merged_curve([Trail(), Trail()], 3, "plug-in")
-    ()
+    Raises MurkError if a trail is not of this number of coefficients.
     """
     tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
     grid = sorted({count for trail in trails for count in trail.counts})
     newest = np.array([np.searchsorted(trail.counts, grid, side="right") - 1 for trail in trails])
     points = []
     for at in newest.T:
-        known = [chain for chain, place in enumerate(at) if place >= 0]
+        known = [chain for chain, index in enumerate(at) if index >= 0]
         rows = np.array([tables[chain][at[chain]] for chain in known])
         counts = np.array([trails[chain].counts[at[chain]] for chain in known])
         values, halves, errors = rows[:, :coefficients], rows[:, coefficients:-1], rows[:, -1]
@@ -86,17 +76,17 @@ def _merged(values: Floats, halves: Floats, counts: Floats, method: str) -> tupl
     shares = (counts / counts.sum())[:, None]
     by_count = (shares * values).sum(axis=0)
     if method == RANDOM_SCALING:
-        one, all_ = scaling_quantile(LEVEL), scaling_quantile(LEVEL, len(counts))
-        spread = np.sqrt((np.square(halves / one) * counts[:, None]).mean(axis=0) / counts.sum())
-        return by_count, all_ * spread, math.sqrt(6.0 * float(np.sum(np.square(spread))))
+        single, joint = scaling_quantile(LEVEL), scaling_quantile(LEVEL, len(counts))
+        spread = np.sqrt((np.square(halves / single) * counts[:, None]).mean(axis=0) / counts.sum())
+        return by_count, joint * spread, math.sqrt(6.0 * float(np.sum(np.square(spread))))
     quantile = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
-    # A half width of 0 is of a coefficient that is certain, and one of infinity says nothing.
+    # A half-width of 0 is that of a certain coefficient, and one of infinity of an unknown one.
     with np.errstate(divide="ignore"):
         precisions = np.minimum(np.square(quantile / halves), 1e300 / len(counts))
     total = precisions.sum(axis=0)
-    nothing = total == 0.0
-    weighed = (precisions * values).sum(axis=0) / np.where(nothing, 1.0, total)
+    unknown = total == 0.0
+    weighted = (precisions * values).sum(axis=0) / np.where(unknown, 1.0, total)
     with np.errstate(divide="ignore"):
         spread = np.sqrt(1.0 / total)
     error = math.sqrt(float(np.sum(np.square(spread))))
-    return np.where(nothing, by_count, weighed), quantile * spread, error
+    return np.where(unknown, by_count, weighted), quantile * spread, error

@@ -1,15 +1,13 @@
-"""Average marginal effects: what a unit of each feature does to the probability, on average over the people.
+"""Average marginal effects: the effect of a unit of each feature on the probability, on average over the people.
 
-A logit's coefficients say what a feature does to the log odds, a line's what it does to the target; only the average
-marginal effect is the same thing for all models:
+A logit's coefficients are effects on log odds, a line's on the target; the average marginal effect compares all models:
 
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
-The average is over the people's features. Where a public sample stands for them it is that sample's. Where only their
-second moments are known, as scores release them, S is bounded instead: it lies between the least and the largest mean
-of sigma' that any distribution of t = x'theta has, on the interval that public bounds leave and with the mean and the
-second moment that the released ones give it (two linear programs; the generalized Chebyshev inequality). The interval
-of an effect then holds what every such distribution allows.
+The average is over the people's features, or those of a public sample. If only second moments are known, as scores
+release them, S is bounded: it lies between the least and the largest mean of sigma' over all distributions of t =
+x'theta within public bounds with that mean and second moment (two linear programs; the generalized Chebyshev
+inequality). The interval of an effect then covers all such distributions.
 
 Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
 effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1977, for the bounds.
@@ -33,14 +31,7 @@ _TINY = 1e-11
 
 
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
-    """``S(theta)``, its gradient (p,), and the least and the largest that it may be.
-
-    Parameters
-    ----------
-    theta
-        Coefficients in coded units, (p,); features lie in [-1, 1].
-    people
-        What is known of the features.
+    """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1].
 
     Examples
     --------
@@ -63,18 +54,11 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
 
 
 def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Array] | None:
-    """Average marginal effects of a logit's coefficients, (p,), and their half widths at ``level``.
+    """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
-    The half width is that of the delta method, as much wider as the coefficient's own interval is wider than its
-    standard error says, and what S may differ comes on top. S of rows that are not quite the people has a variance of
-    kappa times that of sigma' over the rows. None where it is not known what the average is over.
-
-    Parameters
-    ----------
-    estimate
-        Log odds in coded units, with their covariance and the people's features.
-    level
-        Nominal level.
+    The half-width is the delta method's, times the ratio of the coefficient's own interval to its standard error, plus
+    the possible difference of S. S of rows that are unlike the people has a variance of kappa times that of sigma' over
+    the rows. Returns None if the people's features or the covariance are unknown.
     """
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
@@ -94,24 +78,23 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
 
 
 def _spread(theta: Array, people: People) -> float:
-    """Variance of sigma' over the rows."""
+    """Return the variance of sigma' over the rows."""
     probability = logistic(people.points @ theta)
     curved = probability * (1.0 - probability)
     return float(people.shares @ curved**2 - (people.shares @ curved) ** 2)
 
 
 def _bounds(mean: float, square: float, least: float, most: float) -> tuple[float, float]:
-    """The least and the largest mean of ``sigma'`` on an interval, of distributions with two moments."""
+    """Return the least and largest mean of ``sigma'`` over distributions on an interval with two moments."""
     points = np.linspace(min(least, mean), max(most, mean), _GRID)
     probability = logistic(points)
     curved = probability * (1.0 - probability)
-    # On a grid the second moment cannot be less than that of the two points beside the mean.
+    # On a grid the second moment is at least that of the two points next to the mean.
     step = float(points[1] - points[0])
     variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
     if not variance > 0.0:
         return float(np.interp(mean, points, curved)), float(np.interp(mean, points, curved))
-    # Beyond the grid the mean itself, at a cost that leaves it nothing in the end: with it and the ends there is a
-    # distribution of every variance that there may be.
+    # The mean is added at a cost that excludes it from the optimum: with it and the ends every variance is feasible.
     away = np.append(points - mean, 0.0)
     moments = np.vstack([np.ones(_GRID + 1), away, away**2 / variance])
     low, high = (least_mean(np.append(sign * curved, 1.0), moments, [0, _GRID - 1, _GRID]) for sign in (1.0, -1.0))
@@ -119,16 +102,10 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
 
 
 def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
-    """``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)``, by the simplex method; None where it gives up.
+    """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    Loading a general solver takes longer than a small run.
-
-    Parameters
-    ----------
-    costs, moments
-        (m,) and (3, m).
-    support
-        Three places at which a distribution with these moments stands. It is changed to those of the best.
+    ``costs`` is (m,), ``moments`` (3, m), and ``support`` the three positions of a feasible distribution, which are
+    changed to the best. Loading a general solver would take longer than a small run.
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

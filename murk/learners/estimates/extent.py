@@ -1,4 +1,4 @@
-"""Where people lie within the box of public bounds, as far as releases or public rows say."""
+"""Where people are within the box of public bounds, as far as releases or public rows show."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Extent:
-    """Second moments of the coded features, with what noise there is on them.
-
-    Parameters
-    ----------
-    moment
-        Mean of ``x x'`` up to a factor, (p, p), the constant last; it may have any noise.
-    into
-        Coordinates C in which the noise is known, (p, p): of ``a'x`` it is that of ``(C a)' z``.
-    variances
-        Of the numbers of the moment in these coordinates, (p, p).
+    """Second moments of the coded features, with the variance of their noise.
 
     Examples
     --------
@@ -32,23 +23,23 @@ class Extent:
     ([0.5], 0.01)
     """
 
-    moment: Array
-    into: Array
-    variances: Array
+    moment: Array  # mean of x x' up to a factor, (p, p), the constant last, with any noise
+    into: Array  # coordinates C in which the noise is known, (p, p): that of a'x is that of (C a)'z
+    variances: Array  # of the entries of the moment in these coordinates, (p, p)
 
     @cached_property
     def known(self) -> bool:
-        """Whether the constant, which is 1 of everybody, stands out from the noise."""
+        """Whether the constant, which is 1 for everybody, is well above the noise."""
         constant = np.eye(len(self.moment))[-1]
         return bool(self.moment[-1, -1] > 4.0 * self._error(constant))
 
     @property
     def mean(self) -> Array:
-        """Of the features, (p - 1,)."""
+        """Mean of the features, (p - 1,)."""
         return np.asarray(self.moment[:-1, -1] / self.moment[-1, -1])
 
     def along(self, direction: Array) -> tuple[float, float]:
-        """Variance of a combination (p - 1,) of the features, below 0 where noise has it so, and its standard error."""
+        """Return a combination's (p - 1,) variance, which noise may make negative, and its standard error."""
         whole = np.append(direction, -float(direction @ self.mean))
         scale = float(self.moment[-1, -1])
         value = float(whole @ self.moment @ whole) / scale
@@ -56,7 +47,7 @@ class Extent:
         return value, math.hypot(self._error(whole), value * self._error(constant)) / scale
 
     def variance(self, feature: int) -> tuple[float, float]:
-        """Variance of one feature and its standard error."""
+        """Return the variance of one feature and its standard error."""
         return self.along(np.eye(len(self.moment) - 1)[feature])
 
     def _error(self, whole: Array) -> float:
@@ -65,6 +56,6 @@ class Extent:
 
 
 def extent_of_rows(points: Array, shares: Array) -> Extent:
-    """That of public rows, which have no noise."""
+    """Return the extent of public rows, which have no noise."""
     p = points.shape[1]
     return Extent((points * shares[:, None]).T @ points, np.eye(p), np.zeros((p, p)))

@@ -1,20 +1,20 @@
-r"""How far forged releases could have moved an estimate.
+r"""Bounds of how far forged releases could have moved an estimate.
 
-Whoever may write to a log may write releases that are of nobody. A receiver bounds the length of each, so that one of
-length L and weight w moves a weighted mean by at most ``w L / W``, W the sum of all weights. Honest noise of standard
-deviation s moves the same mean by ``sqrt(sum w^2 s^2) / W``, and a coefficient's standard error has all of that in it.
-So one forged release moves a coefficient by at most
+Anyone who may write to a log may forge releases. A receiver bounds the length of each, so that one of length L and
+weight w moves a weighted mean by at most ``w L / W``, W the sum of all weights. Honest noise of standard deviation s
+moves it by ``sqrt(sum w^2 s^2) / W``, and is part of a coefficient's standard error. So one forged release moves a
+coefficient by at most
 
 .. math:: \kappa = \max_l w_l L_l / \sqrt{\textstyle\sum w^2 s^2}
 
-of its standard errors, the largest over the levels that a release may state, whatever direction it points in: kappa is
-``L / (s sqrt n)`` where all n have one level. Forged releases also bend the matrix that a mean is divided by, one of
-them by at most a share b of its smallest eigenvalue. Of m of them the bound is
+standard errors, the largest over the levels of a release, in any direction: ``L / (s sqrt n)`` if all n have one level.
+A forged release also lowers the smallest eigenvalue of the matrix that a mean is divided by, by at most a share b. For
+m of them the bound is
 
 .. math:: 2\, m\, \kappa\, \text{errors} / (1 - m b)
 
-and there is none once ``m b`` reaches 1. The factor is for what is not linear in them: the weights that equations get,
-and the intervals themselves.
+and there is none once ``m b`` reaches 1. The factor covers nonlinear effects: the weights of equations, and the
+intervals.
 """
 
 from __future__ import annotations
@@ -32,44 +32,28 @@ from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
 Array = NDArray[np.float64]
 
-SLACK: Final = 2.0
-"""What the linear bound is multiplied by."""
+SLACK: Final = 2.0  # factor of the linear bound
 
-SHARES: Final = (0.001, 0.01)
-"""Shares of the releases for which reports say what so many forged ones could have done."""
+SHARES: Final = (0.001, 0.01)  # shares of forged releases in reports
 
 
 @dataclass(frozen=True)
 class Influence:
-    """What one forged release could have done to an estimate at most.
-
-    Parameters
-    ----------
-    errors
-        kappa: how far it moves a coefficient, in standard errors.
-    bend
-        b: by which share it lowers the smallest eigenvalue of the matrix that is divided by.
-    start
-        How far any number of them moves a coefficient by coming first, in standard errors: where iterates begin.
-    limit
-        How far coefficients could have been moved by any number of forged releases, (p,), in the unit of the
-        coefficients; None where nothing limits that.
+    """Largest effect of one forged release on an estimate.
 
     Examples
     --------
     >>> Influence(errors=0.05, bend=0.001).moved(10, np.array([0.2])).round(4).tolist()
     [0.202]
-    >>> Influence(errors=0.05, bend=0.001).moved(1000, np.array([0.2])).tolist()
-    [inf]
     """
 
-    errors: float
-    bend: float = 0.0
-    start: float = 0.0
-    limit: Array | None = field(default=None, compare=False)
+    errors: float  # kappa: change of a coefficient, in standard errors
+    bend: float = 0.0  # b: share by which it lowers the smallest eigenvalue of the matrix
+    start: float = 0.0  # change by any number of first releases, where iterates begin, in standard errors
+    limit: Array | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
 
     def moved(self, forged: int, errors: Array) -> Array:
-        """How far so many forged releases could have moved coefficients with these standard errors, (p,)."""
+        """Return how far forged releases could have moved coefficients with these standard errors, (p,)."""
         left = 1.0 - forged * self.bend
         factor = SLACK * forged * self.errors / left + self.start if left > 0.0 else math.inf
         with np.errstate(invalid="ignore"):
@@ -78,18 +62,10 @@ class Influence:
 
 
 def longest(mechanism: Any) -> float:
-    """The l2 norm of the longest decoded release that a receiver admits of a mechanism.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP, GaussianMechanism
-    >>> mechanism = GaussianMechanism.calibrate(GaussianDP(1.0), dimension=10, radius=1.0)
-    >>> round(longest(mechanism) / mechanism.variance**0.5, 1)
-    10.5
-    """
+    """Return the l2 norm of the longest decoded release of a mechanism that a receiver admits."""
     inner = getattr(mechanism, "noise", mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
-        # All decoded releases are of this length: a payload stands for its direction.
+        # All decoded releases have this length: a payload is a direction.
         across, along = inner.second_moment
         return math.sqrt(across * (inner.dimension - 1) + along)
     units = getattr(mechanism, "units", None)
@@ -98,7 +74,7 @@ def longest(mechanism: Any) -> float:
 
 
 def noise_of_number(mechanism: Any) -> float:
-    """Standard deviation of the noise on one number of a decoded release; of directions, across them."""
+    """Return the standard deviation of the noise on one number of a decoded release; for directions, across them."""
     inner = getattr(mechanism, "noise", mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
         return math.sqrt(inner.second_moment[0])
@@ -106,7 +82,7 @@ def noise_of_number(mechanism: Any) -> float:
 
 
 def counted(releases: int) -> Sequence[int]:
-    """Numbers of forged releases that reports speak of: one, and shares of all.
+    """Return the numbers of forged releases in reports: one, and shares of all.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Log odds and average effects from a least-squares line through labels, for every distribution of the features."""
+"""Log odds and average effects from a least-squares line through labels, for any distribution of the features."""
 
 from __future__ import annotations
 
@@ -17,39 +17,31 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MomentEstimate(Estimate):
-    """Coefficients from released moments, of which noise may hide some."""
+    """Coefficients from released moments, some of which noise may hide."""
 
     def not_learned(self, level: float = 0.95) -> list[str]:
-        """Names of the coefficients that noise hides."""
+        """Return names of the coefficients that noise hides."""
         return self._without_end(level)
 
 
 @dataclass(frozen=True)
 class LineEstimate(MomentEstimate):
-    """Log odds from released moments, with intervals that hold for every distribution of the features.
+    """Log odds from released moments, with intervals that hold for any distribution of the features."""
 
-    Attributes
-    ----------
-    fit, error
-        Least squares on labels -1 and +1, and its standard errors, ``(p,)``.
-    beyond
-        What the distribution of the features may add, which the moments do not tell.
-    """
-
-    fit: Vector = field(kw_only=True)
-    error: Vector = field(kw_only=True)
-    beyond: Allowance = field(kw_only=True)
+    fit: Vector = field(kw_only=True)  # least squares on labels -1 and +1, (p,)
+    error: Vector = field(kw_only=True)  # standard errors of the fit, (p,)
+    beyond: Allowance = field(kw_only=True)  # allowance for the unknown distribution of the features
 
     def half_widths(self, level: float = 0.95) -> Vector:
-        """Half widths of the intervals at ``level``."""
+        """Return half-widths of the intervals at ``level``."""
         return super().half_widths(level) + self.beyond.coefficients
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Average marginal effects on the probability, and their half widths: half the line, and what it may miss."""
+        """Return average marginal effects on the probability, half the line, and half-widths with the allowance."""
         return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
-        """The same of features in other units, of which one of these has ``factors``."""
+        """Return the estimate for features in other units, one of which is ``factors`` of these."""
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
         return replace(
             self, values=self.values * factors, spread=self.spread * factors, fit=self.fit * factors,

@@ -1,4 +1,4 @@
-"""Whether a misfit is larger than chance makes it."""
+"""Tests of whether a misfit is larger than chance makes it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-UNLIKE: Final = 3.72
-"""Standard deviations: one false alarm in 10,000 checks."""
-MOST_NUMBERS: Final = 600
-"""Numbers of a matrix up to which two are compared: those of 34 coefficients."""
+UNLIKE: Final = 3.72  # standard deviations with one false alarm in 10,000 checks
+MOST_NUMBERS: Final = 600  # most entries of matrices that are compared: those of 34 coefficients
 _NULL = 1e-9
 
 
 def excess(square: float, free: float) -> float:
-    """By how many standard deviations a sum of squares is larger than chance makes it.
+    """Return by how many standard deviations a sum of squares, each over its variance, exceeds its mean.
 
-    Of normal numbers it is a chi-square; the cube root of that over its degrees of freedom is nearly normal.
-
-    Parameters
-    ----------
-    square
-        The sum of squares, each over its variance.
-    free
-        Its degrees of freedom, above 0.
-
-    Source: Wilson and Hilferty, "The distribution of chi-square", PNAS 17, 1931.
+    For normal numbers it is a chi-square with ``free`` > 0 degrees of freedom; the cube root of their ratio is nearly
+    normal (Wilson and Hilferty, "The distribution of chi-square", PNAS 17, 1931).
 
     Examples
     --------
@@ -39,9 +29,9 @@ def excess(square: float, free: float) -> float:
 
 
 def misfit(off: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
-    """By how many standard deviations ``off' covariance^-1 off`` is larger than chance makes it, were off normal.
+    """Return by how many standard deviations ``off' covariance^-1 off`` exceeds its mean, if off is normal.
 
-    Directions without any variance are left out.
+    Directions without variance are left out.
     """
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NULL * values[-1]

@@ -1,4 +1,4 @@
-"""Coefficients in natural units: what one unit of a feature does to the target, as people read it."""
+"""Coefficients in natural units: the effect of one unit of a feature on the target."""
 
 from __future__ import annotations
 
@@ -15,49 +15,41 @@ from murk.stream.task.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a coded coefficient is read: ``factor * coefficient + shift`` is its effect.
+    """Natural unit of a coefficient: ``factor * coefficient + shift`` is its effect."""
 
-    Parameters
-    ----------
-    label
-        What a unit of the feature is, in words.
-    factor, shift
-        The effect per unit, and what an intercept lacks.
-    """
-
-    label: str
-    factor: float
-    shift: float
+    label: str  # of a unit of the feature, in words
+    factor: float  # effect per unit, over the coefficient
+    shift: float  # added for an intercept
 
 
 def on_logit_scale(task: Task) -> bool:
-    """Whether a task's coefficients are log odds, so that their exponentials are odds ratios.
+    """Return whether a task's coefficients are log odds, so that their exponentials are odds ratios.
 
-    A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
+    Those of a probit, or of quadratic and exponential losses of a binary target, are not.
     """
     return task.coefficient_scale == "log odds"
 
 
 def fits_probabilities(task: Task) -> bool:
-    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the probability."""
+    """Return whether a task fits a line through labels of -1 and +1, so that half an effect changes the probability."""
     return task.coefficient_scale == "probability"
 
 
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
-    """What an effect per unit is called; of log odds, its exponential."""
+    """Return the name of an effect per unit; for log odds, of its exponential."""
     return "odds ratio" if on_logit_scale(task) else "chance" if fits_probabilities(task) else "effect"
 
 
 def odds_ratio(effect: float) -> float:
-    """``e^effect``; infinite where the effect is unknown (of either sign), or that is beyond a float."""
+    """Return ``e^effect``; infinite if the effect is infinite (of either sign) or the result too large."""
     return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
 
 
 def units(task: Task) -> dict[str, Unit]:
-    """The unit of each coefficient that has one, by name.
+    """Return the unit of each coefficient that has one, by name.
 
-    The intercept is the fit at the middle of every feature: of a real target in its own units, unless a link stands
-    between; of a line through labels as a probability.
+    The intercept is the fit at the middle of every feature: in a real target's units, unless there is a link, or as a
+    probability for a line through labels.
 
     Examples
     --------
@@ -74,14 +66,9 @@ def units(task: Task) -> dict[str, Unit]:
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
-    """The units of a learner whose features a task's `Encoder` codes, and whose target is as it is.
+    """Return the units of a learner whose features a task's `Encoder` codes, but not its target.
 
-    Parameters
-    ----------
-    task
-        The one whose public bounds features are coded by.
-    scale
-        What the learner's coefficients are of, whatever those of the task would be.
+    ``scale`` is that of the learner's coefficients, whatever the task's would be.
     """
     half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
@@ -91,24 +78,24 @@ def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
 def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, Unit]:
     coding = task.coding
     factors = (factor * coding.unit_factors).tolist()
-    found = {
-        name: Unit(label, own, shift if is_constant(name) else 0.0)
-        for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
+    by_name = {
+        name: Unit(label, each, shift if is_constant(name) else 0.0)
+        for name, label, each in zip(coding.names, coding.unit_labels, factors, strict=True)
     }
     if not isinstance(task.target, ClassTarget):
-        return found
+        return by_name
     if scale != "probability":
         # Coefficients of classes are contrasts of log odds, which have no units.
         return {}
     return {
         f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}")
         for label in task.target.classes
-        for name, unit in found.items()
+        for name, unit in by_name.items()
     }
 
 
 def _in_units(task: Task) -> tuple[float, float]:
-    """What effects per unit, in the target's units as coded, are to be multiplied by; and what an intercept lacks."""
+    """Return the factor of effects per unit, in the target's units as coded, and the shift of an intercept."""
     if isinstance(task.target, RealTarget):
         half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
         linked = PROTOCOLS[task.protocol].has_link(task.block)

@@ -1,5 +1,4 @@
-r"""How far a logistic model may be from what normal scores make of second moments, whatever the distribution of the
-features.
+r"""Distance of a logistic model from normal scores of second moments, for any distribution of the features.
 
 Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. For any
 line in t let ``h = alpha + s t + r``; then, but for the constant,
@@ -7,12 +6,11 @@ line in t let ``h = alpha + s t + r``; then, but for the constant,
 .. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
     |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)
 
-by the Cauchy-Schwarz inequality, and as no feature is larger than rho. With ``s = E h'(t)`` it bounds average marginal
+by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` it bounds average marginal
 effects, ``s theta / 2``, which half the line through labels nearly is. With the least-squares line of t the first of
-the two bounds coefficients, ``theta = (b - e) / s`` (the second is too near where estimates are far off, as the
-distribution of t is taken at them). Of that distribution the mean and the variance are known, and an interval that
-holds it, as features are bounded; so s, ``E r^2`` and ``E |r|`` lie within the ends of linear programs over all such
-distributions.
+the two bounds coefficients, ``theta = (b - e) / s`` (the second is too small for estimates that are far off, as the
+distribution of t is taken at them). Mean, variance and range of t are known, as features are bounded, so linear
+programs over all such distributions bound s, ``E r^2`` and ``E |r|``.
 """
 
 from __future__ import annotations
@@ -31,36 +29,17 @@ _GRID = 257
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the distribution of the features may add to either side.
+    """Allowance for the unknown distribution of the features, to either side."""
 
-    Attributes
-    ----------
-    coefficients
-        ``(p,)``: to log odds.
-    effects
-        ``(p,)``: to average marginal effects on the probability, about half the least-squares fit; of no meaning for
-        the constant.
-    """
-
-    coefficients: Vector
-    effects: Vector
+    coefficients: Vector  # to log odds, (p,)
+    effects: Vector  # to average marginal effects on the probability, (p,); without meaning for the constant
 
 
 def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float) -> Allowance:
-    """The largest distances from ``values``, and of average marginal effects from ``fit / 2``.
+    """Return the largest distances from ``values``, and of average marginal effects from ``fit / 2``.
 
-    Parameters
-    ----------
-    fit
-        b: least squares on labels -1 and +1, the constant last.
-    values
-        Logistic coefficients that were made of it, by a distribution that need not be the features' own.
-    moment
-        ``E x x'`` of the features, the constant last.
-    inverse
-        Its inverse.
-    largest
-        rho: no feature is larger.
+    ``fit`` is b, the constant last; ``values`` are logistic coefficients from it for some distribution of the features;
+    ``moment`` is ``E x x'``, the constant last, and ``inverse`` its inverse; ``largest`` is rho.
 
     Examples
     --------
@@ -86,7 +65,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     unknown = np.full(len(fit), math.inf)
     if not (math.isfinite(most) and least > 0.0 and math.isfinite(steep[1])):
         return Allowance(unknown, unknown)
-    # Of the marginal effects: the miss is convex in the slope, so that its ends are the worst.
+    # For marginal effects the miss is convex in the slope, so that its extremes are the worst.
     effects = np.zeros(len(fit))
     for slope in steep:
         left = np.abs(distributions.left(slope, mean))
@@ -94,7 +73,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
             by_square * math.sqrt(max(distributions.most(left**2), 0.0)), by_size * distributions.most(left)
         )
         effects = np.maximum(effects, bound / 2.0)
-    # Each distribution's own best line misses no more, by squares, than this one.
+    # Each distribution's own best line has no larger squared misses than this one.
     missed = by_square * math.sqrt(max(distributions.most(distributions.left(scale, mean) ** 2), 0.0)) / least
     stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
     return Allowance(np.asarray(stretched + missed), effects)
@@ -102,46 +81,38 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
 
 @dataclass(frozen=True)
 class _Distributions:
-    """All distributions on a grid of scores with a mean and a variance.
+    """All distributions on a grid of scores with a mean and a variance."""
 
-    Attributes
-    ----------
-    curve, away
-        h of the scores, and how far these are from their mean.
-    variance
-        The variance.
-    """
-
-    curve: Vector
-    away: Vector
+    curve: Vector  # h of the scores
+    away: Vector  # distances of the scores from their mean
     variance: float
 
     @classmethod
     def of(cls, mean: float, variance: float, middle: float, reach: float) -> _Distributions | None:
-        """Of scores no further than ``reach`` from ``middle``; None where there is but one."""
+        """Return the distributions of scores up to ``reach`` from ``middle``; None if there is only one."""
         low, high = min(middle - reach, mean), max(middle + reach, mean)
         points = np.linspace(low, high, _GRID)
         step = float(points[1] - points[0])
         if not step > 0.0:
             return None
-        # On a grid the variance cannot be less than that of the two points beside the mean.
+        # On a grid the variance is at least that of the two points next to the mean.
         most = max((high - mean) * (mean - low), step**2 / 4.0)
         return cls(np.tanh(points / 2.0), points - mean, float(np.clip(variance, step**2 / 4.0, most)))
 
     def left(self, slope: float, mean: float) -> Vector:
-        """What a line through the curve at the mean score leaves of it."""
+        """Return the residuals of a line through the curve at the mean score."""
         return np.asarray(self.curve - math.tanh(mean / 2.0) - slope * self.away)
 
     def range(self, cost: Vector) -> tuple[float, float]:
-        """The least and the largest mean of a function of the score."""
+        """Return the least and the largest mean of a function of the score."""
         return -self.most(-cost), self.most(cost)
 
     def most(self, cost: Vector) -> float:
-        """The largest mean of a function of the score; infinite where none is found."""
+        """Return the largest mean of a function of the score; infinite if none is found."""
         from scipy.optimize import milp
 
         moments = np.vstack([np.ones(_GRID), self.away, self.away**2 / self.variance])
         known = [1.0, 0.0, 1.0]
-        # Of so few rows presolving takes longer than solving.
-        found = milp(-cost, constraints=(moments, known, known), options={"presolve": False})
-        return -float(found.fun) if found.success else math.inf
+        # With so few rows presolving takes longer than solving.
+        result = milp(-cost, constraints=(moments, known, known), options={"presolve": False})
+        return -float(result.fun) if result.success else math.inf

@@ -1,1 +1,1 @@
-"""What was learned, to hold, print, plot and pass on: of a log, of a run, or of a learner in process."""
+"""Reports, tables, pictures and predictions of what was learned."""

@@ -21,26 +21,24 @@ class Coefficient:
     Parameters
     ----------
     name
-        Its name, the constant's being ``"intercept"``.
+        Its name, ``"intercept"`` for the constant.
     learned
-        Whether it was learned at this privacy. Where it was not all numbers are None: what is there instead of an
-        estimate is a guess near zero.
+        Whether it was learned at this privacy. Otherwise all numbers are None, as the estimate is a guess near zero.
     value, interval
-        In coded units: per half of the feature's public range. Ends are infinite where the method gives none.
+        In coded units: per half of the feature's public range. Ends are infinite if the method gives none.
     unit
-        What a natural unit of the feature is, in words; None where that is not known.
+        Natural unit of the feature, in words, if known.
     effect, effect_interval
         Per natural unit, in the target's units, or as log odds.
     odds_ratio, odds_ratio_interval
-        ``e^effect``, where coefficients are log odds; None elsewhere.
+        ``e^effect``, if coefficients are log odds.
     average_effect, average_effect_interval
-        What a natural unit does on average to the probability of a positive target, or to a real one. It may be known
-        where the coefficient was not learned.
+        Average effect of a natural unit on the probability of a positive target, or on a real one. It may be known
+        although the coefficient was not learned.
     needed
-        What it would take to learn it, in words, where that was forecast; empty where it was learned.
+        What learning it would take, in words, if forecast.
     useful
-        Whether it was learned and its interval says anything: of one that is too wide the sign is not known, and the
-        interval reaches beyond what would be an answer.
+        Whether it was learned with an interval narrow enough to answer a question.
     """
 
     name: str
@@ -59,7 +57,7 @@ class Coefficient:
 
     @property
     def says(self) -> str:
-        """Its answer in words: ``"not learned"``, ``"too wide"``, or empty where the interval says something."""
+        """``"not learned"``, ``"too wide"``, or empty for a useful interval."""
         return "" if self.useful else TOO_WIDE if self.learned else NOT_LEARNED
 
     def __str__(self) -> str:
@@ -77,22 +75,22 @@ class Coefficient:
         return words if self.useful else f"{words}; too wide to say anything"
 
 
-def coefficient(found: Mapping[str, Any], name: str) -> Coefficient:
+def coefficient(report: Mapping[str, Any], name: str) -> Coefficient:
     """Return one coefficient of a report."""
-    unit = found["per_unit"].get(name)
+    unit = report["per_unit"].get(name)
     label = None if unit is None else unit["unit"]
     effects: dict[str, Any] = {}
-    average = (found["average_effects"] or {}).get(name)
+    average = (report["average_effects"] or {}).get(name)
     if average is not None and math.isfinite(sum(average["interval"])):
         effects = {"average_effect": average["value"], "average_effect_interval": tuple(average["interval"])}
-    if name in found["not_learned"]:
-        needed = found["needed"].get(name, {}).get("words", "")
+    if name in report["not_learned"]:
+        needed = report["needed"].get(name, {}).get("words", "")
         return Coefficient(name, False, unit=label, needed=needed, useful=False, **effects)
-    more: dict[str, Any] = effects | {"useful": name not in ((found["diagnosis"] or {}).get("useless") or {})}
+    more: dict[str, Any] = effects | {"useful": name not in ((report["diagnosis"] or {}).get("useless") or {})}
     if unit is not None:
         more |= {"unit": label, "effect": unit["value"], "effect_interval": tuple(unit["interval"])}
-        if found["odds_ratios"]:
+        if report["odds_ratios"]:
             more["odds_ratio"] = odds_ratio(unit["value"])
             more["odds_ratio_interval"] = tuple(map(odds_ratio, unit["interval"]))
-    low, high = found["confidence_intervals"][name]
-    return Coefficient(name, True, found["coefficients"][name], (low, high), **more)
+    low, high = report["confidence_intervals"][name]
+    return Coefficient(name, True, report["coefficients"][name], (low, high), **more)

@@ -1,18 +1,17 @@
-r"""Why a result is useless, and what would help most: from releases and the task alone.
+"""Why a result is useless, and what would help most, from releases and the task alone.
 
-A coefficient is useless that was not learned; and one whose interval holds zero and, from one end of its feature's
-public range to the other, reaches further than a quarter of what the target can do to both sides (of a probability, 25
-points). Of those it is said why:
+A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
+reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). The reasons:
 
-*people*: so many at this budget are too few, which is always so.
-*bounds*: a feature's people fill little of its public range.
+*people*: the number of people is too small at this budget; always given.
+*bounds*: the feature's values fill little of its public range.
 *rare*: few people have a category.
-*direction*: features hardly vary apart.
-*missing*: a share of the targets is not there.
+*direction*: features hardly vary independently.
+*missing*: a share of the targets is missing.
 
-A share or a direction is only spoken of where it is beyond two standard errors of the noise on it. What would help is
-never concluded from a reason. It is forecast, by the estimator on more people's answers (`Estimate.needs`) or of the
-task with a change (`murk.planning.advice`), or nothing is advised.
+Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
+from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
+task (`murk.planning.advice`), or nothing is advised.
 """
 
 from __future__ import annotations
@@ -34,169 +33,128 @@ if TYPE_CHECKING:
     from murk.stream.task.protocol import Scale
     from murk.stream.task.task import Task
 
-QUARTER: Final = 0.25
-"""Of what the target can do: an interval that reaches further to both sides, around zero, says nothing."""
+QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
 
 _SIGMAS = 2.0
-# A share of the public range, and of people with a category, below which it is said; an eigenvalue of the correlation.
+# Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.2
 _MISSING = 0.15
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One reason why coefficients are useless.
+    """One reason why coefficients are useless."""
 
-    Parameters
-    ----------
-    reason
-        ``"people"``, ``"bounds"``, ``"rare"``, ``"direction"`` or ``"missing"``.
-    names
-        The coefficients that it is about.
-    words
-        In words.
-    cure
-        What it would take, by forecast; empty where there is none.
-    """
-
-    reason: str
-    names: tuple[str, ...]
-    words: str
-    cure: str = ""
+    reason: str  # "people", "bounds", "rare", "direction" or "missing"
+    names: tuple[str, ...]  # of the coefficients
+    words: str  # explanation
+    cure: str = ""  # what it would take, if forecast
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return plain data."""
         return {**asdict(self), "names": list(self.names)}
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that helps, by forecast.
+    """A change of a task that helps, by forecast."""
 
-    Parameters
-    ----------
-    change
-        What to do, in words.
-    before, after
-        Median half width of a feature's average effect, in points per standard deviation; infinite where most
-        coefficients are not learned.
-    """
-
-    change: str
-    before: float
-    after: float
+    change: str  # what to do, in words
+    before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned
+    after: float  # the same with the change
 
     @property
     def words(self) -> str:
-        """The change with its forecast.
-
-        Examples
-        --------
-        >>> Advice("sketch: {method: newton}", 7.61, 2.04).words
-        'sketch: {method: newton} (forecast: a half width of 2 points in place of 7.6)'
-        """
+        """The change with its forecast."""
         was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
         return f"{self.change} (forecast: a half width of {self.after:.2g} points {was})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return plain data."""
         before = self.before if math.isfinite(self.before) else None
         return {"change": self.change, "points_before": before, "points_after": self.after, "words": self.words}
 
 
 def diagnose(
-    found: Mapping[str, Any], estimate: Estimate, scale: Scale, *, unit: float | None = 1.0,
+    report: Mapping[str, Any], estimate: Estimate, scale: Scale, *, unit: float | None = 1.0,
     categories: Mapping[str, tuple[str, str]] | None = None, advise: Callable[[], Sequence[Advice]] = tuple,
     forecast: bool = True,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Say why coefficients of a report are useless, and what would help most; None where none is.
+    """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
-    Parameters
-    ----------
-    found
-        The report so far.
-    estimate
-        What it is of.
-    scale
-        What its coefficients are of.
-    unit
-        Half the target's range in the units of the coefficients, 1 where both are coded; None where it has no bounds.
-    categories
-        Coefficients that are of categories, with what is said of those who have it, and of those who do not.
-    advise
-        Forecasts what would help, the best first; called where there is any need.
-    forecast
-        Whether to say what it would take, which takes several times as long as the estimate.
+    ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
+    ``categories`` names by coefficient the people with a category and those without; ``advise`` forecasts what would
+    help, the best first, if needed. ``forecast=False`` skips what learning would take, which takes several times as
+    long as the estimate.
     """
-    wide = too_wide(found, scale, unit)
-    useless = (*(name for name in found["not_learned"] if not is_constant(name)), *wide)
+    wide = too_wide(report, scale, unit)
+    useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
     if not useless:
         return None
     extent = estimate.extent()
-    needs = {name: need for name, need in found["needed"].items() if name in useless}
+    needs = {name: need for name, need in report["needed"].items() if name in useless}
     if wide and forecast:
-        more = estimate.needs(found["interval"]["level"], wide)
+        more = estimate.needs(report["interval"]["level"], wide)
         needs |= {name: need.to_dict() for name, need in more.items()}
-    reasons = [_people(found, useless, needs)]
+    reasons = [_people(report, useless, needs)]
     if extent is not None and extent.known and len(estimate.names) == len(extent.moment):
-        places = {name: place for place, name in enumerate(estimate.names[:-1])}
-        reasons += _narrow(extent, {name: places[name] for name in useless if name in places}, categories or {})
-        reasons += _together(extent, places, useless)
+        indices = {name: index for index, name in enumerate(estimate.names[:-1])}
+        reasons += _narrow(extent, {name: indices[name] for name in useless if name in indices}, categories or {})
+        reasons += _together(extent, indices, useless)
     reasons += _missing(estimate, useless)
-    return _told(found, useless, wide, reasons, advise())
+    return _diagnosis(report, useless, wide, reasons, advise())
 
 
-def too_wide(found: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
-    """The coefficients that were learned and say nothing, with what their half widths may be."""
-    # What half of an interval in coded units, of one half of the feature's range, may be.
+def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
+    """Return the coefficients that were learned but are useless, with the largest useful half-width."""
+    # Largest half-width in coded units, of one half of the feature's range.
     most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
     if scale == "slope":
         most = math.inf if unit is None else most * unit
-    intervals = found["confidence_intervals"]
+    intervals = report["confidence_intervals"]
     names = tuple(intervals)
-    # What follows the constant is no feature's: the scale that a robust loss estimates.
+    # The scale that a robust loss estimates follows the constant.
     features = names[: names.index(INTERCEPT)] if INTERCEPT in names else names
     return {
         name: most
         for name, (low, high) in ((name, intervals[name]) for name in features)
-        if not is_constant(name) and name not in found["not_learned"]
+        if not is_constant(name) and name not in report["not_learned"]
         if low < 0.0 < high and most < (high - low) / 2.0 < math.inf
     }
 
 
-def _people(found: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
-    """Too few at these budgets; and what it would take, where that can be told."""
-    forget = found.get("forget")
-    count = found.get("records_learned", forget["used"] if forget else found["releases"])
-    guarantees = [each["guarantee"] for each in found["levels"].values()]
+def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
+    """Return the reason of too few people at these budgets, and what it would take if known."""
+    forget = report.get("forget")
+    count = report.get("records_learned", forget["used"] if forget else report["releases"])
+    guarantees = [each["guarantee"] for each in report["levels"].values()]
     parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
     budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
-    words = f"{count:,} {'records' if 'records_learned' in found else 'people'} {budget} are too few"
+    words = f"{count:,} {'records' if 'records_learned' in report else 'people'} {budget} are too few"
     if not needs:
         return Reason("people", tuple(useless), words)
-    # The one in the middle: a rare category takes far more than all others. What cannot be told takes the most.
+    # The median, as a rare category takes far more than all others; unknown needs come last.
     ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
     name = ordered[(len(ordered) - 1) // 2]
-    told = any(needs[name][key] for key in ("people", "budgets", "public_rows"))
     cure = ""
-    if told:
+    if any(needs[name][key] for key in ("people", "budgets", "public_rows")):
         cure = needs[name]["words"] + (f", for {name}" if len(useless) > 1 else "")
     return Reason("people", tuple(useless), words, cure)
 
 
-def _narrow(extent: Extent, places: Mapping[str, int], categories: Mapping[str, tuple[str, str]]) -> list[Reason]:
-    """Features whose people fill little of their public range, and categories that few people have."""
+def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str, tuple[str, str]]) -> list[Reason]:
+    """Return reasons for features that fill little of their public range, and for rare categories."""
     reasons, filled = [], {}
-    for name, place in places.items():
-        variance, error = extent.variance(place)
+    for name, index in indices.items():
+        variance, error = extent.variance(index)
         deviation = math.sqrt(max(variance + _SIGMAS * error, 0.0))
         if name not in categories:
             filled[name] = math.sqrt(3.0) * deviation
             continue
-        # Of two values that are 2 apart, the rarer one's share.
+        # Share of the rarer of two values that are 2 apart.
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
-            rare = categories[name][int(extent.mean[place] > 0.0)]
+            rare = categories[name][int(extent.mean[index] > 0.0)]
             words = f"few people, some {_percent(share)}, have {rare}"
             reasons.append(Reason("rare", (name,), words))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
@@ -210,20 +168,20 @@ def _percent(share: float) -> str:
     return f"{max(math.ceil(100.0 * share - 1e-6), 1)}%"
 
 
-def _together(extent: Extent, places: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """The combination of features that varies least, where that is next to nothing."""
+def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
+    """Return a reason for the combination of features that varies least, if it hardly varies."""
     known = [
-        (name, place, math.sqrt(variance))
-        for name, place in places.items()
-        for variance, error in [extent.variance(place)]
+        (name, index, math.sqrt(variance))
+        for name, index in indices.items()
+        for variance, error in [extent.variance(index)]
         if variance > 2.0 * _SIGMAS * error and variance > 0.0
     ]
     if len(known) < 2:
         return []
-    columns = np.zeros((len(places), len(known)))
-    for column, (_, place, deviation) in enumerate(known):
-        columns[place, column] = 1.0 / deviation
-    # All variances by polarization: of sums and differences, each with the same noise that it is judged by.
+    columns = np.zeros((len(indices), len(known)))
+    for column, (_, index, deviation) in enumerate(known):
+        columns[index, column] = 1.0 / deviation
+    # Covariances by polarization, from the same released moments that the noise is known of.
     size = len(known)
     correlation = np.eye(size)
     for i in range(size):
@@ -250,54 +208,54 @@ def _missing(estimate: Estimate, useless: Sequence[str]) -> list[Reason]:
     return [Reason("missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing")]
 
 
-def _told(
-    found: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason],
+def _diagnosis(
+    report: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason],
     advice: Sequence[Advice],
 ) -> dict[str, Any]:  # fmt: skip
     people = reasons[0]
     helps = advice[0].words if advice else people.cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
     why = "; ".join(reason.words for reason in reasons)
-    # What it would take to learn the others is said of each of them beside.
-    said = not helps or (not advice and not wide and bool(found["needed"]))
+    # What learning each coefficient would take is reported separately.
+    omitted = not helps or (not advice and not wide and bool(report["needed"]))
     return {
         "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
         "reasons": [reason.to_dict() for reason in reasons],
-        "advice": [one.to_dict() for one in advice],
+        "advice": [each.to_dict() for each in advice],
         "helps_most": helps,
-        "words": f"{head}Why: {why}." + ("" if said else f" What would help most: {helps}."),
+        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
     }
 
 
+# Forecasts what would help a task: from the number of people, their extent, and whether to try more people.
 Advise = Callable[["Task", int, "Extent | None", bool], Sequence[Advice]]
-"""Forecasts what would help a task: with so many people, who lie there, and whether more of them are tried too."""
 
 
 def diagnose_task(
-    task: Task, found: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
+    task: Task, report: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
 ) -> dict[str, Any] | None:
-    """Say of a report of a task what `diagnose` says; ``advise`` forecasts what would help."""
+    """Diagnose a report of a task like `diagnose`; ``advise`` forecasts what would help."""
     from murk.learners.problem import plausible
 
     def advice() -> Sequence[Advice]:
         if advise is None:
             return ()
-        # What more people or a larger budget would do is told by some estimates themselves.
-        return advise(task, found.get("records_learned", found["releases"]), estimate.extent(), not found["needed"])
+        # Some estimates forecast the effect of more people or a larger budget themselves.
+        return advise(task, report.get("records_learned", report["releases"]), estimate.extent(), not report["needed"])
 
     with plausible():
-        return diagnose(found, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
+        return diagnose(report, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
 
 
 def categories(task: Task) -> dict[str, tuple[str, str]]:
-    """The coefficients of a task that are of categories, with what those are who have it, and who do not."""
+    """Return the coefficients of a task's categories, with words for people with and without each."""
     coding = task.coding
-    found = {}
+    named = {}
     for index, feature in enumerate(task.features):
         if isinstance(feature, CategoryFeature):
             first, *others = feature.categories
             for name, category in zip(coding.names_of(index), others, strict=False):
-                # An indicator of missing values, which may come last, is no category.
+                # An indicator of missing values, which may come last, is not a category.
                 rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
-                found[name] = f"{feature.name}: {category}", rest
-    return found
+                named[name] = f"{feature.name}: {category}", rest
+    return named

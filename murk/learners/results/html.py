@@ -1,6 +1,6 @@
-"""A result as a notebook shows it: one table with a drawn interval in each row, in the page's own colours.
+"""A result in a notebook: one table with a drawn interval in each row, in the page's own colours.
 
-Nothing is loaded from anywhere, and no script runs; on a narrow page each coefficient becomes a card.
+It loads nothing and runs no script; on a narrow page each coefficient becomes a card.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from murk.stream.task.data.coding import is_constant
 if TYPE_CHECKING:
     from murk.learners.results.coefficients import Coefficient
 
-Found = Mapping[str, Any]
+Report = Mapping[str, Any]
 
 _WIDTH, _HEIGHT = 170.0, 20.0
 
-# Colours are the page's own, or are seen on light and on dark alike. Notebooks style tables, hence the precedence.
+# Colours are the page's own, or visible on light and on dark. Selectors take precedence over the notebook's.
 _STYLE: Final = """
 .murk-result{container-type:inline-size;max-width:62rem;font-size:.92em;line-height:1.4;text-align:left}
 .murk-result .murk-head{display:flex;flex-wrap:wrap;gap:.2em .8em;align-items:baseline;margin:0 0 .5em}
@@ -66,70 +66,60 @@ padding:.1em 0;text-align:right}
 """
 
 
-def result_html(found: Found, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
-    """Return a report as HTML.
-
-    Parameters
-    ----------
-    found
-        The report.
-    coefficients
-        Its coefficients.
-    beneath
-        HTML to stand under it.
-    """
-    mark = '<span class="murk-mark">simulated: nobody was protected</span>' if found["simulated"] else ""
-    name, _, learned = title_of(found).partition(": ")
+def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
+    """Return a report as HTML, with further HTML ``beneath`` it."""
+    mark = '<span class="murk-mark">simulated: nobody was protected</span>' if report["simulated"] else ""
+    name, _, learned = title_of(report).partition(": ")
     head = f'<div class="murk-head"><b>{escape(name)}</b><span class="murk-soft">{escape(learned)}</span>{mark}</div>'
-    notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(found))
-    diagnosis = found["diagnosis"]
+    notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(report))
+    diagnosis = report["diagnosis"]
     why = f'<p class="murk-why">{escape(diagnosis["words"])}</p>' if diagnosis else ""
     return (
-        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(found, coefficients)}{why}<ul>{notes}</ul>'
-        f"{_promise(found)}{beneath}</div>"
+        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(report, coefficients)}{why}<ul>{notes}</ul>'
+        f"{_promise(report)}{beneath}</div>"
     )
 
 
 def folded(title: str, inner: str) -> str:
-    """Return HTML that is opened by a click."""
+    """Return HTML that opens with a click."""
     return f"<details><summary>{escape(title)}</summary>{inner}</details>"
 
 
-def _notes(found: Found) -> list[str]:
-    public, simulated = found["public_sample"], found["simulated"]
-    effects = found.get("effects_note") and f"Average effects are {found['effects_note']}."
+def _notes(report: Report) -> list[str]:
+    public, simulated = report["public_sample"], report["simulated"]
+    effects = report.get("effects_note") and f"Average effects are {report['effects_note']}."
     notes = [
         effects,
-        describe_intervals(found),
-        *describe_age(found),
+        describe_intervals(report),
+        *describe_age(report),
         public and public["words"],
         simulated and SIMULATED,
     ]
     return [words for words in notes if words]
 
 
-def _promise(found: Found) -> str:
+def _promise(report: Report) -> str:
     levels = "".join(
-        f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in found["levels"].items()
+        f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in report["levels"].items()
     )
-    promised = folded("What each release promises", f"{levels}<p>{escape(found['cap_words'])}</p>")
-    forged = found.get("forged")
+    promised = folded("What each release promises", f"{levels}<p>{escape(report['cap_words'])}</p>")
+    forged = report.get("forged")
     return promised if forged is None else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
 
 
-def _table(found: Found, coefficients: Sequence[Coefficient]) -> str:
-    shown = _Shown.of(found, coefficients)
-    percent = f"<small>{percent_of(found)} interval</small>"
+def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
+    shown = _Shown.of(report, coefficients)
+    percent = f"<small>{percent_of(report)} interval</small>"
     columns = [("", "coefficient")]
     if shown.units:
-        columns.append(("murk-number", f"{effect_word(found)}{percent}"))
+        columns.append(("murk-number", f"{effect_word(report)}{percent}"))
     if shown.averages:
         columns.append(("murk-number", f"average effect, points{percent}"))
     if shown.limit:
         columns.append(("", f"drawn, coded<small>&minus;{number(shown.limit, 2)} to {number(shown.limit, 2)}</small>"))
     columns.append(("murk-number", f"coded{percent}"))
     head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
-    rows = "".join(_row(each, shown, effect_word(found), len(columns)) for each in coefficients)
+    rows = "".join(_row(each, shown, effect_word(report), len(columns)) for each in coefficients)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
@@ -142,10 +132,10 @@ class _Shown:
     limit: float
 
     @classmethod
-    def of(cls, found: Found, coefficients: Sequence[Coefficient]) -> _Shown:
+    def of(cls, report: Report, coefficients: Sequence[Coefficient]) -> _Shown:
         return cls(
             any(each.unit is not None for each in coefficients),
-            bool(found["odds_ratios"] or found.get("effects_note"))
+            bool(report["odds_ratios"] or report.get("effects_note"))
             and any(each.average_effect is not None for each in coefficients),
             axis_limit([each for each in coefficients if not is_constant(each.name)]),
         )
@@ -187,9 +177,9 @@ def _cell(of: str, value: float | None, interval: tuple[float, float] | None, fa
 
 
 def axis_limit(shown: Sequence[Coefficient]) -> float:
-    """Return how far the common axis of drawn intervals reaches to both sides of zero; 0 where there is none to draw.
+    """Return the limit of the common axis of drawn intervals to both sides of zero; 0 if there are none.
 
-    Far enough for every estimate, and for all intervals but those that would hide the others.
+    It holds every estimate, and all intervals except those that would hide the others.
     """
     drawn = [(each.value, *each.interval) for each in shown if each.value is not None and each.interval is not None]
     reaches = sorted(max(abs(low), abs(high)) for _, low, high in drawn if math.isfinite(low + high))

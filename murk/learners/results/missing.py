@@ -1,12 +1,12 @@
-r"""What missing values do to a fit, and which model a report's intervals are of.
+r"""Effect of missing values on a fit, for reports.
 
-A missing value is coded by a public rule, and the fit is that of the coded values. Where a share m of people lack a
-value and are coded as f, the others having mean a and variance s^2, a coefficient is about
+A missing value is coded by a public rule, and the fit is that of the coded values. If a share m of people lack a value
+and are coded as f, the others having mean a and variance s^2, a coefficient is about
 
 .. math:: \frac{s^2}{s^2 + m (f - a)^2}
 
-of what it is among complete records (values missing at random, features unrelated). The share is known where the task
-states it, or has an indicator whose mean is released; a and s^2 follow from the released moments of the coded values.
+of that among complete records (values missing at random, features unrelated). The share is known if the task states it,
+or has an indicator whose mean is released; a and s^2 follow from the released moments of the coded values.
 """
 
 from __future__ import annotations
@@ -21,41 +21,26 @@ if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.stream.task.task import Task
 
-MATTERS: Final = 0.95
-"""What a coefficient is, as a share of that of complete records, below which missing values are said to matter."""
+MATTERS: Final = 0.95  # largest ratio to the coefficient of complete records at which missing values are said to matter
 _SIGMAS: Final = 2.0
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
-    """Return what a coefficient is, as a share of that of complete records.
+    """Return a coefficient's ratio to that of complete records.
 
-    Parameters
-    ----------
-    missing
-        Share of the values that are missing.
-    distance
-        Between what they are coded as and the mean of the others.
-    variance
-        Of the others.
-
-    Examples
-    --------
-    >>> round(kept_share(0.03, 4 - 0.75, 0.8), 2), kept_share(0.03, 0.0, 0.8)
-    (0.72, 1.0)
+    ``missing`` is the share of missing values, ``distance`` that of their code from the mean of the others, and
+    ``variance`` that of the others.
     """
     return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
 
 
 def coded_as(feature: Feature) -> str:
-    """Return what a missing value of a feature counts as, in words.
+    """Return the code of a missing value of a feature, in words.
 
     Examples
     --------
-    >>> (
-    ...     coded_as(NumberFeature(name="visits", low=0, high=8)),
-    ...     coded_as(NumberFeature(name="age", low=0, high=9, missing=1)),
-    ... )
-    ('4, the middle of its bounds', '1')
+    >>> coded_as(NumberFeature(name="visits", low=0, high=8))
+    '4, the middle of its bounds'
     """
     if feature.missing == INDICATOR:
         return f"the middle, with {indicator_of(feature)} beside it"
@@ -67,7 +52,7 @@ def coded_as(feature: Feature) -> str:
 
 
 def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
-    """Return what is known of each feature's missing values, for a report: empty where nothing is."""
+    """Return what is known of each feature's missing values, for a report."""
     return list(_known(task, estimate))
 
 
@@ -81,42 +66,42 @@ def _known(task: Task, estimate: Estimate) -> Iterator[dict[str, Any]]:
     for feature in task.features:
         share, source = feature.missing_share, "the task"
         if feature.missing == INDICATOR and extent is not None:
-            place = names.index(indicator_of(feature))
-            released = min(max((1.0 + float(extent.mean[place])) / 2.0, 0.0), 1.0)
+            index = names.index(indicator_of(feature))
+            released = min(max((1.0 + float(extent.mean[index])) / 2.0, 0.0), 1.0)
             share, source = released, "releases"
         if share is None:
             continue
-        found: dict[str, Any] = {
+        known: dict[str, Any] = {
             "feature": feature.name, "share": share, "source": source, "coded_as": coded_as(feature), "kept": None,
         }  # fmt: skip
-        # Of a date or several categories there is no one number; an indicator takes the missing out of the coefficient.
+        # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
-            found["kept"] = _kept(task, feature, names.index(feature.name), share, extent)
-        yield found | {"words": _words(found, feature)}
+            known["kept"] = _kept(task, feature, names.index(feature.name), share, extent)
+        yield known | {"words": _words(known, feature)}
 
 
-def _kept(task: Task, feature: Feature, place: int, share: float, extent: Any) -> float | None:
+def _kept(task: Task, feature: Feature, index: int, share: float, extent: Any) -> float | None:
     if feature.missing == INDICATOR:
         return 1.0
-    variance, error = extent.variance(place)
+    variance, error = extent.variance(index)
     if variance < _SIGMAS * error or share >= 1.0:
         return None
-    mean = float(extent.mean[place])
-    fill = float(task.coding.encode_record({}, target=False).x[place])
+    mean = float(extent.mean[index])
+    fill = float(task.coding.encode_record({}, target=False).x[index])
     there = (mean - share * fill) / (1.0 - share)
     own = (variance - share * (1.0 - share) * (fill - there) ** 2) / (1.0 - share)
     return kept_share(share, fill - there, max(own, 0.0))
 
 
-def _words(found: dict[str, Any], feature: Feature) -> str:
-    known = "as the task states" if found["source"] == "the task" else "as releases say"
+def _words(known: dict[str, Any], feature: Feature) -> str:
+    source = "as the task states" if known["source"] == "the task" else "as releases say"
     words = (
-        f"Intervals are of the model of values as they are coded: of {found['feature']} "
-        f"{100.0 * found['share']:.2g}% are missing, {known}, and count as {found['coded_as']}."
+        f"Intervals are of the model of values as they are coded: of {known['feature']} "
+        f"{100.0 * known['share']:.2g}% are missing, {source}, and count as {known['coded_as']}."
     )
-    if found["kept"] is None or found["kept"] >= MATTERS:
+    if known["kept"] is None or known["kept"] >= MATTERS:
         return words
     return (
-        f"{words} That matters: its coefficient is about {found['kept']:.2f} of what it is among complete records. A "
+        f"{words} That matters: its coefficient is about {known['kept']:.2f} of what it is among complete records. A "
         "fill value near the mean of people (`missing:` of the feature) or `missing: indicator` avoids it."
     )

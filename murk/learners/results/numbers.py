@@ -1,4 +1,4 @@
-"""How numbers of a report are written: for people, and as JSON."""
+"""Numbers of a report, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number for people: fixed digits, significant ones where those say nothing; a dash if it is unknown."""
+    """Return a number for people: fixed digits, or significant ones if these show nothing; a dash if it is unknown."""
     if not math.isfinite(value):
         return "-"
     fixed = f"{value:.{digits}f}"
@@ -17,13 +17,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def span(low: float, high: float, factor: float = 1.0) -> str:
-    """An interval for people.
-
-    Examples
-    --------
-    >>> span(1.0, 2.0), span(-math.inf, math.inf)
-    ('1.000 .. 2.000', 'no interval')
-    """
+    """Return an interval for people."""
     if not (math.isfinite(low) or math.isfinite(high)):
         return "no interval"
     return f"{number(factor * low)} .. {number(factor * high)}"
@@ -35,17 +29,17 @@ def many(count: int, noun: str) -> str:
 
 
 def rounded(value: float) -> int:
-    """Return a number to two digits: more would be a pretence."""
+    """Return a number rounded to two significant digits."""
     return int(float(f"{value:.2g}"))
 
 
-def as_json(found: Mapping[str, Any]) -> str:
-    """Return a report as JSON; numbers that JSON has not (infinite widths at the start) become null."""
-    return json.dumps(finite(found), indent=2, allow_nan=False)
+def as_json(report: Mapping[str, Any]) -> str:
+    """Return a report as JSON; numbers that are not finite become null."""
+    return json.dumps(finite(report), indent=2, allow_nan=False)
 
 
 def finite(value: Any) -> Any:
-    """Return plain data with None for every number that JSON has not: widths of intervals without an end, say."""
+    """Return plain data with None for every number that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

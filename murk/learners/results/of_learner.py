@@ -1,4 +1,4 @@
-"""The report of a learner in process: as that of a log, as far as a learner knows it."""
+"""Report of a learner in process, like that of a log as far as a learner knows it."""
 
 from __future__ import annotations
 
@@ -25,34 +25,16 @@ _WINDOWS: Final = "Each window of records is one release: a record is in one win
 def summarize(
     learner: Any, estimate: Estimate, scale: Scale, task: Task | None, level: float, *, forecast: bool = True
 ) -> Result:
-    """Return what a learner has learned.
+    """Return the result of a learner; see `StreamEstimator.summary`.
 
-    Parameters
-    ----------
-    learner
-        The estimator, with its budget, its levels and its mechanisms.
-    estimate
-        Its estimate.
-    scale
-        What its coefficients are of.
-    task
-        By whose public bounds its features were coded, for natural units.
-    level
-        Nominal level of the intervals.
-    forecast
-        Whether to say what it would take to learn the rest.
-
-    Raises
-    ------
-    UserError
-        If nothing was learned yet, or the task is of other features.
+    Raises UserError if nothing was learned yet, or the task is of other features.
     """
     if not estimate.n_releases:
         raise UserError("there is nothing to summarize yet: let the learner learn some records first")
     mechanisms = learner._require().mechanisms
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
         "odds_ratios": scale == "log odds",
         "chances": scale == "probability",
@@ -67,12 +49,12 @@ def summarize(
         "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
     }
     unit, known = getattr(estimate, "unit", None), None if task is None else categories(task)
-    found["diagnosis"] = diagnose(found, estimate, scale, unit=unit, categories=known, forecast=forecast)
-    return Result(found)
+    report["diagnosis"] = diagnose(report, estimate, scale, unit=unit, categories=known, forecast=forecast)
+    return Result(report)
 
 
 def learner_html(learner: Any, parameters: str) -> str:
-    """Return a learner as notebooks show it: what it has learned, and under that its parameters."""
+    """Return HTML of a learner for notebooks: its result, and its parameters."""
     beneath = folded("Parameters", f"<pre>{escape(parameters)}</pre>")
     if not learner.n_releases:
         name = escape(type(learner).__name__)

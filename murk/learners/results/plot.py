@@ -1,4 +1,4 @@
-"""Pictures of a result: its intervals side by side, and how the estimate moved with the releases."""
+"""Pictures of a result: intervals, and the estimate over the releases."""
 
 from __future__ import annotations
 
@@ -29,19 +29,16 @@ BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"
 INK: Final = "#24292f"
 _MOST_PANELS = 6
-# Half widths of the narrowest interval that a curve's window shows to both sides.
+# A curve's window shows this many half-widths of the narrowest interval to both sides.
 _SHOWN = 6.0
-# Intervals wider than so many times the median one are cut, with an arrow: they would hide all others.
+# Intervals wider than this many times the median one, which would hide all others, are cut with an arrow.
 _WIDEST = 6.0
 
 
 def figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure that notebooks show by themselves, whether or not their plotting is set up.
+    """Return an empty figure that notebooks display by themselves, whether or not their plotting is set up.
 
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    Raises UserError if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -59,19 +56,19 @@ def figure(size: tuple[float, float]) -> Figure:
     return Picture(figsize=size, layout="constrained", facecolor="white")
 
 
-def forest(found: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
+def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
 
-    Effects of different units have no axis in common: they are drawn per half of each feature's public range, and the
-    numbers beside them are per unit. The axis is that of the intervals that say something; others are cut, with arrows.
+    Effects of different units are drawn per half of each feature's public range, with numbers per unit beside them. The
+    axis is that of the useful intervals; others are cut, with arrows.
     """
     if not chosen:
-        raise UserError(f"{found['task']} has no coefficient to draw but the intercept")
+        raise UserError(f"{report['task']} has no coefficient to draw but the intercept")
     drawn = figure((8.4, 1.2 + 0.42 * len(chosen)))
     axes = drawn.subplots()
-    odds = bool(found["odds_ratios"])
+    odds = bool(report["odds_ratios"])
     units = all(each.unit is not None for each in chosen)
-    alike = odds or len({found["per_unit"][each.name]["factor"] for each in chosen if units}) <= 1
+    alike = odds or len({report["per_unit"][each.name]["factor"] for each in chosen if units}) <= 1
     drawn_per_unit = units and alike
     useful = [point for each in chosen if each.useful and (point := _point(each, drawn_per_unit)) is not None]
     learned = [point for each in chosen if (point := _point(each, drawn_per_unit)) is not None]
@@ -91,16 +88,16 @@ def forest(found: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     )
     axes.tick_params(axis="y", length=0)
     coded = ", coded, per half of each feature's range" if units else ", coded units"
-    of = effect_word(found) + ("" if drawn_per_unit else coded)
-    axes.set_xlabel(f"{of}, with {100 * found['interval']['level']:.0f}% intervals", color=INK)
-    axes.set_title(title_of(found), loc="left", fontsize=11, color=INK)
+    of = effect_word(report) + ("" if drawn_per_unit else coded)
+    axes.set_xlabel(f"{of}, with {100 * report['interval']['level']:.0f}% intervals", color=INK)
+    axes.set_title(title_of(report), loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", alpha=0.25)
     _bare(axes, "top", "right", "left")
     return drawn
 
 
 def _odds_ticks(axes: Axes, low: float, high: float) -> None:
-    """A log axis with plain numbers, few enough to be read."""
+    """Set a log axis with few plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
@@ -114,38 +111,38 @@ def _odds_ticks(axes: Axes, low: float, high: float) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def curve(found: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: Sequence[Coefficient]) -> Figure:
+def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: Sequence[Coefficient]) -> Figure:
     """Draw the estimate with its interval over the number of releases, a panel for each coefficient."""
     if history is None or not history["releases"]:
         raise UserError(
-            f"{found['task']} has no history to draw: murk.run keeps one, a learner in process does not; "
+            f"{report['task']} has no history to draw: murk.run keeps one, a learner in process does not; "
             'plot("forest") needs none'
         )
     chosen = chosen[:_MOST_PANELS]
-    odds, per_unit = bool(found["odds_ratios"]), found["per_unit"]
+    odds, per_unit = bool(report["odds_ratios"]), report["per_unit"]
     drawn = figure((8.0, 0.4 + 2.5 * len(chosen)))
     panels = drawn.subplots(len(chosen), squeeze=False, sharex=True)[:, 0]
     for axes, each in zip(panels, chosen, strict=True):
         unit = per_unit.get(each.name)
         factor, shift = (1.0, 0.0) if unit is None else (unit["factor"], unit["shift"])
-        releases, value, half = _moved(found, history, each)
+        releases, value, half = _path(report, history, each)
         draw_curve(axes, releases, value * factor + shift, half * abs(factor), odds=odds, learned=each.learned)
         axes.set_title(each.unit or each.name, loc="left", fontsize=11, color=INK)
-        axes.set_ylabel(effect_word(found) if unit is not None else "coded")
+        axes.set_ylabel(effect_word(report) if unit is not None else "coded")
     for axes in panels[1:]:
         axes.get_legend().remove()
     panels[-1].set_xlabel("releases learned from")
     return drawn
 
 
-def _moved(found: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
-    """Numbers of releases, estimates and half widths in coded units, up to what the result itself has."""
+def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
+    """Return numbers of releases, estimates and half-widths in coded units, up to the result's own."""
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
     releases, values, halves = map(list, columns)
-    if found["releases"] > releases[-1] and found["interval"]["level"] == LEVEL:
-        low, high = found["confidence_intervals"][each.name]
-        releases.append(found["releases"])
-        values.append(found["coefficients"][each.name])
+    if report["releases"] > releases[-1] and report["interval"]["level"] == LEVEL:
+        low, high = report["confidence_intervals"][each.name]
+        releases.append(report["releases"])
+        values.append(report["coefficients"][each.name])
         halves.append((high - low) / 2.0)
     return np.array(releases, dtype=np.float64), np.array(values), np.array(halves)
 
@@ -154,23 +151,14 @@ def draw_curve(
     axes: Axes, releases: Floats, value: Floats, half: Floats, *, odds: bool, target: float | None = None,
     learned: bool = True,
 ) -> None:  # fmt: skip
-    """Draw one estimate closing in, with its interval, over the number of releases on a log axis.
+    """Draw one estimate with its interval over the number of releases on a log axis.
 
-    Parameters
-    ----------
-    axes
-        Where.
-    releases, value, half
-        Numbers of releases, estimates and half widths of their intervals, infinite where nothing was learned.
-    odds
-        Whether the values are log odds ratios, whose exponentials are shown.
-    target
-        What a server that saw all raw records would have found, on the scale of ``value``, if it is to be seen.
-    learned
-        Whether the last estimate is one. What has no interval while others have one is a guess, and is not drawn.
+    ``half`` has half-widths, infinite if nothing was learned; ``odds`` says that values are log odds ratios, shown as
+    their exponentials; ``target`` is the estimate from all raw records, on the scale of ``value``. Values without an
+    interval are not drawn if others have one, or if the last is not ``learned``: they are guesses.
     """
     shown = _odds if odds else _plain
-    # Some methods have no intervals at all: of these every estimate is drawn.
+    # For methods without intervals every estimate is drawn.
     guesses = ~np.isfinite(half) & (np.isfinite(half).any() or not learned)
     axes.fill_between(
         releases,
@@ -206,16 +194,10 @@ def draw_curve(
 
 
 def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
-    """Return the range to show: some times the narrowest interval, however wide those before it were.
+    """Return the range to show: some times the narrowest interval, however wide earlier ones were.
 
-    Parameters
-    ----------
-    value, half
-        Estimates and the half widths of their intervals, infinite where nothing was learned.
-    target
-        Another one to be seen.
-    least
-        What to show to both sides where nothing was learned at all; by default as far as the estimates reach.
+    The range holds the last value and ``target``. ``least`` is the room to both sides if nothing was learned; by
+    default as far as the estimates reach.
 
     Examples
     --------
@@ -233,8 +215,8 @@ def window(value: Floats, half: Floats, target: float | None = None, *, least: f
 def _forest_row(
     axes: Axes, row: int, each: Coefficient, low: float, high: float, *, odds: bool, units: bool, words: bool
 ) -> None:
-    """Draw one interval, and write its numbers beside it: per unit where ``words``."""
-    point, told = _point(each, units), _point(each, words)
+    """Draw one interval, and write its numbers beside it: per unit if ``words``."""
+    point, labelled = _point(each, units), _point(each, words)
     aside: dict[str, Any] = {
         "xytext": (10, 0),
         "textcoords": "offset points",
@@ -243,7 +225,7 @@ def _forest_row(
         "annotation_clip": False,
     }
     right = (1.0, row)
-    if point is None or told is None:
+    if point is None or labelled is None:
         axes.annotate(NOT_LEARNED, right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)
         return
     value, (least, most) = point
@@ -256,7 +238,7 @@ def _forest_row(
             axes.plot(shown(edge), row, mark, color=BLUE, markersize=7)
     if low <= value <= high:
         axes.plot(shown(value), row, "o", color=BLUE, markersize=6)
-    value, (least, most) = told
+    value, (least, most) = labelled
     numbers = f"{number(shown(value))}  ({span(shown(least), shown(most))})"
     axes.annotate(
         numbers + ("" if each.useful else ", too wide"), right, xycoords=("axes fraction", "data"), color=INK, **aside
@@ -264,13 +246,13 @@ def _forest_row(
 
 
 def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] | None:
-    """An estimate and its interval, per unit or coded; None where it was not learned."""
+    """Return an estimate and its interval, per unit or coded; None if it was not learned."""
     value, interval = (each.effect, each.effect_interval) if units else (each.value, each.interval)
     return None if value is None or interval is None else (value, interval)
 
 
 def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
-    """What to show of intervals around zero: all estimates, and all intervals but those that would hide the others."""
+    """Return the range to show around zero: all estimates, and all intervals but those that would hide others."""
     halves = sorted(most - value for value, (_, most) in points if math.isfinite(most))
     widest = _WIDEST * halves[len(halves) // 2] if halves else 0.0
     low = min([0.0, *(value - min(most - value, widest) for value, (_, most) in points)])
@@ -280,7 +262,7 @@ def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, floa
 
 
 def _significant(value: float) -> str:
-    """A number with at least three digits that say something."""
+    """Return a number with at least three significant digits."""
     return number(value) if abs(value) >= 0.1 else f"{value:.3g}"
 
 
@@ -289,7 +271,7 @@ def _odds(value: Floats) -> Floats:
 
 
 def _plain(value: Floats) -> Floats:
-    # A picture has no place for what is infinite.
+    # Pictures cannot show infinity.
     return np.clip(value, -1e30, 1e30)
 
 

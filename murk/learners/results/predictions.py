@@ -1,4 +1,4 @@
-"""What a result predicts for records, by its coefficients."""
+"""Predictions of a result for records."""
 
 from __future__ import annotations
 
@@ -17,42 +17,24 @@ Array = NDArray[np.float64]
 
 
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
-    """Return predictions for raw records, which are coded as a device codes them.
+    """Return predictions for raw records, coded like on a device; see `Result.predict`.
 
-    Parameters
-    ----------
-    task
-        The task.
-    coefficients
-        In coded units, by name.
-    records
-        A sequence of mappings, or a frame or mapping of columns; the target need not be there.
-
-    Returns
-    -------
-    NDArray
-        Of a binary target the probability of the positive value, (m,); of classes each one's, (m, K), in the task's
-        order; of a real target its mean within its bounds, in its own units, (m,).
-
-    Raises
-    ------
-    UserError
-        If the coefficients are of no probability and no mean, or a column is not there.
+    Raises UserError if the coefficients are of no probability and no mean, or a column is missing.
     """
     coding, scale, target = task.coding, task.coefficient_scale, task.target
     if scale == "own" and not isinstance(target, ClassTarget):
         raise UserError(
-            f"the coefficients of {task.name!r} are of its loss's own unit, from which nothing is predicted"
+            f"the coefficients of {task.name!r} are in its loss's own unit, from which nothing is predicted"
         )
     X = coding.encode(_columns(records, coding.columns), target=False).x
     if isinstance(target, ClassTarget):
-        # By classes in order, whichever of them have coefficients: of the others they are 0.
+        # A class without coefficients has zeros.
         lines = np.column_stack([
             X @ np.array([coefficients.get(f"{label}:{name}", 0.0) for name in coding.names])
             for label in target.classes
         ])  # fmt: skip
         if scale == "probability":
-            # Each class's line through labels of -1 and +1, within what probabilities of all classes can be.
+            # Each class's line through labels of -1 and +1, clipped and normalized to probabilities.
             chances = np.clip((1.0 + lines) / 2.0, 1e-6, 1.0)
             return np.asarray(chances / chances.sum(axis=1, keepdims=True))
         odds = np.exp(lines - lines.max(axis=1, keepdims=True))
@@ -63,7 +45,7 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Arra
         return np.asarray(np.clip(middle + half * line, target.low, target.high))
     if scale == "log odds":
         return logistic(line)
-    # Of labels of -1 and +1 the mean.
+    # The line is the mean of labels -1 and +1.
     return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
 
 

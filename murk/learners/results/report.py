@@ -1,4 +1,4 @@
-"""What was learned, as one dictionary: what ``--json`` prints, and what tables, sentences and pictures are made of."""
+"""The report as one dictionary: what ``--json`` prints, and the source of tables, sentences and pictures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
 
 def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
-    """What all chains of a log have learned together, what became of the messages they read, and the estimate's curve.
+    """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
 
-    Last is whether the model has changed; None where the protocol cannot tell.
-
-    ``state_digest`` is equal where, bit for bit, the same was learned.
+    Drift is None if the protocol cannot test it. ``state_digest`` is equal for bit-identical states.
     """
     from murk.learners.estimates.curve import merged_curve
     from murk.learners.estimates.drift import drift_of
@@ -35,8 +33,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
     problem = problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
-    messages = []
-    lag = 0
+    messages, lag = [], 0
     for chain, engine in enumerate(engines):
         standing = log.standing(chain)
         lag += standing.lag
@@ -46,8 +43,8 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
             messages.append(message)
     counters = [message.counters for message in messages]
     dead: Counter[str] = Counter()
-    for one in counters:
-        dead.update(one.dead)
+    for each in counters:
+        dead.update(each.dead)
     more = {}
     if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
@@ -57,8 +54,8 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
         points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
         drift = drift_of(problem, engines, estimate, points)
     counts = {
-        "releases": sum(one.learned for one in counters),
-        "duplicates": sum(one.duplicates for one in counters),
+        "releases": sum(each.learned for each in counters),
+        "duplicates": sum(each.duplicates for each in counters),
         "dead_letters": dict(dead),
         "lag": lag,
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
@@ -68,7 +65,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Each level of the menu: its guarantee as data and in plain words."""
+    """Return each level's guarantee as data and in plain words."""
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
@@ -88,10 +85,10 @@ SEVERAL_RECORDS: Final = (
 
 
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
-    """What a release at a guarantee promises by its mechanism, as data and in plain words.
+    """Return a release's guarantee by its mechanism, as data and in plain words.
 
-    ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
-    A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
+    ``right_at_most`` is how often an adversary with all other knowledge tells any two records apart: (1 + delta(0)) /
+    2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is the guarantee for any two records.
     """
     from murk.privacy.mechanisms.privacy_loss import really_given
     from murk.privacy.sketches.explain import CENTRAL, described
@@ -114,9 +111,9 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
 
 
 def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
-    """Describe what all releases of one person to the task may come to.
+    """Describe the guarantee of all releases of one person to the task.
 
-    Where people are rows of a file, nobody knows which rows are of one person, and the bound is for a row.
+    If people are rows of a file, the bound is for a row, as nobody knows which rows are of one person.
     """
     cap = task.privacy.per_person
     if task.of_organisations:
@@ -134,43 +131,43 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 
 
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """Coefficients and intervals per unit of each feature, with what a unit is, in words.
+    """Return coefficients and intervals per unit of each feature, and the unit in words.
 
-    ``factor * coefficient + shift`` is what stands there, for anyone who has others: those of ``history``, say.
+    ``factor * coefficient + shift`` converts other coefficients, such as those of ``history``.
     """
-    found = {}
+    effects = {}
     for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
         unit = units.get(name)
         if unit is None:
             continue
         effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
-        found[name] = {
+        effects[name] = {
             "unit": unit.label, "value": effect, "interval": [effect - width, effect + width],
             "factor": unit.factor, "shift": unit.shift,
         }  # fmt: skip
-    return found
+    return effects
 
 
 def average_effects(
     scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
 ) -> dict[str, dict[str, Any]] | None:
-    """Average marginal effects per unit of each feature: on the probability of a positive target, or on a real one.
+    """Return average marginal effects per unit of each feature, on the probability of a positive or on a real target.
 
-    It is what all models have in common. None where coefficients are neither log odds nor slopes, or where nothing is
-    known of the people whom it would be an average over.
+    They compare all models. Returns None if coefficients are neither log odds nor slopes, or nothing is known of the
+    people.
     """
     from murk.learners.estimates.effects import marginal_effects
     from murk.stream.task.data.coding import is_constant
 
-    found = estimate.effects(level)
-    if found is None and scale == "log odds":
-        found = marginal_effects(estimate, level)
-    elif found is None and scale in ("probability", "slope"):
-        found = estimate.values, estimate.half_widths(level)
-    if found is None:
+    pair = estimate.effects(level)
+    if pair is None and scale == "log odds":
+        pair = marginal_effects(estimate, level)
+    elif pair is None and scale in ("probability", "slope"):
+        pair = estimate.values, estimate.half_widths(level)
+    if pair is None:
         return None
     effects = {}
-    for name, value, half in zip(estimate.names, *found, strict=True):
+    for name, value, half in zip(estimate.names, *pair, strict=True):
         unit = units.get(name)
         if unit is not None and not is_constant(name):
             effect, width = float(value) * unit.factor, float(half) * unit.factor
@@ -179,7 +176,7 @@ def average_effects(
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
-    """Of how many releases the estimate is where older ones are forgotten, and what that costs; None where none are."""
+    """Return how many releases an estimate uses if older ones are forgotten, and the cost; None if none are."""
     if forget is None:
         return None
     used, learned = estimate.releases_used, estimate.n_releases
@@ -191,7 +188,7 @@ def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any
 
 
 def cost_of_forgetting(task: Task) -> str | None:
-    """What a task that forgets gives up, in a sentence, for whoever begins it; None where it forgets nothing."""
+    """Return the cost of forgetting in a sentence, for the start of a task; None if it forgets nothing."""
     if task.forget is None:
         return None
     chains = task.log.partitions
@@ -206,20 +203,10 @@ def cost_of_forgetting(task: Task) -> str | None:
 def report_estimate(
     estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True
 ) -> dict[str, Any]:
-    """The part of a report that is about coefficients.
+    """Return the part of a report about coefficients.
 
-    Parameters
-    ----------
-    estimate
-        What was learned.
-    scale
-        What its coefficients are of.
-    units
-        How they are read, by name, where that is known.
-    level
-        Nominal level of the intervals.
-    forecast
-        Whether to say what it would take to learn the rest, which takes several times as long as the estimate.
+    ``units`` has their natural units by name, if known. ``forecast=False`` skips what learning the rest would take,
+    which takes several times as long as the estimate.
     """
     from murk.learners.problem import plausible
     from murk.learners.results.forgers import describe_forgers
@@ -244,10 +231,10 @@ def report_log(
     task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
     advise: Advise | None = None, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """What is committed on a log, and what else is known: the one object that ``--json`` prints.
+    """Return the report of a log, the one object that ``--json`` prints.
 
-    ``history`` adds how the estimate came there; ``people_are_rows`` says that nobody named the people of a file;
-    ``advise`` forecasts what would help, where a coefficient is useless.
+    ``history`` adds the estimate's path; ``people_are_rows`` says that nobody named the people of a file; ``advise``
+    forecasts what would help useless coefficients.
     """
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
@@ -260,7 +247,7 @@ def report_log(
     scale = task.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
-    found = {
+    report = {
         "task": task.name,
         "protocol": task.protocol,
         "objective": task.objective,
@@ -280,6 +267,6 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
-    found["missing_values"] = describe_missing(task, estimate)
-    found["diagnosis"] = diagnose_task(task, found, estimate, advise)
-    return found
+    report["missing_values"] = describe_missing(task, estimate)
+    report["diagnosis"] = diagnose_task(task, report, estimate, advise)
+    return report

@@ -1,4 +1,4 @@
-"""A result that one can hold: read its numbers, print it, see it in a notebook, plot it, pass it on."""
+"""A result to print, plot, see in a notebook and pass on."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
-    """What was learned, what it is worth, and what was promised to those it was learned from.
+    """Coefficients, their intervals, and the guarantee of the people they were learned from.
 
-    ``print(result)`` shows all of it, a notebook shows it as a table, ``result["age"]`` is one coefficient.
+    ``print(result)`` shows all of it, a notebook shows a table, and ``result["age"]`` is one coefficient.
 
     Parameters
     ----------
     report
-        The dictionary that the command line prints with ``--json``; where noise is real, nothing in it is a function of
-        what a record says.
+        The dictionary that the command line prints with ``--json``; it depends on records only through releases.
     history
-        How the estimate came there, where that is known: one list for each part, as in the report of ``murk status``.
+        The estimate's path, one list for each part, as in the report of ``murk status``.
     task
-        The task, where there is one: what `predict` codes records by.
+        The task, by which `predict` codes records.
 
     Examples
     --------
@@ -62,8 +61,6 @@ class Result:
     def __post_init__(self) -> None:
         object.__setattr__(self, "report", _frozen(self.report))
         object.__setattr__(self, "history", None if self.history is None else _frozen(self.history))
-
-    # Its numbers
 
     @property
     def name(self) -> str:
@@ -99,7 +96,7 @@ class Result:
 
     @property
     def diagnosis(self) -> str:
-        """Why coefficients are useless, where any are, and what would help most; else empty."""
+        """Why coefficients are useless, and what would help most; empty if none is."""
         return str(self.report["diagnosis"]["words"]) if self.report["diagnosis"] else ""
 
     @property
@@ -109,18 +106,18 @@ class Result:
 
     @property
     def method(self) -> str:
-        """Where the intervals come from."""
+        """Method of the intervals."""
         return str(self.report["interval"]["method"])
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What is to be known before the numbers are used: of the intervals, and of the noise."""
+        """Notes to read before using the numbers: on the intervals, and on simulated noise."""
         simulated = (SIMULATED,) if self.report["simulated"] else ()
         return (str(self.report["interval"]["note"]), *simulated)
 
     @property
     def promise(self) -> Mapping[str, str]:
-        """What each release promises to whom it is of, in words, by level."""
+        """Guarantee of each release in words, by level."""
         return MappingProxyType({level: str(each["words"]) for level, each in self.report["levels"].items()})
 
     @property
@@ -143,10 +140,8 @@ class Result:
         from murk.learners.results.predictions import predict
 
         if self.task is None:
-            raise UserError("this result has no task: predict with the learner that it is of (predict_many)")
+            raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
-
-    # Where it goes
 
     def __repr__(self) -> str:
         missing = f" ({len(self.not_learned)} not learned)" if self.not_learned else ""
@@ -163,7 +158,7 @@ class Result:
         return result_html(self.report, list(self))
 
     def to_json(self) -> str:
-        """Return the report as JSON, as the command line's ``--json`` prints it; what is infinite is null."""
+        """Return the report as JSON, like the command line's ``--json``; numbers that are not finite are null."""
         return as_json(self.report)
 
     def to_frame(self) -> DataFrame:
@@ -229,7 +224,7 @@ class Result:
 
 
 def _frozen(value: Any) -> Any:
-    """Plain data that cannot be written to; lists become tuples."""
+    """Return plain data that cannot be written to; lists become tuples."""
     if isinstance(value, Mapping):
         return MappingProxyType({key: _frozen(item) for key, item in value.items()})
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What was learned, in words: tables and sentences from the dictionary of `murk.learners.results.report`."""
+"""Tables and sentences of a report, the dictionary of `murk.learners.results.report`."""
 
 from __future__ import annotations
 
@@ -36,94 +36,94 @@ class Paragraph:
 Block = Table | Paragraph
 
 
-def percent_of(found: Mapping[str, Any]) -> str:
-    """The level of a report's intervals: nominal where they are known to cover less than their name."""
-    percent = f"{100 * found['interval']['level']:.0f}%"
-    return f"nominal {percent}" if found["interval"]["method"] == RANDOM_SCALING and any_interval(found) else percent
+def percent_of(report: Mapping[str, Any]) -> str:
+    """Return the level of a report's intervals, with "nominal" if they are known to cover too rarely."""
+    percent = f"{100 * report['interval']['level']:.0f}%"
+    return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
 
-def effect_word(found: Mapping[str, Any]) -> str:
-    """What an effect per unit is called."""
-    return "odds ratio" if found["odds_ratios"] else "probability" if found["chances"] else "effect"
+def effect_word(report: Mapping[str, Any]) -> str:
+    """Return the name of an effect per unit."""
+    return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 
 
-def any_interval(found: Mapping[str, Any]) -> bool:
-    """Whether any interval has an end."""
-    return any(math.isfinite(end) for interval in found["confidence_intervals"].values() for end in interval)
+def any_interval(report: Mapping[str, Any]) -> bool:
+    """Return whether any interval has an end."""
+    return any(math.isfinite(end) for interval in report["confidence_intervals"].values() for end in interval)
 
 
-def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield what there is to say of a report's coefficients."""
-    if found.get("effects_note"):
-        # They hold where log odds may say nothing.
-        yield from average_table(found)
+def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield tables and sentences on a report's coefficients."""
+    if report.get("effects_note"):
+        # They may be known although log odds are not.
+        yield from average_table(report)
         yield Paragraph("")
-    yield coefficient_table(found)
-    yield Paragraph(describe_intervals(found))
-    if not found.get("effects_note"):
-        yield from average_table(found)
-    yield from map(Paragraph, describe_not_learned(found))
-    for one in found.get("missing_values", ()):
-        yield Paragraph(one["words"])
-    if found["diagnosis"]:
-        yield Paragraph(found["diagnosis"]["words"])
-    yield from map(Paragraph, describe_age(found))
-    if found.get("forged") is not None:
-        yield Paragraph(found["forged"]["words"])
+    yield coefficient_table(report)
+    yield Paragraph(describe_intervals(report))
+    if not report.get("effects_note"):
+        yield from average_table(report)
+    yield from map(Paragraph, describe_not_learned(report))
+    for missing in report.get("missing_values", ()):
+        yield Paragraph(missing["words"])
+    if report["diagnosis"]:
+        yield Paragraph(report["diagnosis"]["words"])
+    yield from map(Paragraph, describe_age(report))
+    if report.get("forged") is not None:
+        yield Paragraph(report["forged"]["words"])
 
 
-def describe_privacy(found: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield what is public, and what was promised, for each release and in all."""
-    if found["public_sample"] is not None:
-        yield Paragraph(found["public_sample"]["words"])
+def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the public sample, and the guarantees of each release and of all."""
+    if report["public_sample"] is not None:
+        yield Paragraph(report["public_sample"]["words"])
     yield Paragraph("")
-    for level, promise in found["levels"].items():
+    for level, promise in report["levels"].items():
         yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
-    yield Paragraph(found["cap_words"], "  ")
+    yield Paragraph(report["cap_words"], "  ")
 
 
-def coefficient_table(found: Mapping[str, Any]) -> Table:
-    """The coefficients, coded and per unit, with their intervals."""
-    odds, rows = found["odds_ratios"], []
-    for name, value in found["coefficients"].items():
-        if name in found["not_learned"]:
-            # A guess, drawn towards zero, is no answer.
+def coefficient_table(report: Mapping[str, Any]) -> Table:
+    """Return the table of coefficients, coded and per unit, with their intervals."""
+    odds, rows = report["odds_ratios"], []
+    for name, value in report["coefficients"].items():
+        if name in report["not_learned"]:
+            # A guess, shrunk towards zero, is not an answer.
             rows.append([name, NOT_LEARNED, "", "", "", ""])
             continue
-        row = [name, number(value), span(*found["confidence_intervals"][name])]
-        unit = found["per_unit"].get(name)
+        row = [name, number(value), span(*report["confidence_intervals"][name])]
+        unit = report["per_unit"].get(name)
         if unit is not None:
             effect, (least, most) = unit["value"], unit["interval"]
             if odds:
                 effect, least, most = odds_ratio(effect), odds_ratio(least), odds_ratio(most)
             row += [unit["unit"], number(effect), span(least, most)]
         rows.append([*row, *[""] * (6 - len(row))])
-    percent = percent_of(found)
-    columns = ["coefficient", "coded", f"{percent} interval", "per", effect_word(found), f"{percent} interval"]
-    if not found["per_unit"]:
+    percent = percent_of(report)
+    columns = ["coefficient", "coded", f"{percent} interval", "per", effect_word(report), f"{percent} interval"]
+    if not report["per_unit"]:
         columns, rows = columns[:3], [row[:3] for row in rows]
-    return Table(title_of(found), columns, rows)
+    return Table(title_of(report), columns, rows)
 
 
-def title_of(found: Mapping[str, Any]) -> str:
-    """What it is of, and of how many releases."""
-    learned = f"{found['task']}: {many(found['releases'], 'release')} learned"
-    return learned + (f", of {many(found['records_learned'], 'record')}" if "records_learned" in found else "")
+def title_of(report: Mapping[str, Any]) -> str:
+    """Return the title, with the number of releases."""
+    learned = f"{report['task']}: {many(report['releases'], 'release')} learned"
+    return learned + (f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else "")
 
 
-def describe_intervals(found: Mapping[str, Any]) -> str:
-    """Say how a result's intervals were made and what is known of them; or why there are none."""
-    method, note = found["interval"]["method"], found["interval"]["note"].rstrip(".")
-    if any_interval(found):
+def describe_intervals(report: Mapping[str, Any]) -> str:
+    """Return how the intervals were made, and their note; or why there are none."""
+    method, note = report["interval"]["method"], report["interval"]["note"].rstrip(".")
+    if any_interval(report):
         return f"Intervals by {method}: {note}."
     return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
 
 
-def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield what a unit of each feature does to the probability on average, where coefficients are log odds."""
-    effects = found["average_effects"]
+def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the average effect of a unit of each feature on the probability, if coefficients are log odds."""
+    effects = report["average_effects"]
     # Of a single line through labels the table of coefficients has them.
-    if not effects or not (found["odds_ratios"] or found.get("effects_note")):
+    if not effects or not (report["odds_ratios"] or report.get("effects_note")):
         return
     rows = []
     for effect in effects.values():
@@ -131,26 +131,26 @@ def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
         learned = math.isfinite(low + high)
         points = [number(100.0 * effect["value"]), span(low, high, 100.0)] if learned else [NOT_LEARNED, ""]
         rows.append([effect["unit"], *points])
-    percent = f"{100 * found['interval']['level']:.0f}%"
-    if not found.get("effects_note"):
+    percent = f"{100 * report['interval']['level']:.0f}%"
+    if not report.get("effects_note"):
         yield Paragraph("")
     yield Table(
         "Average marginal effect on the probability, in percentage points",
         ["per", "points", f"{percent} interval"],
         rows,
     )
-    if found.get("effects_note"):
-        yield Paragraph(f"Average effects are {found['effects_note']}.")
+    if report.get("effects_note"):
+        yield Paragraph(f"Average effects are {report['effects_note']}.")
     else:
-        yield from map(Paragraph, describe_disagreement(found))
+        yield from map(Paragraph, describe_disagreement(report))
 
 
-def describe_disagreement(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
+def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
     apart, unknown = [], []
-    for name, effect in found["average_effects"].items():
-        unit = found["per_unit"].get(name)
-        if unit is None or name in found["not_learned"] or not math.isfinite(sum(unit["interval"])):
+    for name, effect in report["average_effects"].items():
+        unit = report["per_unit"].get(name)
+        if unit is None or name in report["not_learned"] or not math.isfinite(sum(unit["interval"])):
             continue
         if not math.isfinite(sum(effect["interval"])):
             unknown.append(name)
@@ -174,32 +174,32 @@ def _excludes_zero(interval: Sequence[float]) -> bool:
     return low > 0.0 or high < 0.0
 
 
-def describe_age(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say whether the model has changed, where that can be told, and what is forgotten."""
-    drift, forget = found.get("drift"), found.get("forget")
+def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield whether the model has changed, if known, and what is forgotten."""
+    drift, forget = report.get("drift"), report.get("forget")
     if drift is not None and drift["compared"]:
         yield drift["words"]
     if forget is not None:
         yield forget["words"]
 
 
-def describe_not_learned(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say which coefficients were not learned, and what it would take."""
+def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which coefficients were not learned, and what learning them would take."""
     alike: dict[str, list[str]] = {}
-    for name, need in found["needed"].items():
-        # What is forecast is the end of "not learned", and not of all questions.
-        told = any(need.get(key) for key in ("people", "budgets", "public_rows"))
-        first = ", where its interval first has an end; a narrow one takes more" if told else ""
+    for name, need in report["needed"].items():
+        # The forecast is of the first interval with an end, not of a useful one.
+        forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
+        first = ", where its interval first has an end; a narrow one takes more" if forecast else ""
         alike.setdefault(need["words"] + first, []).append(name)
     for words, names in alike.items():
         yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."
-    others = [name for name in found["not_learned"] if name not in found["needed"]]
+    others = [name for name in report["not_learned"] if name not in report["needed"]]
     if others:
         yield f"Not learned at this privacy: {', '.join(others)}."
 
 
 def as_text(blocks: Iterator[Block], width: int = 110) -> str:
-    """Lay blocks out as plain text, prose wrapped at ``width``.
+    """Return blocks as plain text, prose wrapped at ``width``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What stands in the place of a number that says nothing; imported by commands before anything heavy is."""
+"""Words in place of a useless number; commands import them before anything heavy."""
 
 from __future__ import annotations
 
