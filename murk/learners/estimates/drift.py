@@ -69,8 +69,8 @@ class Drift:
     releases: int = 0  # of the estimate, when it was compared
     since: int | None = None  # releases before the part that contradicts the earlier ones most
     until: int | None = None  # releases with that part
-    # Changes of estimates by name, in coded units, of coefficients whose own evidence suffices, the strongest first; empty
-    # without an alarm. The coefficients have changed by more, as an estimate is a mean of before and after.
+    # Changes of estimates by name, in coded units, of coefficients whose own evidence suffices, the strongest first;
+    # empty without an alarm. The coefficients have changed by more, as an estimate is a mean of before and after.
     changes: dict[str, float] = field(default_factory=dict)
 
     @property

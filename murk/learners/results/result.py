@@ -128,9 +128,9 @@ class Result:
     def predict(self, records: Any) -> NDArray[np.float64]:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
-        Of a binary target the probability of the positive value, (m,); of classes each one's, (m, K); of a real target
-        its mean, (m,). Records are coded by the task, missing values among them. All reported coefficients in coded
-        units are used, also those that were not learned, which are held near zero.
+        Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
+        mean within its bounds, (m,). The task codes the records, missing values among them. All reported coefficients
+        are used, also those that were not learned, which are shrunk to nearly zero.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What both estimators of scores share: features, public covariates, levels, learning, state, inference."""
+"""Base of both score estimators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from murk.learners.core.covariates import PublicSample
 from murk.learners.core.estimator import StreamEstimator
 from murk.learners.core.scoring.drift import drift_of
 from murk.learners.core.scoring.engine import merged
+from murk.learners.core.scoring.epoch_grid import FEWEST_KEPT
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
 from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.symmetric import FEWEST_KEPT
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import Guarantee
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class Scores(StreamEstimator):
-    """What both estimators share: features, public covariates, levels, learning, state, inference."""
+    """Base class of both estimators: features, public covariates, levels, learning, state, inference."""
 
     public: Any
     mechanism: str | None
@@ -40,7 +40,6 @@ class Scores(StreamEstimator):
     _binary: ClassVar[bool]
 
     def _prepare(self) -> None:
-        """Set what is not a constructor argument; check what can be checked without a record."""
         if self.seed is not None and self.noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
@@ -52,12 +51,12 @@ class Scores(StreamEstimator):
             )
         if self.forget is not None and not (isinstance(self.forget, int) and self.forget >= FEWEST_KEPT):
             raise UserError(
-                f"forget={self.forget!r}: give the number of newest releases that are learned from, at least "
+                f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
                 f"{FEWEST_KEPT:,}, or None for all"
             )
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
         if isinstance(self.public, Iterator):
-            # It is used up; a clone gets what was read of it.
+            # A used-up iterator is replaced by its rows, for clones.
             self.public = self._sample
         super()._prepare()
 
@@ -83,10 +82,8 @@ class Scores(StreamEstimator):
         return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
 
     def _labels(self) -> tuple[str, ...]:
-        """The classes, where there are several."""
+        """Return the classes, if there are more than two."""
         return ()
-
-    # Learning
 
     def _own(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -107,45 +104,41 @@ class Scores(StreamEstimator):
             self._survey_rows(X, y)
 
     def _held(self, y: Floats) -> Floats:
-        """Coded targets as they are learned from: within their bounds."""
+        """Return coded targets within their bounds."""
         return y
 
-    # What was learned
-
     def published(self) -> tuple[int, list[float]]:
-        """The version at which the newest epoch began, and its model: what releases made elsewhere answer to."""
-        found: tuple[int, list[float]] = self._require().published()
-        return found
+        """Return the version at which the newest epoch began, and its model, at which releases elsewhere answer."""
+        published: tuple[int, list[float]] = self._require().published()
+        return published
 
     @property
     def _half_unit(self) -> float:
-        """What a coefficient's coded unit is in the target's own."""
+        """A coefficient's coded unit in the target's own."""
         return 1.0
 
-    def _in_units(self, found: ScoreEstimate) -> ScoreEstimate:
-        """An estimate in the target's own units."""
-        return found
+    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        """Return an estimate in the target's own units."""
+        return estimate
 
     def estimate(self) -> ScoreEstimate:
-        """Coefficients with what their intervals need; infinite half widths where one was not learned."""
+        """Return coefficients with their intervals; infinite half-widths for coefficients that were not learned."""
         return self._in_units(self._require().estimate())
 
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
-        """Estimate from this learner and ``others`` of the same settings: their epochs are solved together."""
+        """Return the joint estimate of this learner and ``others`` of the same settings."""
         return self._in_units(merged(self._engines(others)))
 
     def drift(self) -> Drift:
-        """Whether the coefficients have changed while they were learned, at a false alarm of 1% over a stream's life.
+        """Test whether the coefficients have changed, with a false alarm of 1% over a stream's life.
 
-        It solves for every remembered epoch, and so takes up to eight times as long as ``estimate()``.
+        It solves for every remembered epoch, and takes up to eight times as long as ``estimate()``.
         """
         engine = self._require()
-        found = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
-        return replace(found, changes={name: self._half_unit * change for name, change in found.changes.items()})
-
-    # Prediction
+        drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
+        return replace(drift, changes={name: self._half_unit * change for name, change in drift.changes.items()})
 
     def _linear(self, rows: Floats) -> Floats:
-        """Logits, or coded targets, of rows of features without the constant, (n,); of contrasts, (n, K - 1)."""
+        """Return logits, or coded targets, of rows without the constant, (n,); for contrasts, (n, K - 1)."""
         shown = self._require().shown()
         return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)

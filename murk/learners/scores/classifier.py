@@ -1,8 +1,7 @@
-"""Logistic regression by scores in epochs, as a River estimator."""
+"""River classifier for scores in epochs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from river import base
 from murk.errors import UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.estimator import Record
-from murk.learners.core.predictions import LabelEstimator, codes_of, two_chances
+from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
@@ -25,53 +24,47 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
 
     Each person answers one question at the model of their epoch, randomized once at their budget: mostly their score
-    ``r(y, x'a) c(z) z``, sometimes a matrix of their features, which is drawn before their record is looked at. Epochs
-    double. The learner keeps sums per epoch, and solves all epochs' equations when it is asked; there is no step and no
-    radius.
+    ``r(y, x'a) c(z) z``, sometimes a matrix of their features, drawn before their record is read. Epochs double. The
+    learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
-        The labels, the positive one last where there are two. Another label counts as missing: the answer is then
-        that of a person who has no say, and the fit is that of the people whose label is there. Of more than two,
-        coefficients are contrasts of log odds with ``public``; without it they are the least-squares line through each
-        class's labels of -1 and +1, half of which changes the probability, and log odds are not learned.
+        The labels, of two the positive one last. Any other label counts as missing, and the fit is that of people with
+        a label. Coefficients of more than two are contrasts of log odds with ``public``; without it they are the
+        least-squares line through each class's labels of -1 and +1, half of which changes the probability.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. With rows that are like the people's the estimate is more exact; without any, some of the
-        people are asked for their features' second moments, randomized as everything is.
+        CSV file's path. Rows like the people's make the estimate more exact; without any, some people release their
+        features' second moments instead.
     levels
-        Further guarantees by name, for releases made elsewhere at other levels.
+        Further guarantees by name, for releases made elsewhere.
     mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
         for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     features
-        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
-        the first record. Features are expected within [-1, 1] or so; what is missing or no number counts as 0.
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     exponent
-        g from 0 to 1: how much of a label's probability a score takes back. By default by rule; 1, the balanced score,
-        is right whatever the features' distribution is. Less needs ``public``.
+        g from 0 to 1, the share of a label's probability that a score subtracts; by default by rule. 1, the balanced
+        score, is valid for any features; less needs ``public``.
     forget
-        Learn from so many of the newest releases, at least 24,000 (of seven to eight eighths of it, since an epoch at a
-        time is forgotten): intervals are those of so many, and stop shrinking. By default nothing is forgotten.
+        Learn from this many of the newest releases only, at least 24,000 (an epoch at a time is forgotten, so from
+        seven eighths on). Intervals then stop shrinking. By default nothing is forgotten.
     seed
-        Simulate the noise from this seed. Not private: for experiments.
+        Simulate the noise from this seed, for experiments: no privacy.
     noise
         Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
     Each call of ``learn_one`` is one release of one person. ``coefficients()`` and ``confidence_intervals()`` solve
-    with all that was learned. Predictions are by the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16,
-    20, ... releases (four times an epoch), so that predicting after each record does not solve each time, and what is
-    predicted is a function of the stream alone. They are by coefficients that are held nearer to zero as long as noise
-    rules.
-
-    A coefficient whose interval has no end was not learned at this privacy.
-
-    People's own budgets (``learn_one(x, y, budget)``) may be of at most 64 kinds: sums are kept for each.
+    with everything learned. Predictions are by the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20,
+    ... releases (four times an epoch), shrunk while noise dominates. A coefficient whose interval has no end was not
+    learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may be of at most 64 kinds, as sums are
+    kept for each.
 
     References
     ----------
@@ -135,21 +128,11 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         return "probability" if self.public is None else "own"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record's answer once and learn from the result.
-
-        ``budget`` overrides the learner's for this person.
-        """
-        try:
-            code = self._codes.get(y, math.nan)
-        except TypeError:  # what cannot be a key is no class
-            code = math.nan
-        self._learn(x, code, budget)
+        """Randomize the record's answer once, at ``budget`` or else the learner's, and learn from the result."""
+        self._learn(x, code_of(y, self._codes), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.
-
-        ``budget`` is everybody's, or a sequence with each row's own.
-        """
+        """Learn from the rows of a data frame or an ``(n, k)`` array, at one budget or one for each row."""
         self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

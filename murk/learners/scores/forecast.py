@@ -1,4 +1,4 @@
-"""Forecast of scores: their estimate from drawn sums, and the variance of an effect by a rule of thumb."""
+"""Draws of the scores' estimate from sums, and the variance of an effect by a rule of thumb."""
 
 from __future__ import annotations
 

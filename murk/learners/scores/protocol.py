@@ -10,8 +10,7 @@ from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
-MOST_FEATURES: Final = 64
-"""Coded features from which people are not asked for a matrix of their second moments."""
+MOST_FEATURES: Final = 64  # coded features from which people are not asked for second moments
 
 _EFFECTS = "scores", "effects"
 
@@ -53,13 +52,7 @@ class ScoresProtocol(TaskProtocol):
     forgets = True
 
     def check_without_public(self, block: Any, target: str) -> None:
-        """Check that log odds of several classes have public covariates.
-
-        Raises
-        ------
-        PydanticCustomError
-            With the choices.
-        """
+        """Raise PydanticCustomError, with the choices, for log odds of several classes without public covariates."""
         if target == "classes" and block.effects == "curve":
             raise task_error(
                 "log odds of several classes need public covariates (features without the target), and the task has "
@@ -71,29 +64,23 @@ class ScoresProtocol(TaskProtocol):
             )
         if block.exponent is not None and block.exponent < 1.0 and target == "classes":
             raise task_error(
-                f"{block.exponent:g} needs public covariates where the target is of several classes; remove it",
+                f"{block.exponent:g} needs public covariates if the target is of several classes; remove it",
                 "scores", "exponent",
             )  # fmt: skip
 
     def check_with_public(self, block: Any, target: str) -> None:
-        """Check that several classes with public covariates have log odds.
-
-        Raises
-        ------
-        PydanticCustomError
-            With the choices.
-        """
+        """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
         if target == "classes" and block.effects == "line":
             raise task_error(
                 "'line' of several classes uses no public covariates, and the task has some; remove either", *_EFFECTS
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Keep who makes the models and what average effects are of."""
+        """Keep who makes the models, and the definition of average effects."""
         return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
 
     def why_impractical(self, features: int, public: bool) -> str:
-        """Matrices of second moments are too much to ask of a person where they are large."""
+        """Return why second moments of many features are too large to ask people for."""
         if public or features < MOST_FEATURES:
             return ""
         return f"{features} coded features are too many for matrices of their second moments"
