@@ -18,7 +18,7 @@ def table() -> str:
     Examples
     --------
     >>> print(table().splitlines()[2])
-    | `murk_releases_total` | counter | `task`, `result` | Messages read from the log, by what became of them. |
+    | `murk_releases_total` | counter | `task`, `result` | Messages read from the log, by result. |
     """
     lines = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
     for metric in METRICS:

@@ -1,4 +1,4 @@
-"""The monitor: what was learned and how far it still is, for Prometheus, Grafana and its own live page."""
+"""The monitor: estimates and their precision for Prometheus, Grafana and a live page."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Monitor"]
 
-_HOMES = {
-    "Monitor": ".monitor",
-}
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, {"Monitor": ".monitor"})

@@ -1,4 +1,4 @@
-"""What is known of a task's learning: pure functions of its chains' committed states and of public settings."""
+"""Figures of a task's learning: pure functions of committed states and public settings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-# What it would take to learn what was not is forecast again when the releases have grown so many times.
-_ANEW = 1.25
-# Whether the model has changed is judged again when so large a share of what the estimate is of is new.
-_JUDGED_ANEW = 0.02
+# Growth of the releases after which the needed releases are forecast again.
+_FORECAST_GROWTH = 1.25
+# Share of new releases after which drift is tested again.
+_DRIFT_SHARE = 0.02
 
 
 class Needed(NamedTuple):
-    """What it would take to learn coefficients that were not, by name, and why, as told at so many releases."""
+    """What it would take to learn the coefficients not learned so far, and why, as of some number of releases."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]
@@ -44,7 +44,7 @@ class Needed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chain is stored in the log: the offset that is committed, the end, and who owns the chain if known."""
+    """Committed offset, end offset and owner (if known) of a chain."""
 
     offset: int
     end: int
@@ -53,10 +53,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """One privacy level of the task, and how many releases were learned at it.
+    """A privacy level of the task and the number of releases learned at it.
 
-    ``epsilon`` and ``mu`` are what the guarantee states: a pure or approximate one an epsilon, a Gaussian one a
-    mu, a zero-concentrated one ``mu = sqrt(2 rho)``; None otherwise. Nothing is converted.
+    ``epsilon`` is that of a pure or approximate guarantee; ``mu`` that of a Gaussian one, or ``sqrt(2 rho)`` of a
+    zero-concentrated one. Otherwise they are None.
     """
 
     name: str
@@ -70,26 +70,24 @@ class LevelFigures:
 
 @dataclass(frozen=True, slots=True)
 class ChainFigures:
-    """One chain.
+    """Figures of a chain; those that the protocol's learner does not provide are None.
 
     Parameters
     ----------
     chain, version
-        Its number, and how many releases it has learned.
+        Number of the chain, and of releases that it has learned.
     offset, lag, owner
-        The offset that it has committed, how many more there are on the log, who owns it if that is known.
+        Committed offset, number of further messages, and owner if known.
     iterate_gap
-        Euclidean distance between its newest iterate and its average, in coded units.
+        Euclidean distance between the newest iterate and the average, in coded units.
     step_size
-        Factor by which the gradient of its next release at the default level is multiplied.
+        Factor of the next gradient at the default level.
     unbiased_loss, unbiased_loss_error
-        Mean loss of its releases, estimated without bias, and its standard error.
+        Unbiased estimate of the mean loss of its releases, and its standard error.
     refused_updates
         Releases whose update was not finite or not plausible, and was left out.
     records
-        Records in its releases, where a release is of many.
-
-    What a protocol's learner does not know is None.
+        Records in its releases, if a release contains many.
     """
 
     chain: int
@@ -107,38 +105,37 @@ class ChainFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that is known of a task's learning at one moment.
+    """All figures of a task at one moment.
 
     Parameters
     ----------
     releases, duplicates, dead
-        What became of the messages read: learned, read before, dead letters by reason.
+        Messages read: learned, duplicates, and dead letters by reason.
     staleness, staleness_sum
-        Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one for what is beyond; and the
-        sum of ages. None where nothing grows stale: releases are of no model, or of an epoch's.
+        Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one beyond; and the sum of ages. None if
+        the protocol's releases do not become stale.
     levels, chains
-        The privacy levels; the chains.
+        Privacy levels and chains.
     names, values, half_widths
-        Coefficients in coded units, all chains merged; infinite half widths where nothing is known yet.
+        Coefficients in coded units, all chains merged; half-widths are infinite while unknown.
     method, note
-        How the intervals are made, and what is known of them.
+        Method of the intervals and a note on them.
     estimated_error
-        Root of the summed squared standard errors of the coefficients; infinite where nothing is known yet.
+        Root of the summed squared standard errors of the coefficients; infinite while unknown.
     parameter_error
         Euclidean distance from the reference; None without one.
     alike
-        Whether public covariates pass the check that they are like the people's; None where none is made.
+        Whether public covariates pass the check against the people's; None without a check.
     needed
-        What it would take to learn the coefficients that scores did not learn.
+        What it would take to learn the coefficients not learned so far.
     releases_used
-        Releases that the estimate is of: the newest, where older ones were forgotten.
+        Releases that the estimate uses, without forgotten ones.
     drift
-        Whether the coefficients have changed beyond noise; None where the estimates come without standard errors.
+        Test for a change of the coefficients; None without standard errors.
     curve
-        How the estimate has moved, as the chains' states have it.
+        History of the estimate from the chains' states.
     unbiased_loss, unbiased_loss_error
-        Mean loss over all chains' releases, estimated from the releases without bias, and its standard error; None
-        where the protocol has none, or nothing is known yet.
+        Unbiased estimate of the mean loss over all chains, and its standard error; None while unknown.
     """
 
     releases: int
@@ -165,27 +162,27 @@ class Figures:
 
     @property
     def lag(self) -> int:
-        """Offsets on the log that were not committed yet, over all chains."""
+        """Offsets not committed yet, over all chains."""
         return sum(chain.lag for chain in self.chains)
 
     @property
     def mean_staleness(self) -> float | None:
-        """Mean age of the learned gradients; None where none has been counted."""
+        """Mean age of the learned gradients; None before the first one."""
         counted = sum(self.staleness or ())
         return self.staleness_sum / counted if counted else None
 
     @property
     def refused_updates(self) -> float | None:
-        """Updates that were left out, over all chains; None where the learner refuses none."""
+        """Updates left out, over all chains; None if the learner refuses none."""
         return _sum(chain.refused_updates for chain in self.chains)
 
     @property
     def records(self) -> float | None:
-        """Records in the learned releases, over all chains; None where each release is of one."""
+        """Records in the learned releases, over all chains; None if each release contains one."""
         return _sum(chain.records for chain in self.chains)
 
     def placed(self, places: Sequence[Place]) -> Figures:
-        """The same states on a log that has gone on since."""
+        """Return the figures with new offsets and owners."""
         chains = tuple(
             replace(chain, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
             for chain, place in zip(self.chains, places, strict=True)
@@ -201,14 +198,10 @@ def figures(
     reference: Mapping[str, float] | None = None,
     before: Figures | None = None,
 ) -> Figures:
-    """Work out everything that is shown, from one state message (or None) and one place for each chain.
+    """Compute all figures from a state message (or None) and a place for each chain.
 
-    Of ``before``, the figures of earlier states, what takes long is kept as long as it is nearly the same.
-
-    Raises
-    ------
-    MurkError
-        When a learner's state is not one of this problem.
+    Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
+    `MurkError` for a state of another problem.
 
     Examples
     --------
@@ -244,15 +237,15 @@ def figures(
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
-    for one in counters:
-        dead.update(one.dead)
-        learned.update(one.levels)
+    for each in counters:
+        dead.update(each.dead)
+        learned.update(each.levels)
     return Figures(
-        releases=sum(one.learned for one in counters),
-        duplicates=sum(one.duplicates for one in counters),
+        releases=sum(each.learned for each in counters),
+        duplicates=sum(each.duplicates for each in counters),
         dead=dict(sorted(dead.items())),
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
-        staleness_sum=sum(one.staleness_sum for one in counters),
+        staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
             _level(name, promise, problem.mechanisms[name], learned[name])
             for name, promise in task.privacy.levels.items()
@@ -276,11 +269,11 @@ def figures(
 
 
 def _needed(task: Task, found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
-    """What it would take to learn what was not: as forecast before, where it is of the same and not much was added."""
+    """Forecast what it would take to learn further coefficients, or reuse the previous forecast."""
     if not found.forecasts or not found.n_releases:
         return Needed(0, {})
     unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
-    if before is not None and unknown == before.of.keys() and found.n_releases < _ANEW * before.releases:
+    if before is not None and unknown == before.of.keys() and found.n_releases < _FORECAST_GROWTH * before.releases:
         return before
     needs = {name: need.to_dict() for name, need in (found.needs(LEVEL) if unknown else {}).items()}
     report = {
@@ -298,17 +291,17 @@ def _needed(task: Task, found: Estimate, halves: Sequence[float], before: Needed
 def _drift(
     problem: Problem, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
 ) -> Drift | None:
-    """Whether the coefficients have changed: as judged before, where not much was added."""
+    """Test for drift, or reuse the previous test."""
     added = 0 if before is None else found.n_releases - before.releases
-    if before is not None and before.compared and 0 <= added < _JUDGED_ANEW * found.releases_used:
+    if before is not None and before.compared and 0 <= added < _DRIFT_SHARE * found.releases_used:
         return before
     return drift_of(problem, engines, found, curve)
 
 
 def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
     ages = [0] * (len(STALENESS_BOUNDS) + 1)
-    for one in counters:
-        for bits, count in enumerate(one.staleness):
+    for each in counters:
+        for bits, count in enumerate(each.staleness):
             ages[min(bits, len(STALENESS_BOUNDS))] += count
     return tuple(ages)
 
@@ -324,19 +317,19 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
         mu = math.sqrt(2.0 * guarantee.rho)
     words, pair = guarantee.describe(), guarantee
     if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):
-        # Stated for a record and a blank one: how well two records are distinguished is another figure.
+        # The guarantee compares a record with a blank one; the accuracy compares two records.
         words, pair = described(mechanism)
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)
 
 
 def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:
-    """Mean over all chains' releases, and its standard error: of chains that know theirs, and by their releases."""
+    """Return the mean loss over chains, weighted by releases, and its standard error."""
     parts = [(chain, chain.unbiased_loss) for chain in chains if chain.version and chain.unbiased_loss is not None]
     total = sum(chain.version for chain, _ in parts)
     if not total:
         return None, None
     loss = sum(chain.version * loss for chain, loss in parts) / total
-    # Of a single release the spread is unknown, not zero.
+    # The error of a single release is unknown, not zero.
     errors = [chain.unbiased_loss_error or math.inf for chain, _ in parts]
     error = math.hypot(*(chain.version * one for (chain, _), one in zip(parts, errors, strict=True))) / total
     return loss, error if math.isfinite(error) else None
@@ -348,6 +341,6 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def distance(names: Sequence[str], values: Sequence[float] | Floats, reference: Mapping[str, float]) -> float:
-    """Euclidean distance of coefficients from the reference."""
+    """Return the Euclidean distance of coefficients from the reference."""
     truth = np.array([reference[name] for name in names])
     return float(np.linalg.norm(np.asarray(values) - truth))

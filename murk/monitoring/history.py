@@ -1,4 +1,4 @@
-"""How the figures have moved: first as the states have it, and since the monitor started as it was seen."""
+"""History of the figures: from the states until the monitor started, then as observed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPAN_SECONDS = 10.0
 
 
 class Point(NamedTuple):
-    """What the curves show at one moment; what only a monitor sees is None before one did."""
+    """A point of the curves; values that only a monitor observes are None before it started."""
 
     releases: int
     time: float
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 class Knot(NamedTuple):
-    """End of a span of time: releases learned until then, and the largest lag within the span."""
+    """End of a time span, with the releases learned until then and the largest lag within the span."""
 
     time: float
     releases: int
@@ -41,10 +41,9 @@ class Knot(NamedTuple):
 
 
 class Pace:
-    """Speed and lag over time, as the means and maxima of at most 600 spans of equal length.
+    """Mean speed and largest lag over at most 600 time spans of equal length.
 
-    A span lasts ten seconds at first. When there are too many, neighbouring spans are joined, so that a stop that is
-    longer than a span always shows as zero.
+    Spans last ten seconds at first; when there are too many, neighbours are joined.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class Pace:
         self._seconds = SPAN_SECONDS
 
     def add(self, time: float, releases: int, lag: int) -> None:
-        """Add what one look at the log found; a look at another log begins anew."""
+        """Add an observation; one of another log starts over."""
         knots = self._knots
         if knots and (releases < knots[-1].releases or time < knots[-1].time):
             knots.clear()
@@ -76,7 +75,7 @@ class Pace:
     def columns(self) -> dict[str, list[float | int | None]]:
         """Return the end of each span in seconds since 1970, its releases per second and its largest lag.
 
-        A last span that is shorter than half a span is left out, since few looks make a rough mean.
+        A last span shorter than half a span is omitted, since its mean is imprecise.
         """
         knots = self._knots
         if len(knots) > 2 and knots[-1].time - knots[-2].time < self._seconds / 2.0:
@@ -98,9 +97,9 @@ class Pace:
 
 
 class History:
-    """What was seen, in the order of releases, thinned so that it stays evenly spread over the logarithm of releases.
+    """Observed points, thinned to stay evenly spread over the logarithm of releases.
 
-    At most 600 points, and fewer where each holds very many coefficients.
+    At most 600 points, fewer for very many coefficients.
 
     Examples
     --------
@@ -115,11 +114,11 @@ class History:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """What was seen, oldest first."""
+        """Observed points, oldest first."""
         return tuple(self._points)
 
     def whole(self, figures: Figures, reference: Mapping[str, float] | None = None) -> tuple[Point, ...]:
-        """All points, oldest first: those of the states for as long as nothing was seen, then what was."""
+        """Return all points, oldest first: those of the states, then the observed ones."""
         begin = self._points[0].releases if self._points else math.inf
         before = [
             Point(
@@ -132,10 +131,7 @@ class History:
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
-        """Note how things stand.
-
-        While no release is learned, the point at which they stopped stays, and one after it moves on in time.
-        """
+        """Add a point; while no release is learned, only the last point moves on in time."""
         point = Point(
             figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
             figures.parameter_error, rate, sum(figures.dead.values()), figures.lag, figures.unbiased_loss,
@@ -143,7 +139,7 @@ class History:
         )  # fmt: skip
         points = self._points
         if points and point.releases < points[-1].releases:
-            # Another log stands where the first one was: its curve is another one.
+            # The log was replaced.
             points.clear()
         if len(points) > 1 and point.releases == points[-1].releases == points[-2].releases:
             points[-1] = point
@@ -153,6 +149,6 @@ class History:
             del points[self._crowded()]
 
     def _crowded(self) -> int:
-        """Place of the point whose neighbours are closest together; never the first or the last."""
+        """Return the index of the point whose neighbours are closest, never the first or the last."""
         at = [math.log1p(point.releases) for point in self._points]
-        return min(range(1, len(at) - 1), key=lambda place: at[place + 1] - at[place - 1])
+        return min(range(1, len(at) - 1), key=lambda index: at[index + 1] - at[index - 1])

@@ -1,4 +1,4 @@
-"""The monitor: reads what a log's chains have committed, and keeps what is shown."""
+"""The monitor, which reads the committed states of a log's chains."""
 
 from __future__ import annotations
 
@@ -25,43 +25,37 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 RATE_SECONDS = 10.0
-"""Releases per second are those of so many seconds."""
+"""Window of the rate of releases, in seconds."""
 
 
 class Monitor:
-    """Watch what is learned from a log, and how far it still is, for Prometheus and a page.
+    """Monitor what is learned from a log, for Prometheus and a page.
 
-    `poll` reads the log, and alone does; everything else may be called from any thread and tells what the last
-    poll found. Whatever is reported is a function of releases, states and public settings only.
+    Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
+    functions of releases, states and public settings.
 
     Parameters
     ----------
     log
-        The log, which carries the task. It is read, never written.
+        The log, which carries the task and is only read.
     task
         The task as the log carries it (``Log.document``).
     registry
-        Where to export the metrics; by default a registry of its own.
+        Registry for the metrics, also an attribute; by default a new one.
     reference
-        True coefficients in coded units, where they are known, as in simulation.
+        True coefficients in coded units, if known, as in a simulation.
     clock
         Time in seconds since 1970.
     reopen
-        Opens the log again. Where it is given, a log that could not be read is closed and opened again at the
-        next poll (unless it is only unreachable): a file that was deleted and put back is only then found.
+        Opens the log again after it could not be read, as when a file was deleted and restored.
     patience
-        Without a poll for so many seconds the log counts as not readable: it does not answer.
-
-    Attributes
-    ----------
-    registry
-        Where the metrics are exported.
+        Seconds without a poll after which the log counts as unreadable.
 
     Raises
     ------
     UserError
-        When prometheus_client is missing, the log carries no task or another one, or the reference's names are
-        not those of the task's coefficients.
+        If prometheus_client is missing, the log carries no task or another one, or the reference does not name the
+        task's coefficients.
 
     Examples
     --------
@@ -121,19 +115,16 @@ class Monitor:
         register(self.registry, self)
 
     def poll(self) -> bool:
-        """Read the log once, and tell whether it could be read.
-
-        A log that cannot be read is no error here: the last figures stay, and `healthy` says so.
-        """
+        """Read the log once, and return whether that succeeded; if not, the last figures stay."""
         before = self._snapshot
         now = self._clock()
         try:
             found = self._read()
-        except Exception as error:  # noqa: BLE001 - the monitor must outlive whatever befalls the log
-            self._snapshot = replace(before, now=now, problem=_in_a_line(error))
+        except Exception as error:  # noqa: BLE001 - the monitor must survive any error
+            self._snapshot = replace(before, now=now, problem=_one_line(error))
             if not isinstance(error, UnreachableError):
-                # A broker that is away will be back; anything else may look different when it is opened again.
-                self._let_go()
+                # An unreachable broker returns by itself; after other errors, open the log again.
+                self._release_log()
             return False
         rate = self._rate(now, found.releases)
         self._history.add(found, now, rate)
@@ -149,7 +140,7 @@ class Monitor:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the last poll found, or that the log has not answered for too long."""
+        """Result of the last poll, or that the log has not answered for too long."""
         found = self._snapshot
         silent = self._clock() - found.now
         if found.healthy and silent > self._patience:
@@ -162,22 +153,22 @@ class Monitor:
         return self.snapshot.healthy
 
     def status(self) -> dict[str, Any]:
-        """Everything that the page shows, as plain JSON data."""
+        """Return everything that the page shows as plain JSON data."""
         return self.snapshot.status()
 
     def describe(self) -> Iterator[Family]:
-        """The metrics without values, for the registry."""
+        """Return the metrics without values, for the registry."""
         return described("monitor")
 
     def collect(self) -> Iterator[Family]:
-        """The metrics, for the registry."""
+        """Return the metrics, for the registry."""
         return exported(self.snapshot)
 
     def close(self) -> None:
-        """Take the metrics off the registry, and close a log that was opened again here."""
+        """Unregister the metrics, and close a log that was reopened."""
         self.registry.unregister(self)
         if self._reopen is not None:
-            self._let_go()
+            self._release_log()
 
     def _read(self) -> Figures:
         if self._log is None:
@@ -197,7 +188,7 @@ class Monitor:
             found = figures(self._task, self._problem, messages, places, self._reference, self._figures)
         else:
             found = self._figures.placed(places)
-        # Together, and only now: a poll that failed half-way leaves the figures and their states as they were.
+        # Assign together, so that a failed poll leaves figures and states unchanged.
         self._states, self._messages, self._figures = states, messages, found
         return found
 
@@ -206,15 +197,15 @@ class Monitor:
         message = decode_state(state, where)
         if message.identity != log.identity or message.task != self._task.hash or message.chain != chain:
             raise MurkError(
-                f"the state of {where} was learned from another log, task or chain: the log was deleted and made "
-                "again, or its parts were mixed up; no learner goes on from it"
+                f"the state of {where} belongs to another log, task or chain: the log was recreated or its files were "
+                "mixed up; no learner resumes from it"
             )
         return message
 
     def _rate(self, now: float, releases: int) -> float:
         recent = self._recent
         if recent and (releases < recent[-1][1] or now < recent[-1][0]):
-            # Another log, or a clock that was set back: what was seen before says nothing of now.
+            # Another log, or a clock that was set back.
             recent.clear()
         recent.append((now, releases))
         while len(recent) > 2 and recent[1][0] <= now - RATE_SECONDS:
@@ -222,18 +213,18 @@ class Monitor:
         seconds = now - recent[0][0]
         return (releases - recent[0][1]) / seconds if seconds > 0 else 0.0
 
-    def _let_go(self) -> None:
+    def _release_log(self) -> None:
         if self._reopen is None or self._log is None:
             return
         log, self._log = self._log, None
         try:
             log.close()
-        except Exception:  # noqa: BLE001 - what failed to be read may fail to close; another one is opened
+        except Exception:  # noqa: BLE001 - closing a failed log may fail, too
             return
 
 
-def _in_a_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     if not isinstance(error, MurkError):
-        # Of the text of an error that nobody foresaw it is not known what it quotes.
+        # The text of an unexpected error may quote a record.
         return f"the log could not be read ({type(error).__name__})"
     return " ".join(str(error).split()) or "the log could not be read"

@@ -1,4 +1,4 @@
-"""True coefficients, where they are known: in simulation, or from a run that nobody's privacy limited."""
+"""Reference coefficients, as known in a simulation or from a run without privacy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ LONGEST_NAME = 300
 
 
 def read_reference(path: str | Path) -> dict[str, float]:
-    """Read ``{name: value}`` in coded units from a JSON or YAML file, or another run's ``--json`` output.
+    """Read ``{name: value}`` in coded units from a JSON or YAML file, or from another run's ``--json`` output.
 
-    Raises
-    ------
-    UserError
-        When the file cannot be read, or does not hold names and finite numbers.
+    Raises `UserError` if the file cannot be read or does not contain names and finite numbers.
     """
     content = _content(Path(path))
     if isinstance(content, Mapping) and isinstance(content.get("coefficients"), Mapping):
@@ -33,29 +30,22 @@ def read_reference(path: str | Path) -> dict[str, float]:
             f"{path}: not true coefficients: write a mapping {{name: value, ...}}, or give the --json output of "
             "another run"
         )
-    found = {}
-    for name, value in content.items():
-        found[str(name)] = _number(value)
-        if not math.isfinite(found[str(name)]):
+    coefficients = {str(name): _number(value) for name, value in content.items()}
+    for name, value in coefficients.items():
+        if not math.isfinite(value):
             raise UserError(f"{path}: {_shown(name)}: not a finite number; write the coefficient in coded units")
-    return found
+    return coefficients
 
 
 def check_reference(reference: Mapping[str, float], names: Sequence[str]) -> None:
-    """Make sure that a reference names exactly the coefficients of a task.
-
-    Raises
-    ------
-    UserError
-        Naming what is missing or unknown.
-    """
+    """Raise `UserError` unless a reference names exactly the coefficients of a task."""
     unknown = [name for name in reference if name not in names]
     missing = [name for name in names if name not in reference]
     if unknown or missing:
-        found = [f"{_list(unknown)} unknown"] if unknown else []
-        found += [f"{_list(missing)} missing"] if missing else []
+        problems = [f"{_list(unknown)} unknown"] if unknown else []
+        problems += [f"{_list(missing)} missing"] if missing else []
         raise UserError(
-            f"the reference does not fit the task: {', '.join(found)}. The task's coefficients are {_list(names, 20)}"
+            f"the reference does not fit the task: {', '.join(problems)}. Its coefficients are {_list(names, 20)}"
         )
 
 
@@ -74,12 +64,12 @@ def _content(path: Path) -> Any:
         raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
     with suppress(ValueError, RecursionError):
         return json.loads(text)
-    # Every scalar as it is written: a coefficient may be named "no" or "on".
+    # Scalars as text, since a coefficient may be named "no" or "on".
     return read_texts(text, str(path))
 
 
 def _number(value: Any) -> float:
-    """The number, or NaN for what is none."""
+    """Return a value as a number, or NaN."""
     if isinstance(value, bool):
         return math.nan
     try:

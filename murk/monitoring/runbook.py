@@ -1,7 +1,4 @@
-"""What to do about an alert, as a page of the monitor: every alert links to its own, ``/runbook/NAME``.
-
-The text is that of ``docs/recover.md``, which the wheel carries, too.
-"""
+"""Runbook pages of the monitor, ``/runbook/NAME`` for each alert, from ``docs/recover.md``."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ _PAGE = """<!doctype html>
 
 
 def runbook_routes() -> dict[str, Route]:
-    """The page of every alert, and all of them at ``/runbook/``."""
+    """Return the page of every alert, and their list at ``/runbook/``."""
     texts = sections((_PACKAGED if _PACKAGED.is_file() else _SOURCE).read_text(encoding="utf-8"))
     pages = {alert.name: _alert(alert, texts) for alert in ALERTS}
     items = [f'<li><a href="{alert.name}">{alert.name}</a> ({alert.severity})</li>' for alert in ALERTS]
@@ -56,7 +53,7 @@ def runbook_routes() -> dict[str, Route]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Parts of a Markdown document by the anchor of their heading.
+    """Return the sections of a Markdown document by the anchor of their heading.
 
     Examples
     --------
@@ -71,7 +68,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def html(text: str) -> str:
-    """Paragraphs, numbered lists, code, emphasis and links between alerts; other links lose their target.
+    """Convert paragraphs, numbered lists, code, emphasis and links between alerts to HTML; drop other links.
 
     Examples
     --------

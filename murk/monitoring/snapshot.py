@@ -1,4 +1,4 @@
-"""What HTTP threads read: everything the monitor knew after its last poll, never changed again."""
+"""Immutable result of a poll, read by HTTP threads."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The monitor's knowledge at one moment.
+    """State of the monitor at one moment.
 
     Parameters
     ----------
     task, url
-        The task as the log carries it, and where the log is, without credentials.
+        The task as the log carries it, and the log's URL without credentials.
     started, now
-        When the monitor started and when this was taken, in seconds since 1970.
+        Start of the monitor and time of the snapshot, in seconds since 1970.
     figures
         The last figures that could be read.
     read
-        Whether the log was read at all yet: until then the figures are those of an empty log.
+        Whether the log has been read; before, the figures are those of an empty log.
     problem
         Why the log cannot be read, in one line; None while it can.
     rate
-        Releases learned per second lately.
+        Recent releases per second.
     grown
-        When the count of learned releases was last seen to grow.
+        Time of the last growth of the learned releases.
     reference
-        True coefficients where they are known.
+        True coefficients, if known.
     history
-        How the figures have moved, from the first release on.
+        Points of the curves from the first release on.
     pace
-        Speed and lag over time since the monitor started: `Pace.columns`.
+        Speed and lag since the monitor started: `Pace.columns`.
     """
 
     task: Task
@@ -73,11 +73,11 @@ class Snapshot:
 
     @cached_property
     def body(self) -> bytes:
-        """`status` as JSON; made when it is first asked for."""
+        """`status` as JSON."""
         return json.dumps(self.status(), allow_nan=False, separators=(",", ":")).encode()
 
     def status(self) -> dict[str, Any]:
-        """The whole as plain JSON data, numbers that are not finite as None."""
+        """Return everything as plain JSON data, with None for numbers that are not finite."""
         known: dict[str, Any] = finite(
             {
                 "version": VERSION,
@@ -142,7 +142,7 @@ class Snapshot:
         return {"bounds": list(STALENESS_BOUNDS), "counts": list(found.staleness), "mean": found.mean_staleness}
 
     def _unbiased_loss(self) -> dict[str, Any] | None:
-        # What is not known yet is null; what the protocol never knows is not there.
+        # Null values are not known yet; None means that the protocol never estimates the loss.
         if not PROTOCOLS[self.task.protocol].estimates_loss:
             return None
         return {"value": self.figures.unbiased_loss, "error": self.figures.unbiased_loss_error}
@@ -152,5 +152,5 @@ class Snapshot:
         columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in _COLUMNS}
         for key in ("values", "half_widths"):
             rows = [getattr(point, key) for point in points]
-            columns[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+            columns[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
         return columns

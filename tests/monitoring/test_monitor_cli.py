@@ -202,7 +202,7 @@ def test_bad_references_are_refused(tmp_path, content, words):
 
 def test_a_reference_names_all_coefficients():
     check_reference({"a": 1.0, "b": 2.0}, ("b", "a"))
-    with pytest.raises(UserError, match=r"'c' unknown, 'b' missing\. The task's coefficients are 'a', 'b'"):
+    with pytest.raises(UserError, match=r"'c' unknown, 'b' missing\. Its coefficients are 'a', 'b'"):
         check_reference({"a": 1.0, "c": 2.0}, ("a", "b"))
 
 

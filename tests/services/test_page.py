@@ -365,7 +365,7 @@ def test_every_protocol_shows_what_its_learner_knows(page):
     assert shown(*parts) == [False, True, True, True, True, True]
     assert page.text("#model") == "quadratic loss over |x|^2"
     assert page.texts("#chains tbody td:last-child") == ["7", "0"]
-    assert page.text("#refused").startswith("Refused updates: 7 of 9,000 releases moved nothing")
+    assert page.text("#refused").startswith("Refused updates: 7 of 9,000 releases were left out")
 
     page.open(SCENARIOS["moments"](9000))
     assert shown(*parts) == [False] * 6
@@ -393,7 +393,7 @@ def test_the_loss_comes_with_its_error(page):
     assert page.texts("#loss-card .empty:not([hidden])") == ["Waiting for the first releases"]
     page.monitor.status = lambda: SCENARIOS["examples"](1)
     eventually(lambda: page.text("#releases") == "1")
-    assert page.text("#loss-aside") == "mean, judged from releases alone"
+    assert page.text("#loss-aside") == "mean, estimated from releases"
     before = page.script("return document.querySelector('#loss-card canvas').toDataURL()")
 
     status = SCENARIOS["examples"](9000) | {"refused_updates": 0}
@@ -401,7 +401,7 @@ def test_the_loss_comes_with_its_error(page):
     eventually(lambda: page.text("#releases") == "9,000")
     value, half = status["unbiased_loss"]["value"], 1.96 * status["unbiased_loss"]["error"]
     assert page.text("#loss") == f"{value:.3f}"
-    assert page.text("#loss-aside") == f"± {half:.3f}, judged from releases alone"
+    assert page.text("#loss-aside") == f"± {half:.3f}, estimated from releases"
     assert page.text("#loss-card .key b") == f"{value:.3f} ± {half:.3f}"
     assert page.text("#refused").startswith("Refused updates: none.")
     assert page.script("return document.querySelector('#loss-card canvas').toDataURL()") != before
@@ -499,11 +499,11 @@ def test_intervals_are_said_as_what_they_are(page):
     status["estimate"] |= {"method": "scores", "half_widths": [0.1, None, 0.2]}
     shown = page.open(status).texts(".parameter .value")
     assert [text == "not learned" for text in shown] == [False, True, False]
-    assert page.texts(".beside")[1] == "at this privacy, from so many"
+    assert page.texts(".beside")[1] == "too noisy at this privacy level"
     assert not page.visible("#needed")
     taken = {"people": 4000, "budgets": None, "public_rows": None, "at_least": False, "words": "about 4,000 people"}
     status["estimate"] |= {"needed": {"a": taken, "b": taken}}
-    assert page.open(status).text("#needed") == "Not learned at this privacy: a, b would take about 4,000 people."
+    assert page.open(status).text("#needed") == "Too noisy to learn at this privacy level: a, b would take about 4,000 people."
     status["estimate"] |= {"half_widths": [None] * 3, "note": "none yet: nothing was learned"}
     assert page.open(status).text("#interval-note") == "No intervals: nothing was learned."
     assert page.complaints() == []

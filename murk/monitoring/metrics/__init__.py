@@ -1,1 +1,1 @@
-"""The metrics that Murk exports, in one table, and who fills them in; alerts on them."""
+"""Exported metrics, their exporters and alerts."""

@@ -1,7 +1,6 @@
-"""Alerts on the exported metrics, and the series that they need recorded, as plain data.
+"""Alerts and recording rules, from which Prometheus' rule file is generated.
 
-Alerts speak of tasks and chains, never of people. Each says what to do, and links to its page of the runbook, which
-the monitor serves (`murk.monitoring.runbook`). Prometheus' rule file is generated from them.
+Alerts concern tasks and chains, never people. Each links to its page of the runbook (`murk.monitoring.runbook`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SECONDS_BEHIND: Final = 60
 WIDER: Final = 2.5
 LOWER: Final = 0.1
 FEW: Final = 100
-"""Counts below which a share or a lag says nothing."""
+"""Counts below which a share or a lag is not meaningful."""
 
 COUNT: Final = "task:murk_estimate_releases:max"
 SCALED_ERROR: Final = "task:murk_estimated_error:law"
@@ -38,23 +37,23 @@ RECORDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert.
+    """An alert.
 
     Parameters
     ----------
     name
-        CamelCase, beginning with Murk.
+        CamelCase name that begins with Murk.
     expr
-        It is raised for every series this gives.
+        Expression; the alert is raised for every resulting series.
     wait
-        How long ``expr`` must hold first.
+        How long ``expr`` must hold.
     severity
-        ``critical``: learning has stopped or cannot be seen. ``warning``: it gets worse by itself. ``info``: look
-        when there is time.
+        ``critical``: learning has stopped or cannot be observed. ``warning``: the situation gets worse by itself.
+        ``info``: not urgent.
     summary, description
-        What is the matter, in one line; and what to do.
+        Problem in one line; what to do.
     anchor
-        Heading of its part of ``docs/recover.md``, as in a link.
+        Anchor of its section in ``docs/recover.md``.
     """
 
     name: str
@@ -87,8 +86,8 @@ ALERTS: Final = (
         "1m",
         "critical",
         "The monitor of a task cannot be scraped",
-        "Nothing is known of the task while the monitor is down; learning itself does not need it. Look at the "
-        "monitor's log, start it again (it has no state of its own and loses nothing), and check Prometheus' targets.",
+        "While the monitor is down, the task cannot be observed; learning continues. Look at the monitor's log, "
+        "restart it (it has no state and loses nothing), and check Prometheus' targets.",
         "the-monitor-is-down",
     ),
     Alert(
@@ -97,21 +96,21 @@ ALERTS: Final = (
         "1m",
         "critical",
         "The monitor of {{ $labels.task }} cannot read the log",
-        "All other figures stand still. Check the broker (or the log's file and its disk), the network, and the "
-        "monitor's credentials; /healthz of the monitor says what went wrong. Devices keep their releases meanwhile.",
+        "All other figures are frozen. Check the broker (or the log's file and its disk), the network, and the "
+        "monitor's credentials; /healthz of the monitor names the problem. Devices keep their releases meanwhile.",
         "the-log-cannot-be-reached",
     ),
     Alert(
         "MurkNoProgress",
         f"{_LAG} > 0 and on (task, partition) max by (task, partition) (changes(murk_model_version[5m])) == 0"
-        # While the log cannot be read both figures stand still, and that has an alert of its own.
+        # While the log cannot be read, both figures are frozen; MurkLogUnreachable covers that.
         " unless on (task) max by (task) (murk_log_reachable) == 0",
         "5m",
         "critical",
         "Chain {{ $labels.partition }} of {{ $labels.task }} learns nothing, and {{ $value }} messages wait for it",
         "No learner works on the chain. Check that `murk learn` runs and owns the chain (the live page names the "
-        "owner), read its log for a refusal (a log that was recreated, a damaged state), and start another one. If "
-        "MurkNothingLearned is raised as well, a learner is at work, and everything it reads is refused.",
+        "owner), read its log for an error (a recreated log, a damaged state), and start another learner. If "
+        "MurkNothingLearned is raised, too, a learner works but refuses all that it reads.",
         "a-chain-makes-no-progress",
     ),
     Alert(
@@ -119,22 +118,22 @@ ALERTS: Final = (
         f"{_READ_RATE} > 0 and on (task) {_LEARNED} == 0",
         "5m",
         "critical",
-        "Messages for {{ $labels.task }} are read, and none of them is learned",
-        "All that arrives is a duplicate or a dead letter. See `murk dead-letters` for the reasons: most often the "
-        "devices follow another version of the task, or simulated releases go to a log for real ones.",
+        "Messages for {{ $labels.task }} are read, but none is learned",
+        "All messages are duplicates or dead letters. See `murk dead-letters` for the reasons: most often devices use "
+        "another version of the task, or simulated releases are sent to a real log.",
         "nothing-is-learned",
     ),
     Alert(
         "MurkLag",
-        # Bursts and replays that are being worked off are no fault: the lag must be long, and not falling.
+        # Exclude bursts and replays that are being processed: the lag must be long and not falling.
         f"sum by (task) ({_LAG}) > {FEW}"
         f" and on (task) sum by (task) ({_LAG}) > on (task) {SECONDS_BEHIND} * {_READ_RATE}"
         f" and on (task) sum by (task) (max by (task, partition) (deriv(murk_lag_releases[10m]))) >= 0",
         "10m",
         "warning",
         "Learners of {{ $labels.task }} are more than a minute behind, and not catching up",
-        "{{ $value }} messages wait. Start more learners, one for each chain at the most, or look for a slow one. "
-        "Where people release gradients, these grow stale meanwhile, and the stalest become dead letters.",
+        "{{ $value }} messages wait. Start more learners, at most one per chain, or look for a slow one. With protocol "
+        "gradients, releases become stale meanwhile, and the stalest become dead letters.",
         "learners-lag-behind",
     ),
     Alert(
@@ -143,9 +142,9 @@ ALERTS: Final = (
         "5m",
         "warning",
         "{{ $value | humanizePercentage }} of the messages for {{ $labels.task }} cannot be learned",
-        "See `murk dead-letters` for the reasons. They cost no one privacy beyond what was paid, but those releases "
-        "are lost to the estimate. 'stale': learners or devices are slow; 'wrong-task' or 'level': devices follow "
-        "another task; 'malformed' or 'schema': a broken or hostile sender.",
+        "See `murk dead-letters` for the reasons. Dead letters cost no further privacy, but are lost to the estimate. "
+        "'stale': learners or devices are slow; 'wrong-task' or 'level': devices use another task; 'malformed' or "
+        "'schema': a broken or hostile sender.",
         "many-dead-letters",
     ),
     Alert(
@@ -154,38 +153,35 @@ ALERTS: Final = (
         "15m",
         "info",
         "Ledgers refuse many releases for {{ $labels.task }}: {{ $value | humanize }} in 15 minutes",
-        "People have spent their caps, or have withdrawn. That is the promise being kept: do not raise caps to "
-        "silence this. Expect fewer releases, ask other people to take part, or end the task.",
+        "People have spent their caps or have withdrawn. This is intended: do not raise caps to silence the alert. "
+        "Expect fewer releases, ask other people to take part, or end the task.",
         "ledgers-refuse-releases",
     ),
     Alert(
         "MurkIntervalNotShrinking",
-        # Error times root of count against its own lower tenth over a week: once the error does not fall any more,
-        # this passes 2.5 when the count has grown 6.25 times, and stays above it. Plug-in intervals are smooth.
-        # Random scaling wanders by itself: by its limit distribution this is above 2.5 with probability 0.3% with three
-        # coefficients of equal weight, and 9% with a single one (tests/tools/test_alerts.py).
+        # Error times root of count against its own lower tenth over a week: once the error stops falling, this passes
+        # 2.5 when the count has grown 6.25 times. Random scaling fluctuates: by its limit distribution this is above
+        # 2.5 with probability 0.3% for three coefficients of equal weight, and 9% for one (tests/tools/test_alerts.py).
         f"{SCALED_ERROR} > {WIDER} * quantile_over_time({LOWER}, {SCALED_ERROR}[7d])"
         f" and on (task) max by (task) (increase(murk_releases_total{{result=\"{LEARNED}\"}}[1h])) > {FEW}",
         "15m",
         "info",
         "Releases for {{ $labels.task }} are learned, but its intervals do not shrink",
-        "The error should fall like one over the root of the number of releases; it is more than 2.5 times what "
-        "that would make it. Look at the model dashboard: a parameter that drifts means that people have changed "
-        "(begin a new task); a growing staleness, that gradients are old; the privacy dashboard, whether people "
-        "choose stronger levels than before, which is their right and widens intervals.",
+        "The error should fall with the root of the number of releases, but is over 2.5 times as large. Look at the "
+        "model dashboard for a parameter that drifts (people have changed: begin a new task) or growing staleness "
+        "(gradients are old), and at the privacy dashboard for stronger levels, which widen intervals.",
         "intervals-do-not-shrink",
     ),
     Alert(
         "MurkModelChanged",
-        # The false alarm is over the stream's whole life, however often it is looked at: nothing is to be waited for.
+        # The false-alarm probability holds over the stream's whole life, so no long wait is needed.
         f"min by (task) (murk_drift_p_value) <= {FALSE_ALARM}",
         "1m",
         "warning",
         "The coefficients of {{ $labels.task }} have changed beyond noise",
-        "Newer releases contradict older ones: a model that does not change shows as much with probability "
-        "{{ $value }} at most, over its whole life. The estimate is a mean of before and after. `murk status` says "
-        "since when, and which coefficients. Begin a new task for the new time, or one that forgets "
-        "(`forget: N`, protocol scores). A change of who takes part looks the same.",
+        "Newer releases contradict older ones: a constant model shows this with probability at most {{ $value }} over "
+        "its whole life. The estimate averages both. `murk status` shows since when and which coefficients. Begin a "
+        "new task, or one that forgets (`forget: N`, protocol scores). A change of participants looks the same.",
         "the-model-has-changed",
     ),
     Alert(
@@ -194,9 +190,9 @@ ALERTS: Final = (
         "10m",
         "warning",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",
-        "That is more than 2% of what a chain has learned: the estimate is worse than its interval says. Check that "
-        "learners publish models (lag, a learner that hangs), that devices fetch them, and that they do not hold "
-        "releases back; a smaller `max_staleness` in the task refuses the oldest.",
+        "That is more than 2% of the releases that a chain has learned, so intervals are too narrow. Check that "
+        "learners publish models (lag, a hanging learner), and that devices fetch them and send releases promptly; a "
+        "smaller `max_staleness` in the task refuses the oldest.",
         "gradients-are-stale",
     ),
     Alert(
@@ -205,9 +201,9 @@ ALERTS: Final = (
         "5m",
         "warning",
         "{{ $value | humanizePercentage }} of what was learned for {{ $labels.task }} was left out of the estimate",
-        "Their updates were not finite, or no honest release looks like that: honest ones are refused about never. "
-        "Somebody sends made-up releases that pass the checks of the wire; find out whose connection it is and take "
-        "its right to write. What was left out has not moved the estimate.",
+        "Their updates were not finite or not plausible, which practically never happens to honest releases. Somebody "
+        "forges releases that pass the format checks: find the connection and revoke its right to write. The refused "
+        "releases have not changed the estimate.",
         "updates-are-refused",
     ),
     Alert(
@@ -217,8 +213,8 @@ ALERTS: Final = (
         "10m",
         "warning",
         "{{ $value }} releases for {{ $labels.task }} wait on devices, and the number grows",
-        "The log does not confirm them. Check the broker, the devices' network and credentials, and free disk where "
-        "the outbox lives. Nothing is lost and nothing is paid twice: they are sent once the log is back.",
+        "The log does not confirm them. Check the broker, the devices' network and credentials, and the disk space of "
+        "the outbox. Nothing is lost or debited twice: releases are sent once the log is back.",
         "the-outbox-grows",
     ),
     Alert(
@@ -226,10 +222,10 @@ ALERTS: Final = (
         "max by (task) (murk_public_covariates_alike) == 0",
         "1h",
         "warning",
-        "The public covariates of {{ $labels.task }} are not like the people's",
-        "What people released is not what the public rows predict, or says that they are worth next to nothing. "
-        "The rows are not used as long as that is so: nothing is wrong with the estimate, but its intervals are wider, "
-        "or there are none. See where the rows come from, and begin a task with better ones, or without any.",
+        "The public covariates of {{ $labels.task }} differ from the people's",
+        "The releases contradict the public rows, or show that they add next to nothing, so the rows are not used. The "
+        "estimate is valid, but its intervals are wider, or there are none. Check the origin of the rows, and begin a "
+        "task with better ones or without.",
         "public-covariates-are-unlike-the-peoples",
     ),
 )  # fmt: skip

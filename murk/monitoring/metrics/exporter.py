@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: every one of `murk.monitoring.metrics.catalogue.METRICS`, from a snapshot.
+"""Prometheus metrics of the catalogue, from a snapshot.
 
-Counters and histograms are copies of what the chains' states say, and never counted here: a monitor that is
-started again, or two of them, can neither lose nor double anything.
+Counters and histograms are copied from the chains' states, so that restarted or several monitors neither lose nor
+double anything.
 """
 
 from __future__ import annotations
@@ -27,27 +27,21 @@ LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
 
 
 class Sample(NamedTuple):
-    """A value with its labels' values but the task's, in the order of the description."""
+    """A value with the values of its labels, except the task, in the order of the catalogue."""
 
     labels: tuple[str, ...]
     value: float
 
 
 class Histogram(NamedTuple):
-    """Counts of a histogram's buckets, each for itself, the last one beyond all bounds; and the sum of values."""
+    """Non-cumulative counts of a histogram's buckets, the last beyond all bounds, and the sum of values."""
 
     counts: Sequence[int]
     total: float
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry of its own, without the figures of the process that other libraries add to the global one.
-
-    Raises
-    ------
-    UserError
-        Where prometheus_client is not installed.
-    """
+    """Return a new registry without the global one's metrics; raise `UserError` if prometheus_client is missing."""
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError:
@@ -59,23 +53,23 @@ def new_registry() -> CollectorRegistry:
 
 
 def described(side: Side) -> Iterator[Family]:
-    """All metrics of a side, without values."""
+    """Yield all metrics of a side without values."""
     for metric in METRICS:
         if metric.side == side:
             yield family(metric, "", ())
 
 
 def exported(snapshot: Snapshot) -> Iterator[Family]:
-    """All metrics of the monitor's side, in the order of the description."""
+    """Yield all metrics of the monitor, in the order of the catalogue."""
     for metric in METRICS:
         if metric.side == "monitor":
-            # Before the log was read nothing is known: a zero would look like a counter that was reset.
+            # No values before the first read: a zero would look like a counter reset.
             known = snapshot.read or metric.name == "murk_log_reachable"
             yield family(metric, snapshot.task.name, VALUES[metric.name](snapshot) if known else ())
 
 
 def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:
-    """One metric as prometheus_client has it; values that are not finite, and so not known, are left out."""
+    """Return a metric for prometheus_client, without values that are not finite."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.utils import floatToGoString
 
@@ -96,7 +90,7 @@ def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> F
 
 
 def bucketed(metric: Metric, weighted: Iterable[tuple[float, int]]) -> Histogram:
-    """Count (value, how often) pairs into a metric's buckets; a value on a bound is in the bucket below it."""
+    """Count pairs (value, count) into a metric's buckets; a value on a bound is in the bucket below it."""
     counts = [0] * (len(metric.buckets) + 1)
     total = 0.0
     for value, count in weighted:
@@ -146,7 +140,7 @@ def _half_widths(s: Snapshot) -> Iterable[Sample]:
 
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_releases_total": _by_result,
-    # Each reason from the beginning: of a counter that appears with its first event, Prometheus sees no growth.
+    # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
     "murk_dead_letters_total": lambda s: [
         Sample((reason,), s.figures.dead.get(reason, 0)) for reason in dict.fromkeys((*REASONS, *s.figures.dead))
     ],
@@ -176,17 +170,11 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_last_release_timestamp_seconds": lambda s: _alone(s.grown),
     "murk_log_reachable": lambda s: _alone(float(s.healthy)),
 }
-"""What each metric of the monitor's side is, by name."""
+"""Values of the monitor's metrics, by name."""
 
 
 def register(registry: CollectorRegistry, collector: Collector) -> None:
-    """Put a collector into a registry.
-
-    Raises
-    ------
-    UserError
-        When the registry has these metrics already.
-    """
+    """Register a collector; raise `UserError` if the registry has these metrics already."""
     try:
         registry.register(collector)
     except ValueError:

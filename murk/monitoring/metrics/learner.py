@@ -1,4 +1,4 @@
-"""Health and metrics of a process that learns: what it does itself, and not what the log holds."""
+"""Health and metrics of a learner process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 STALLED = 60.0
-"""Seconds without a step after which a learner is reported as unhealthy: far more than any step takes."""
+"""Seconds without a step after which a learner is unhealthy."""
 
 
 class LearnerMetrics:
-    """Export what a learner's pulse says.
-
-    Parameters
-    ----------
-    task
-        The task's name.
-    pulse
-        What the learner does.
-    registry
-        Where to export; by default a registry of its own, the attribute ``registry``.
+    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``.
 
     Examples
     --------
@@ -50,11 +41,11 @@ class LearnerMetrics:
         register(self.registry, self)
 
     def describe(self) -> Iterator[Family]:
-        """The metrics without values, for the registry."""
+        """Return the metrics without values, for the registry."""
         return described("learner")
 
     def collect(self) -> Iterator[Family]:
-        """The metrics, for the registry."""
+        """Return the metrics, for the registry."""
         vitals = self._pulse.vitals()
         for metric in METRICS:
             if metric.side == "learner":
@@ -62,7 +53,7 @@ class LearnerMetrics:
 
 
 def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
-    """Return why a learner is unhealthy; None where it is not, also where no chain is assigned to it."""
+    """Return why a learner is unhealthy, or None; a learner without chains is healthy."""
     if vitals.trouble is not None:
         return vitals.trouble
     silent = now - vitals.stepped
@@ -70,11 +61,11 @@ def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
 
 
 def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
-    """``/metrics``, and ``/healthz``: 503 with the reason while the log cannot be reached or nothing moves."""
+    """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while the learner is unhealthy."""
 
     def healthz(headers: Message) -> Response:
-        found = unhealthy_reason(pulse.vitals(), clock())
-        return text(200, "ok") if found is None else text(503, found)
+        reason = unhealthy_reason(pulse.vitals(), clock())
+        return text(200, "ok") if reason is None else text(503, reason)
 
     return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}
 

@@ -1,8 +1,7 @@
-"""Metrics of the people's side: sums over a simulated population or a gateway, never of a few.
+"""Sums over the people of a simulated population or a gateway, for at least 20 people.
 
-What one device spends and sends stays on it. Sums are reported for at least 20 people; and they change only when the
-accounts of at least 20 have changed since they last did, so that the difference of two of them is a sum over
-at least 20 people, too. The ledger says when, for all who export its sums.
+The ledger updates the sums only when the accounts of at least 20 people have changed, so that the difference of two
+sums is over at least 20 people, too.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 SMALLEST_GROUP = 20
-"""Fewest people that a figure may be about."""
+"""Smallest number of people in a sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeopleSums:
-    """Sums over the people of one task.
+    """Sums over the people of a task.
 
     Parameters
     ----------
     people
-        How many have an account.
+        Number of accounts.
     refused, pending
-        Releases that were refused; releases that wait for the log.
+        Refused releases; releases that wait for the log.
     spent
-        (share of the cap, number of people) pairs.
+        Pairs (share of the cap, number of people).
     """
 
     people: int
@@ -43,14 +42,7 @@ class PeopleSums:
 
 
 class PeopleMetrics:
-    """Export sums over many people; nothing while there are fewer than 20.
-
-    Parameters
-    ----------
-    task
-        The task's name, the only label.
-    registry
-        Where to export; by default a registry of its own, the attribute ``registry``.
+    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``.
 
     Examples
     --------
@@ -66,26 +58,26 @@ class PeopleMetrics:
     def __init__(self, task: str, *, registry: CollectorRegistry | None = None) -> None:
         self.registry = new_registry() if registry is None else registry
         self._task = task
-        self._told: PeopleSums | None = None
+        self._sums: PeopleSums | None = None
         register(self.registry, self)
 
     def update(self, sums: PeopleSums) -> bool:
-        """Report these sums from now on, if they are of enough people; return whether they are."""
+        """Export these sums from now on and return True, if they cover enough people."""
         if sums.people < SMALLEST_GROUP:
             return False
-        self._told = sums
+        self._sums = sums
         return True
 
     def describe(self) -> Iterator[Family]:
-        """The metrics without values, for the registry."""
+        """Return the metrics without values, for the registry."""
         return described("people")
 
     def collect(self) -> Iterator[Family]:
-        """The metrics, for the registry."""
-        told = self._told
+        """Return the metrics, for the registry."""
+        sums = self._sums
         for metric in METRICS:
             if metric.side == "people":
-                yield family(metric, self._task, () if told is None else [_VALUES[metric.name](told)])
+                yield family(metric, self._task, () if sums is None else [_VALUES[metric.name](sums)])
 
 
 def _spent(sums: PeopleSums) -> Histogram:

@@ -1,6 +1,6 @@
-"""Metrics of a process that learns or watches: which version it runs, and what it costs.
+"""Version and resource metrics of learner and monitor processes.
 
-Not of the people's side: how long a gateway computes depends on what it reads.
+Never of a gateway, whose computing time depends on the records that it reads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 class ProcessMetrics:
-    """Export the version that a process runs, and what Prometheus's library knows of every process.
-
-    Parameters
-    ----------
-    task
-        Name of the task that the process works for.
-    registry
-        Where to export.
+    """Export the version of a process that works for a task, and prometheus_client's process metrics.
 
     Examples
     --------
@@ -45,10 +38,10 @@ class ProcessMetrics:
         ProcessCollector(registry=registry)
 
     def describe(self) -> Iterator[Family]:
-        """The metrics without values, for the registry."""
+        """Return the metrics without values, for the registry."""
         return described("process")
 
     def collect(self) -> Iterator[Family]:
-        """The metrics, for the registry."""
+        """Return the metrics, for the registry."""
         [metric] = [metric for metric in METRICS if metric.side == "process"]
         yield family(metric, self._task, [Sample((__version__, platform.python_version()), 1.0)])

@@ -1,7 +1,7 @@
-"""Under which names a web server answers: a page of another site must not read it through a name of its own.
+"""Host names that a web server answers to, as a defence against DNS rebinding.
 
-A site can let its name lead to an address of its reader's machine or network (DNS rebinding): the reader's browser then
-takes what is served there for the site's. The request still tells the name in its header ``Host``.
+A hostile site can resolve its name to an address in its visitor's network and then read responses; the request's
+``Host`` header reveals the name.
 """
 
 from __future__ import annotations
@@ -14,44 +14,39 @@ from ipaddress import ip_address
 from murk.errors import UserError
 
 ANY = "*"
-"""Allows every name."""
+"""Allow every name."""
 
 CLUSTER = (".svc", ".cluster.local")
-"""Ends of the names of services that Kubernetes gives; nobody else can."""
+"""Suffixes of Kubernetes service names, which no public site can have."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?")
-# A name has 253 characters at the most.
-_LONGEST = 300
+_LONGEST = 300  # a name has at most 253 characters
 _HOST = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]*))(:[0-9]*)?")
 
 
 class Hosts:
-    """The names that a server answers under.
+    """The host names that a server answers to.
 
-    Addresses and ``localhost`` always are: no site can have these for a name. A server that listens on an address of
-    this machine alone has no others. One that listens on the network has also the machine's own name, names
-    without a dot, as those of services in a composition, and those that Kubernetes gives to services.
+    Addresses and ``localhost`` are always allowed. A server that listens on the network also allows the machine's name,
+    names without a dot (services in a composition) and Kubernetes service names.
 
     Parameters
     ----------
     listening
         The address that the server listens on.
     allowed
-        Further names; ``*.example.org`` is every name below that one.
+        Further names; ``*.example.org`` allows every name below example.org.
 
     Raises
     ------
     UserError
-        For what is no name.
+        For an invalid name.
 
     Examples
     --------
-    >>> own = Hosts("127.0.0.1", ["monitor.example.org"])
-    >>> [
-    ...     own.allows(host)
-    ...     for host in ("localhost:9464", "127.0.0.1", "monitor.example.org:80", "monitor", "evil.example")
-    ... ]
-    [True, True, True, False, False]
+    >>> hosts = Hosts("127.0.0.1", ["monitor.example.org"])
+    >>> [hosts.allows(host) for host in ("localhost:9464", "monitor.example.org:80", "monitor", "evil.example")]
+    [True, True, False, False]
     >>> Hosts("0.0.0.0").allows("murk-monitor.murk.svc:9464"), Hosts("0.0.0.0").allows("evil.example")
     (True, False)
     """
@@ -60,7 +55,7 @@ class Hosts:
         for name in allowed:
             if name != ANY and not _NAME.fullmatch(name.removeprefix("*.")):
                 raise UserError(
-                    f"{name!r} is no name of a host: write it without scheme and port, as in monitor.example.org"
+                    f"{name!r} is not a host name: write it without scheme and port, as in monitor.example.org"
                 )
         self._any = ANY in allowed
         self._names = {_plain(name) for name in allowed if not name.startswith("*")}
@@ -92,7 +87,7 @@ class Hosts:
         )
 
     def allow_all(self, hosts: Iterable[str]) -> bool:
-        """Return whether all headers of a request are allowed; one without any is: no browser sends such."""
+        """Return whether all ``Host`` headers of a request are allowed; a request without any is not from a browser."""
         return all(map(self.allows, hosts))
 
 
@@ -109,5 +104,5 @@ def _is_address(text: str) -> bool:
 
 
 def is_own(listening: str) -> bool:
-    """Return whether only this machine reaches an address that is listened on."""
+    """Return whether only this machine can reach a listening address."""
     return ip_address(listening).is_loopback if _is_address(listening) else _plain(listening) == "localhost"

@@ -1,4 +1,4 @@
-"""What the monitor's web server answers: the page, the metrics, its health, and everything as JSON."""
+"""Routes of the monitor's web server: page, metrics, health, status and runbook."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {
 
 
 def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
-    """The page (``/``), ``/metrics``, ``/healthz`` (503: the log cannot be read), ``/api/status``, ``/runbook/``."""
+    """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
 
     def healthz(headers: Message) -> Response:
         problem = monitor.snapshot.problem
@@ -45,25 +45,25 @@ def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
 
 
 def files(folder: Path) -> dict[str, Route]:
-    """The files of a folder by their paths, as they are now; ``index.html`` is also ``/``."""
-    found: dict[str, Route] = {}
+    """Return the current files of a folder by path; ``index.html`` is also ``/``."""
+    routes: dict[str, Route] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in TYPES and path.is_file():
             response = Response(200, TYPES[path.suffix], path.read_bytes())
-            found["/" + path.relative_to(folder).as_posix()] = partial(_fixed, response)
-    if "/index.html" in found:
-        found["/"] = found["/index.html"]
-    return found
+            routes["/" + path.relative_to(folder).as_posix()] = partial(_fixed, response)
+    if "/index.html" in routes:
+        routes["/"] = routes["/index.html"]
+    return routes
 
 
 def metrics(registry: CollectorRegistry, headers: Message) -> Response:
-    """A registry's metrics, in the format that the client prefers."""
+    """Return a registry's metrics in the format that the client prefers."""
     from prometheus_client.exposition import choose_encoder, generate_latest
 
     try:
         encode, kind = choose_encoder(headers.get("Accept", ""))
     except (ValueError, TypeError):
-        # A version that is no number; anyone who asks like that may have the plain format.
+        # Invalid version in the Accept header: answer in the plain format.
         encode, kind = generate_latest, "text/plain; version=0.0.4; charset=utf-8"
     return Response(200, kind, encode(registry))
 

@@ -1,7 +1,7 @@
-"""A small web server that slow or hostile clients cannot stop: bytes by exact path, nothing else.
+"""A small web server for fixed paths that slow or hostile clients cannot block.
 
-A path is looked up as it stands, so that path traversal is impossible. A connection carries one request
-and is cut after a while whatever it is doing; where there are too many, the oldest gives way to the newest.
+Paths are matched exactly, which rules out path traversal. A connection carries one request and has a deadline; when
+there are too many connections, the oldest is closed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from murk.monitoring.web.hosts import Hosts
 
 MOST_CONNECTIONS = 64
 STALL_SECONDS = 10.0
-"""A connection on which nothing moves for so long is closed."""
+"""Idle time after which a connection is closed."""
 
 DEADLINE_SECONDS = 30.0
-"""A connection is cut after so long, however busily it moves a byte at a time."""
+"""Lifetime of a connection."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class Response(NamedTuple):
-    """What a path answers: status, content type, body."""
+    """Response to a request: status, content type, body."""
 
     status: int
     type: str
@@ -49,34 +49,34 @@ class Response(NamedTuple):
 
 
 Route = Callable[[Message], Response]
-"""Makes the response to a request with the given headers; called from many threads."""
+"""Function that returns the response to a request with the given headers; called from many threads."""
 
 
 def text(status: int, words: str) -> Response:
-    """A line of plain text."""
+    """Return a response with a line of plain text."""
     return Response(status, "text/plain; charset=utf-8", words.encode() + b"\n")
 
 
 class Server:
-    """Serve routes in threads of their own from `start` (or ``with``) on until `close`.
+    """Serve routes in threads from `start` (or ``with``) until `close`.
 
     Parameters
     ----------
     routes
-        Path -> what makes its response.
+        Routes by path.
     host, port
-        Where to listen; port 0 lets the system choose one.
+        Listening address; port 0 lets the system choose.
     options
-        What the caller calls port and host, for messages.
+        Names of the options for port and host, for messages.
     allowed
-        Names that it answers under beside its own; see `Hosts`.
+        Further host names that it answers to; see `Hosts`.
 
     Raises
     ------
     UserError
-        When the address cannot be listened on.
+        If the address is invalid.
     MurkError
-        When somebody listens there already: another time it may be free.
+        If the port is in use.
 
     Examples
     --------
@@ -110,16 +110,16 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it."""
+        """URL for a browser on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and cut what is open."""
+        """Stop listening and close all connections."""
         if self._thread.is_alive():
             self._listener.shutdown()
             self._thread.join()
@@ -149,7 +149,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        # HTTPServer's own asks the name service for this machine's name, which may take long and is not used.
+        # HTTPServer would resolve this machine's name, which may take long.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -172,7 +172,7 @@ class _Listener(ThreadingHTTPServer):
         self.cut(monotonic() - DEADLINE_SECONDS)
 
     def cut(self, before: float = float("inf")) -> None:
-        """Cut the connections that were made before a time."""
+        """Close the connections opened before a time."""
         with self._lock:
             late = [request for request, since in self._since.items() if since < before]
         for request in late:
@@ -182,14 +182,14 @@ class _Listener(ThreadingHTTPServer):
         with self._lock:
             self._since.pop(request, None)
         try:
-            # Its thread finds the connection at an end and closes it.
+            # The connection's thread then closes it.
             request.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # it has gone already
+            return  # already closed
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
-        if not isinstance(error, OSError):  # a client that went away is none of our business
+        if not isinstance(error, OSError):  # not a client that disconnected
             _log.warning("a request failed: %s", type(error).__name__)
 
 
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._response())
 
     def __getattr__(self, name: str) -> Any:
-        # Where the base class looks for do_POST and whatever else a client may think of.
+        # The base class looks up do_POST and all other methods.
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
@@ -216,15 +216,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _response(self) -> Response:
         if not self.server.hosts.allow_all(self.headers.get_all("Host", [])):
-            return text(421, "this server does not answer under that name: ask for its address, or see --allowed-host")
+            return text(421, "this server does not answer to that host name: use its address, or see --allowed-host")
         route = self.server.routes.get(self.path.partition("?")[0])
         if route is None:
-            return text(404, "there is nothing here")
+            return text(404, "not found")
         try:
             return route(self.headers)
-        except Exception as error:  # noqa: BLE001 - one request's failure is not another's
+        except Exception as error:  # noqa: BLE001 - a failing request must not affect others
             _log.warning("%s failed: %s", self.command, type(error).__name__)
-            return text(500, "this went wrong; the log of the monitor says more")
+            return text(500, "internal error; see the log of the monitor")
 
     def _answer(self, response: Response, **more: str) -> None:
         self.close_connection = True
@@ -238,8 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no proper request, without repeating any of it."""
+        """Refuse an invalid request without quoting it."""
         self._answer(text(code, HTTPStatus(code).phrase))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no requests: clients' addresses are private."""
+        """Do not log requests, since clients' addresses are private."""

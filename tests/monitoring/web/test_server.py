@@ -96,7 +96,7 @@ def test_head_is_get_without_a_body(client):
 )  # fmt: skip
 def test_other_paths_are_not_there(client, path):
     status, _, body = client.ask(path)
-    assert (status, body) == (404, b"there is nothing here\n")
+    assert (status, body) == (404, b"not found\n")
 
 
 def test_a_query_changes_nothing(client):
@@ -372,7 +372,7 @@ def test_on_the_network_services_names_are_answered_and_others_are_not():
     names = ("MURK.example.org.:443", "a.inner.example", "inner.example", "a.example.org", "monitor")
     assert [declared.allows(name) for name in names] == [True, True, False, False, False]
     for wrong in ("http://murk.example.org", "murk.example.org:80", "a b", "", "*.*", "*evil"):
-        with pytest.raises(UserError, match="no name of a host"):
+        with pytest.raises(UserError, match="is not a host name"):
             Hosts("::1", [wrong])
 
 

@@ -1,4 +1,4 @@
-// Everything that is not a curve: headline, staleness, dead letters, chains and levels.
+// Headline, staleness, dead letters, chains and levels.
 
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count, dayOf, decimals, estimatePlaces, NONE, rate, share, significant } from "./format.js";
@@ -6,21 +6,21 @@ import { count, dayOf, decimals, estimatePlaces, NONE, rate, share, significant 
 const FEWEST_BUCKETS = 6;
 const MOST_BUCKETS = 11;
 
-// Words for the reasons of the wire; a reason that is not here is shown by its name alone.
+// Meanings of reasons; an unknown reason is shown without one.
 const MEANINGS = {
-  "too-large": "longer than a release can be",
+  "too-large": "longer than any release",
   malformed: "cannot be read as a message",
   schema: "a field missing, unknown or out of range",
   "wrong-task": "made for another task",
-  simulated: "simulated on a real log, or the other way round",
-  dimension: "not as many coordinates as the task has",
+  simulated: "simulated on a real log, or real on a simulated one",
+  dimension: "wrong number of coordinates",
   level: "at a privacy level that the task does not offer",
-  magnitude: "a coordinate that honest noise does not reach",
+  magnitude: "a coordinate larger than honest noise",
   chain: "on the partition of another chain",
   expired: "arrived after its expiry",
-  stale: "computed at a model that is too old",
-  future: "computed at a model that does not exist yet",
-  version: "of a version that is not understood",
+  stale: "computed with a model that is too old",
+  future: "computed with a model that does not exist yet",
+  version: "of an unknown version",
   duplicate: "sent more than once",
 };
 
@@ -33,17 +33,17 @@ const RELEASES = {
   sketch: "an organisation's noisy moments, or mixture, of many records",
 };
 const PROMISES = {
-  sketch: "A level is a promise about one record in one sketch, towards everybody but the organisation that made it",
+  sketch: "A level guarantees one record in one sketch, towards everybody but the organisation that made it",
 };
-const PROMISE = "A level is a promise about one release";
+const PROMISE = "A level guarantees one release";
 
-// Columns of the table of chains that not every protocol's learner can fill.
+// Columns of the table of chains that depend on the protocol.
 const COLUMNS = [
   { key: "iterate_gap", head: "gap-column", label: "Iterate gap", write: significant,
     says: "Iterate gap: distance from the newest iterate to its average." },
   { key: "step_size", head: "step-column", label: "Step size", write: significant, says: "Step size: factor on the next gradient." },
   { key: "refused_updates", head: "refused-column", label: "Refused", write: count,
-    says: "Refused: learned releases that moved nothing, since no honest one looks like them." },
+    says: "Refused: releases left out as implausible." },
 ];
 
 const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 0);
@@ -71,7 +71,7 @@ function showTask({ task, releases, started }) {
   byId("simulated").hidden = !task.simulated;
   byId("public-sample").hidden = !task.public_sample;
   setText(byId("public-sample"), task.public_sample?.words ?? "");
-  setText(byId("since"), `This monitor watches since ${dayOf(started)}; what went before comes from the log.`);
+  setText(byId("since"), `Monitor started ${dayOf(started)}; earlier figures come from the log.`);
 }
 
 function showHeadline(status) {
@@ -95,10 +95,10 @@ function showLoss({ unbiased_loss: loss, refused_updates: refused, releases }) {
   const half = loss.error === null ? null : 1.96 * loss.error;
   const places = estimatePlaces(loss.value, half);
   setText(byId("loss"), decimals(loss.value, places));
-  setText(byId("loss-aside"), half === null ? "mean, judged from releases alone" : `± ${decimals(half, places)}, judged from releases alone`);
+  setText(byId("loss-aside"), half === null ? "mean, estimated from releases" : `± ${decimals(half, places)}, estimated from releases`);
   setText(byId("refused"), refused
-    ? `Refused updates: ${count(refused)} of ${count(releases)} releases moved nothing, since no honest one looks like them.`
-    : "Refused updates: none. Every release looked like an honest one.");
+    ? `Refused updates: ${count(refused)} of ${count(releases)} releases were left out as implausible.`
+    : "Refused updates: none.");
   byId("refused").classList.toggle("some", refused > 0);
 }
 
@@ -108,7 +108,7 @@ function bucketName(bounds, i) {
   return from === bounds[i] ? count(from) : `${count(from)} to ${count(bounds[i])}`;
 }
 
-// Every two buckets become one (the first, zero, and the last, beyond all bounds, stay), empty ones at the end go.
+// Merges pairs of buckets, except the first (zero) and the last (beyond all bounds), and drops empty ones at the end.
 function coarser(bounds, counts) {
   const keep = bounds.map((_, i) => i).filter((i) => i % 2 === 0 || i === bounds.length - 1);
   const sums = keep.map((i, k) => counts.slice(k ? keep[k - 1] + 1 : 0, i + 1).reduce((sum, n) => sum + n, 0));
@@ -138,13 +138,13 @@ function showDead(letters) {
   ]));
 }
 
-// The log names a chain's owner when the owner commits for the first time.
+// The log names an owner from its first commit on.
 const unowned = (chain) => (chain.version === 0 ? "named with its first commit" : "not recorded");
 
 function showChains(chains) {
   const known = COLUMNS.filter(({ key }) => chains.some((chain) => chain[key] !== null));
   for (const column of COLUMNS) byId(column.head).hidden = !known.includes(column);
-  // A log in a file does not say who learns it.
+  // A log in a file has no owners.
   const owned = chains.some((chain) => chain.owner !== null) || chains.every((chain) => chain.version === 0);
   byId("owner-column").hidden = !owned;
   setText(byId("chains-foot"), ["Version: releases learned.", ...known.map(({ says }) => says)].join(" "));
@@ -178,7 +178,7 @@ function showLevel(card, level, learned) {
   const [name, right, meter, , words, used] = card.children;
   const percent = decimals(Math.ceil(1000 * level.right_at_most - 1e-9) / 10, 1);
   setText(name, level.name);
-  setText(right, `An adversary is right at most ${percent}% of the time`);
+  setText(right, `An attacker is right at most ${percent}% of the time`);
   meter.firstElementChild.style.width = `${Math.min(100, Math.max(0, 200 * (level.right_at_most - 0.5)))}%`;
   setText(words, level.words);
   setText(used, `${count(level.learned)} releases learned at this level (${share(level.learned, learned)})`);

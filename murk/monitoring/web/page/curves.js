@@ -67,13 +67,13 @@ function makeError() {
   };
 }
 
-// What only a monitor sees starts with it.
+// Cuts curves to the points observed by this monitor.
 function since(seen, ...lists) {
   const from = seen.findIndex((v) => v !== null);
   return lists.map((list) => (from < 0 ? [] : list.slice(from)));
 }
 
-// Each value is of the span that ends there, so that a stop is a drop and no slope.
+// Steps: each value belongs to the span that ends there.
 function makeOverTime(id, field, name, write, height) {
   const draw = makeCurve(byId(id), {
     x: "time", y: "linear", height, name, when: atTime, range: fromZero,
@@ -86,7 +86,7 @@ function makeLoss() {
   let draw = null;
   return ({ unbiased_loss: loss, history }) => {
     if (loss === null) return;
-    // Only where the protocol has one: a plot that nobody sees would be drawn for nothing.
+    // Created only if the protocol estimates the loss.
     draw ??= makeCurve(byId("loss-card"), {
       x: "log", y: "linear", height: 240, name: "Loss", when: atCount, bands: [[3, 2]],
       range: ([releases, ...lists]) => lateRange(releases, lists),

@@ -1,4 +1,4 @@
-// Text reaches the page through textContent only: names may hold markup.
+// Sets text only through textContent, since names may contain markup.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -17,7 +17,7 @@ export function say(text) {
   setText(byId("announce"), text);
 }
 
-// Keeps a table body's rows and only changes what they say, so that a selection or a scroll position survives.
+// Reuses a table body's rows, so that selection and scroll position survive.
 export function fillRows(body, rows) {
   while (body.rows.length > rows.length) body.deleteRow(-1);
   rows.forEach((cells, i) => fillRow(body.rows[i] ?? body.insertRow(), cells));
@@ -36,7 +36,7 @@ function fillRow(row, cells) {
   });
 }
 
-// A bar from 0 to 1; what there is at all stays visible.
+// A bar from 0 to 1; every positive value stays visible.
 function setBar(cell, part) {
   const bar = cell.firstElementChild ?? cell.appendChild(element("span", "bar"));
   bar.style.width = `${100 * part}%`;

@@ -1,4 +1,4 @@
-// The coefficients: one small plot each, twelve at a time, and all of them as a table.
+// The coefficients: twelve small plots at a time, and a table of all.
 
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count } from "./format.js";
@@ -6,7 +6,7 @@ import { lateExtent, makePlot, niceLogRange, niceRange } from "./plot.js";
 import { describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
-// A plot shows so many half widths on either side of the estimate, where the curve reaches so far.
+// Range of a plot around the estimate, in half-widths.
 const NEIGHBOURHOOD = 4;
 const NOT_LEARNED = "not learned";
 const cards = new Map();
@@ -29,7 +29,7 @@ function showScale({ estimate }) {
   setText(byId("scale-words"), describeScale(estimate, chosen.natural));
 }
 
-// What was found on the page at first sight stays where it is: cards change only with the names or the choice.
+// Cards change only with the names or the choice, so that they stay in place.
 function showChoice() {
   const names = latest.estimate.names;
   const wanted = chosen.filter.trim().toLowerCase();
@@ -118,7 +118,7 @@ function makeCard(name, grid) {
   return { node, log, update, destroy: () => { plot.destroy(); node.remove(); } };
 }
 
-// Early intervals are so wide that they would hide the present one: they leave the plot at its edges.
+// Clips early intervals, which are too wide to show the current one.
 function plotRange({ value, half, reference, scale }, releases, lists) {
   const truth = reference === null ? [] : [scale.of(reference)];
   const seen = lateExtent(releases, lists, truth);
@@ -129,7 +129,7 @@ function plotRange({ value, half, reference, scale }, releases, lists) {
   return scale.log ? niceLogRange(low, high) : niceRange(low, high);
 }
 
-// A log axis has no place for zero.
+// Drops zero, which a log axis cannot show.
 function history(all, name) {
   const from = all.releases.findIndex((n) => n > 0);
   const releases = from < 0 ? [] : all.releases.slice(from);
@@ -141,13 +141,13 @@ function truthOf({ value, half, reference, scale }) {
   return reference === null ? "" : `reference ${scale.beside(reference, value, half)}`;
 }
 
-// Without an interval what scores have is drawn to zero by a prior: a guess and no estimate.
+// Without an interval, the value of scores and moments is shrunk to zero by a prior and is not an estimate.
 function guesses(estimate) {
   return ["scores", "released moments"].includes(estimate.method);
 }
 
 function missing(state) {
-  return state.guessed ? "at this privacy, from so many" : "no interval";
+  return state.guessed ? "too noisy at this privacy level" : "no interval";
 }
 
 function describe(name, state) {
@@ -158,7 +158,7 @@ function describe(name, state) {
   return `${name}: ${text}${truth}${end}. Arrow keys read the curve.`;
 }
 
-// Random scaling is known to cover less than its level says, and never printed as if it did not.
+// Random scaling covers less than its level, so its intervals are labelled nominal.
 function showInterval({ estimate, reference }) {
   const nominal = estimate.method === "random scaling" ? "nominal " : "";
   const percent = `${nominal}${Number((100 * estimate.level).toFixed(2))}% interval`;
@@ -171,7 +171,7 @@ function showInterval({ estimate, reference }) {
   showDrift(estimate.drift);
 }
 
-// Whether the model has changed, in one line; nothing where it cannot be told.
+// Shows whether the model has changed; nothing if that cannot be tested.
 function showDrift(drift) {
   const known = (drift?.compared ?? 0) > 0;
   setText(byId("drift"), known ? drift.words : "");
@@ -179,12 +179,12 @@ function showDrift(drift) {
   byId("drift").classList.toggle("alarm", known && drift.alarm);
 }
 
-// What several coefficients would take alike is said once.
+// Groups coefficients with the same needs.
 function showNeeds(needed, why) {
   const alike = new Map();
   for (const [name, { words }] of Object.entries(needed)) alike.set(words, [...(alike.get(words) ?? []), name]);
   const said = [...alike].map(([words, names]) => `${names.join(", ")} would take ${words}.`);
-  const words = [said.length ? `Not learned at this privacy: ${said.join(" ")}` : "", why].filter(Boolean).join(" ");
+  const words = [said.length ? `Too noisy to learn at this privacy level: ${said.join(" ")}` : "", why].filter(Boolean).join(" ");
   setText(byId("needed"), words);
   byId("needed").hidden = !words;
 }
@@ -196,7 +196,7 @@ function showTable({ estimate, reference }) {
   byId("unit-column").hidden = !natural;
   const ratios = natural && estimate.effect === "odds ratio";
   setText(byId("value-column"), ratios ? "Odds ratio" : "Estimate");
-  setText(byId("half-column"), ratios ? "Interval" : "Half width");
+  setText(byId("half-column"), ratios ? "Interval" : "Half-width");
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {
     const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, chosen.natural)];
     const guess = half === null && guesses(estimate);

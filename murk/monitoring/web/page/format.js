@@ -1,4 +1,4 @@
-// Numbers and times for reading. Everything is written the same way everywhere: 12,345.6 and a real minus sign.
+// Formats numbers (12,345.6, with a real minus sign) and times.
 
 export const NONE = "–";
 
@@ -25,7 +25,7 @@ export function decimals(value, digits) {
   return /[1-9]/.test(text) ? minus(text) : text.replace("-", "");
 }
 
-// As many decimals as show so many digits of the number: 0.0123, 1.23, 123.
+// Decimals that show a number of significant digits: 0.0123, 1.23, 123.
 export function placesFor(value, digits) {
   if (!isNumber(value) || value === 0) return digits - 1;
   return Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
@@ -44,7 +44,7 @@ function scientific(value, digits) {
   return `${minus(mantissa)}×10${raised}`;
 }
 
-// An estimate shows no digit that its half width makes meaningless.
+// Decimals of an estimate, limited by its half-width.
 export function estimatePlaces(value, half) {
   return isNumber(half) && half > 0 ? Math.min(placesFor(half, 2), 8) : Math.min(placesFor(value, 3), 6);
 }

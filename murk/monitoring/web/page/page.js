@@ -1,4 +1,4 @@
-// Asks the monitor once a second what it knows, and says plainly when it does not answer.
+// Polls the monitor once a second, and reports when it does not answer.
 
 import { updateBlocks } from "./blocks.js";
 import { makeCurves } from "./curves.js";
@@ -29,7 +29,7 @@ async function poll() {
     status = await ask();
     state.failures = 0;
   } catch {
-    // Whatever it was, the figures are not fresh, which is what the reader is told.
+    // Whatever the error, the figures are old; `showLost` says so.
     state.failures += 1;
   }
   state.asking = false;
@@ -62,7 +62,7 @@ function show(status) {
 }
 
 function showLost(wait) {
-  const seen = state.read === null ? "Nothing was read yet." : `What is shown is from ${timeOf(state.read)}.`;
+  const seen = state.read === null ? "No figures yet." : `What is shown is from ${timeOf(state.read)}.`;
   setState("lost", "The monitor cannot be reached", `${seen} Trying again in ${Math.round(wait / 1000)} s.`);
 }
 
@@ -79,7 +79,7 @@ function start() {
   drawCurves = makeCurves();
   startEstimates();
   byId("status-retry").addEventListener("click", poll);
-  // Browsers slow the timers of a page that nobody sees.
+  // Browsers slow the timers of hidden pages.
   document.addEventListener("visibilitychange", () => document.hidden || poll());
   poll();
 }

@@ -1,4 +1,4 @@
-// One uPlot: its axes, colours, hover, keys and size. Made once; after that only its data changes.
+// A uPlot with axes, colours, hover, keys and size; created once, then only its data changes.
 
 import { element, say } from "./dom.js";
 import { tick, timeTick } from "./format.js";
@@ -65,7 +65,7 @@ function series(line) {
     stroke: line.colour && (() => colour(line.colour)), width: line.width ?? 0, dash: line.dash,
     fill: line.fill && (() => colour(line.fill)),
     paths: line.steps && uPlot.paths.stepped({ align: -1 }),
-    // One point alone makes no line.
+    // A single point makes no line.
     points: { show: (_, __, first, last) => Boolean(line.dot) && last - first < 1, size: 7, fill: line.dot && (() => colour(line.colour)) },
   };
 }
@@ -76,7 +76,7 @@ function axis(kind, { size, room }) {
     stroke: () => colour("soft"), ticks: { show: false }, grid: { stroke: () => colour("grid"), width: 1 },
   };
   if (kind === "log") {
-    // uPlot looks for a step before it asks for ours; any that always fits will do.
+    // uPlot requires a step before it calls ours; any that always fits will do.
     Object.assign(made, { space: 1e-12, incrs: [1], filter: (_, splits) => splits, values: (_, splits) => splits.map(tick) });
     made.splits = (u, i, low, high) => logTicks(low, high, Math.max(2, Math.floor(length(u, i) / room)));
   } else if (kind === "time") {
@@ -100,7 +100,7 @@ export function logTicks(low, high, most) {
   const powers = steps(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)));
   const inside = (ticks) => ticks.filter((t) => t >= low * (1 - 1e-9) && t <= high * (1 + 1e-9));
   for (const digits of [[1, 2, 5], [1, 3], [1]]) {
-    // Ticks of a decade stand unevenly, the closest need the room of half as many more.
+    // Ticks within a decade are uneven; allow half as many more for the closest.
     if (decades * digits.length * (digits.length > 1 ? 1.2 : 1) <= most) {
       return inside(powers.flatMap((p) => digits.map((d) => Number(`${d}e${p}`))));
     }
@@ -116,14 +116,14 @@ export function niceStep(rough) {
   return [1, 2, 2.5, 5, 10].find((digit) => digit * power >= rough * (1 - 1e-9)) * power;
 }
 
-// Limits on round numbers, so that a scale stays put until it has to move.
+// Rounds limits, so that a scale rarely moves.
 export function niceRange(low, high, floor = -Infinity) {
   const span = high - low || Math.abs(high) * 0.2 || 1;
   const step = niceStep(span / 8);
   return [Math.max(floor, Math.floor((low - span * 0.04) / step) * step), Math.ceil((high + span * 0.06) / step) * step];
 }
 
-// Over a logarithm of counts: the first ones say next to nothing, and would flatten all the rest. Those from a 25th on count.
+// Ignores points before a 25th of the count: early ones are imprecise and would flatten the rest.
 export function lateExtent(counts, lists, also = []) {
   const from = counts[counts.length - 1] / 25;
   const seen = [...also, ...lists.flatMap((list) => list.filter((v, i) => counts[i] >= from && v !== null))];
@@ -141,7 +141,7 @@ export function niceLogRange(low, high) {
   return high < 3 * low ? niceRange(low, high) : [down(low), up(high)];
 }
 
-// The next number with one digit, downwards or upwards: 0.034 is between 0.03 and 0.04.
+// Rounds down or up to one digit: 0.034 lies between 0.03 and 0.04.
 function roundDigit(value, round) {
   const power = 10 ** Math.floor(Math.log10(value));
   return Number((round(value / power) * power).toPrecision(1));
@@ -150,7 +150,7 @@ function roundDigit(value, round) {
 function xRange(spec, x) {
   const [first, last] = [x[0], x[x.length - 1]];
   if (spec.x === "time") return last - first < 10 ? [last - 10, last] : [first, last];
-  // The right edge moves in tenths of what is there: a curve that fills its plot, without a scale that never rests.
+  // The right edge moves in tenths of the range, so that the curve fills the plot and the scale rarely moves.
   const step = 10 ** Math.floor(Math.log10(last));
   return [first, Math.max(Math.ceil(last / step / 0.5) * 0.5 * step, first * 1.05)];
 }
@@ -182,7 +182,7 @@ function watchKeys(host, plot, spec) {
   return () => host.removeEventListener("keydown", press);
 }
 
-// A finger drawn sideways reads the curve; up and down still scrolls the page.
+// Horizontal touch movement reads the curve; vertical movement scrolls the page.
 function watchTouch(plot) {
   plot.over.addEventListener("pointermove", (event) => {
     if (event.pointerType !== "touch") return;

@@ -1,4 +1,4 @@
-// The plots' colours come from the style sheet, so that dark and light are decided in one place.
+// Reads the plots' colours from the style sheet, which defines dark and light.
 
 const NAMES = ["ink", "soft", "line", "grid", "surface", "accent", "band", "area", "truth"];
 const colours = {};

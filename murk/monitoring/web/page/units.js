@@ -1,9 +1,9 @@
-// Two ways to read a coefficient: as it is coded, or as what one unit of its feature does to the target.
+// Scales of a coefficient: coded, or the effect of one unit of its feature on the target.
 
 import { decimals, estimatePlaces, NONE, plusMinus, significant } from "./format.js";
 
-// What a number is on a scale, and how it is written: log, whether its axis is logarithmic; of(value); write(value, half) with its interval; ends(value, half),
-// the interval alone; beside(other, value, half), another number with as many digits as the estimate has.
+// A scale has log (whether its axis is logarithmic), of(value) to convert, write(value, half) with the interval,
+// ends(value, half) for the interval alone, and beside(other, value, half) for another number with the same digits.
 const linear = (label, factor, shift) => {
   const of = (value) => (value === null ? null : value * factor + shift);
   const width = (half) => (half === null ? null : half * factor);
@@ -21,7 +21,7 @@ const ratios = (label, factor, shift) => {
   const ends = (value, half) => (value === null ? NONE : `${significant(ratio(value - half))} to ${significant(ratio(value + half))}`);
   return {
     label, ends, log: true,
-    // What is beyond all numbers has no place in a plot.
+    // Infinity cannot be plotted.
     of: (value) => (Number.isFinite(ratio(value)) ? ratio(value) : null),
     write: (value, half) => (half === null ? significant(ratio(value)) : `${significant(ratio(value))} (${ends(value, half)})`),
     beside: (other) => significant(ratio(other)),
@@ -30,7 +30,7 @@ const ratios = (label, factor, shift) => {
 
 const CODED = linear("", 1, 0);
 
-// Coded, too, where a coefficient has no unit.
+// Coded if a coefficient has no unit.
 export function scaleFor(estimate, name, natural) {
   if (!natural || !Object.hasOwn(estimate.units, name)) return CODED;
   const { label, factor, shift } = estimate.units[name];
