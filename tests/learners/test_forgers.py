@@ -11,7 +11,7 @@ from scipy import stats
 from benchmarks import forgers as attack
 from murk.learners import ScoreClassifier
 from murk.learners.core.scoring import sums
-from murk.learners.core.scoring.disagreement import largest_square
+from murk.learners.core.scoring.any_solution import largest_square
 from murk.learners.core.scoring.engine import Chain, merged_of
 from murk.learners.core.scoring.forgers import Forgery, excesses, influence_of, most_answers
 from murk.learners.core.scoring.mechanism import score_mechanisms

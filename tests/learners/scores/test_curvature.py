@@ -5,10 +5,9 @@ import pytest
 
 from murk.learners.core.scoring import curvature
 from murk.learners.core.scoring.curvature import Curvature
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response
 from murk.learners.core.scoring.moments import Moments, facing, pooled, stretched, unstretched
-from murk.learners.core.scoring.rows import Rows
+from murk.learners.core.scoring.rows import Rows, mean_matrix
 from murk.learners.core.scoring.sums import Answer, Summary
 from tests.learners.scores.people import learn_sums, outcomes, problem_of
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murk.learners.core.scoring.expected import Expected, mean_matrix
 from murk.learners.core.scoring.model import (
     LARGEST_REACH,
     Model,
@@ -18,7 +17,7 @@ from murk.learners.core.scoring.model import (
     probability,
     vectors,
 )
-from murk.learners.core.scoring.rows import Rows
+from murk.learners.core.scoring.rows import Expected, Rows, mean_matrix
 from murk.learners.problem import HostileModelError
 from tests.learners.scores.people import problem_of
 

@@ -28,10 +28,9 @@ from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.descent import descend
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response, directions
 from murk.learners.core.scoring.moments import pooled
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities

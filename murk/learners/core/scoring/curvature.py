@@ -10,10 +10,9 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response
 from murk.learners.core.scoring.moments import Pooled, facing, pooled
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.scoring.any_solution import solution_of
+from murk.learners.core.scoring.epoch_grid import NEVER, REMEMBERED
 from murk.learners.core.scoring.estimate import ScoreEstimate, estimate_of
 from murk.learners.core.scoring.forgers import Forgery
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
@@ -21,7 +22,7 @@ from murk.learners.core.scoring.needed import Outlook
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.learners.core.state import count_of
-from murk.learners.core.symmetric import NEVER, REMEMBERED, matrix_size
+from murk.learners.core.symmetric import matrix_size
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.core.scoring.any_solution import AnySolution
+from murk.learners.core.scoring.any_solution import AnySolution, disagreement
 from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.classes import ClassSolution
 from murk.learners.core.scoring.curvature import UNEVEN
-from murk.learners.core.scoring.disagreement import disagreement
 from murk.learners.core.scoring.forgers import Forgery
 from murk.learners.core.scoring.line import ProbabilityLine
 from murk.learners.core.scoring.model import Response

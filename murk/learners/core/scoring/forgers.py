@@ -20,9 +20,9 @@ from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_
 from murk.privacy.mechanisms.payload_limits import NATS
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.epochs import Epoch, Tally
     from murk.learners.core.scoring.mechanism import ScoreMechanisms
     from murk.learners.core.scoring.model import Model, Question
+    from murk.learners.core.scoring.sums import Epoch, Tally
 
 QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
 """Scatters choose coordinates, and rows that curvatures correct: what they do to an estimate is less than scores do."""

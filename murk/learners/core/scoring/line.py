@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response, directions, probability
 from murk.learners.core.scoring.moments import Moments, pooled
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.solve import Solution, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 

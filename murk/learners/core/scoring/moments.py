@@ -10,9 +10,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.extent import Extent
 

@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from murk.errors import MurkError
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.scoring.equations import ReleasedMoments
-from murk.learners.core.scoring.expected import mean_matrix
 from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.rows import Rows, inverse
+from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.misfit import UNLIKE, excess

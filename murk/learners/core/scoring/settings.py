@@ -15,21 +15,14 @@ from murk.learners.core.coordinates import whitening
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.any_solution import AnySolution, solution_of
 from murk.learners.core.scoring.class_lines import FIRST_SHARES, ClassLines
+from murk.learners.core.scoring.epoch_grid import NEVER, REMEMBERED, epoch_end, epoch_number, epoch_start, remembered
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
 from murk.learners.core.scoring.rows import Rows
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
-from murk.learners.core.symmetric import (
-    NEVER,
-    REMEMBERED,
-    epoch_end,
-    epoch_number,
-    epoch_start,
-    matrix_size,
-    remembered,
-)
+from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.estimate import PublicCovariates
 
 REACH: Final = 1.3

@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 from murk.errors import MurkError
 from murk.learners.core.scoring.curvature import Curvature
 from murk.learners.core.scoring.descent import descend
-from murk.learners.core.scoring.expected import Expected
 from murk.learners.core.scoring.model import Model, Response
 from murk.learners.core.scoring.moments import Moments, gain, stretched
-from murk.learners.core.scoring.rows import Rows, inverse, power
+from murk.learners.core.scoring.rows import Expected, Rows, inverse, power
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
