@@ -196,7 +196,7 @@ class _Direction(ReleaseDistribution):
 class _L2Ball(_Direction):
     def _bias(self, vector: Points) -> float:
         share = min(1.0, float(np.linalg.norm(vector)) / self.noise.radius)
-        return float(2.0 * self.noise.threshold / _WORDS - 1.0) * share
+        return float((2.0 * self.noise.threshold / _WORDS - 1.0) * share)
 
     def _epsilon(self, one: Points, other: Points, distance: float) -> float:
         if not distance:
