@@ -28,8 +28,8 @@ def make_public(function: F) -> F:
     return _MAKE_PUBLIC(_YES(function))
 
 
-_CHOICES = (
-    "nothing was published and nothing was begun. Choices: public: {file: ...} with features that everybody may know, "
+_ALTERNATIVES = (
+    "nothing was published or started. Alternatives: public: {file: ...} with features that everybody may know, "
     "public: {set_aside: N} with fewer people, or no public sample"
 )
 
@@ -60,15 +60,15 @@ def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int 
             return
         if agreed is not None:
             raise UserError(
-                f"{text} Agreed was to {agreed:,} people: say --make-public {number} to agree to that. Until then "
-                f"{_CHOICES}"
+                f"{text} Consent was given for {agreed:,} people: pass --make-public {number} to agree. So far "
+                f"{_ALTERNATIVES}"
             )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UserError(
-                f"{text} There is no terminal to ask at; say --make-public {number} to agree. Until then {_CHOICES}"
+                f"{text} There is no terminal to ask at: pass --make-public {number} to agree. So far {_ALTERNATIVES}"
             )
         click.echo(text, err=True)
         if not click.confirm("Publish them?", err=True):
-            raise UserError(_CHOICES)
+            raise UserError(_ALTERNATIVES)
 
     return agree

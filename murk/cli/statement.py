@@ -102,17 +102,17 @@ def _answers(count: int) -> str:
 def _private(guarantee: Guarantee, what: str) -> str:
     figures = ", ".join(f"{name} = {number(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (
-        f"From {what}, somebody who knows everything else, with any computer, tells your record from any other in at "
-        f"most {percent(guarantee.max_attack_accuracy)} of cases; by tossing a coin it is 50%. ({figures})"
+        f"From {what}, an attacker with any knowledge and computing power tells your record from any other in at most "
+        f"{percent(guarantee.max_attack_accuracy)} of cases; guessing gives 50%. ({figures})"
     )
 
 
 def _budget(caps: Sequence[CapStatus]) -> str:
     parts = []
-    for one in caps:
-        spent = "an amount without a figure" if one.spent is None else one.spent.rounded()
-        at = f" at level {one.level!r}" if one.level else ""
-        parts.append(f"{spent} spent of at most {one.cap}{at}")
+    for status in caps:
+        spent = "an amount without a figure" if status.spent is None else status.spent.rounded()
+        at = f" at level {status.level!r}" if status.level else ""
+        parts.append(f"{spent} spent of at most {status.cap}{at}")
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
 
 

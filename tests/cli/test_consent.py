@@ -28,7 +28,7 @@ def untouched(folder: Path) -> bool:
 @pytest.mark.parametrize("command", ["run", "produce"])
 def test_where_nobody_can_be_asked_nothing_is_published(folder: Path, command: str) -> None:
     world(folder, ROWS, ASIDE)
-    asked = f"say --make-public {DRAWN}"
+    asked = f"pass --make-public {DRAWN}"
     # `--yes` is for what can be taken back; and nobody agreed to more people than they knew of.
     for options in ([], ["--yes"], ["--make-public", DRAWN - 1], ["--yes", "--make-public", 1]):
         done = murk(command, *REAL, *options, folder=folder)
@@ -53,7 +53,7 @@ def test_at_a_terminal_somebody_is_asked(folder: Path, answer: str) -> None:
         assert f"{ROWS - DRAWN} releases learned" in done.out
     else:
         assert done.status == 2
-        assert "nothing was published and nothing was begun" in done.out
+        assert "nothing was published or started" in done.out
         assert untouched(folder)
 
 

@@ -47,7 +47,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     assert "1 answer, blurred by noise on your side before anything left, on 2023-11-15" in text
     assert "1 more waiting for the log to confirm it; 1 refused, since your budget" in text
     # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
-    assert "tells your record from any other in at most 76.1% of cases; by tossing a coin it is 50%" in text
+    assert "tells your record from any other in at most 76.1% of cases; guessing gives 50%" in text
     assert "mu = 1.415 spent of at most mu = 1.5." in text
     assert "Receipt No. 1, 2 in this ledger" in text
     assert "its place in the log may tell whose it is" in text

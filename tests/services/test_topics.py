@@ -209,7 +209,7 @@ def test_covariates_from_the_people_are_announced_by_whoever_lets_them_produce(f
     assert topics(folder, url, "--json", task="aside.yaml").json["announced"] is False
     learner = harness.start("learn", "--log", url, "--wait", "--json", folder=folder)
     produce = ["produce", "aside.yaml", "--source", "people.csv", "--log", url, "--ledger", "aside.db", "--json"]
-    harness.refused(harness.murk(*produce, folder=folder), "14 people become public", "say --make-public 14")
+    harness.refused(harness.murk(*produce, folder=folder), "14 people become public", "pass --make-public 14")
     try:
         made = harness.murk(*produce, "--make-public", 14, folder=folder)
         assert made.json["set_aside"] == 14
@@ -223,7 +223,7 @@ def test_a_public_file_is_published_when_that_is_agreed_to(folder, place):
     url, _ = place
     (folder / "public.csv").write_text("same_sex,age\nno,21\nyes,35\nno,30\n")
     (folder / "task.yaml").write_text(TASK + "public: {file: public.csv}\n")
-    harness.refused(topics(folder, url), "of 3 people become public", "public.csv", "say --make-public 3")
+    harness.refused(topics(folder, url), "of 3 people become public", "public.csv", "pass --make-public 3")
     assert topics(folder, url, "--check", "--json").json["announced"] is False
     assert topics(folder, url, "--make-public", 3, "--json").json["announced"] is True
     # It is public now.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from murk.errors import UserError
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
@@ -50,6 +50,32 @@ def new_registry() -> CollectorRegistry:
             code="MURK-CLI-003",
         ) from None
     return CollectorRegistry(auto_describe=False)
+
+
+class Exporter:
+    """Base class for collectors of one side's metrics of a task; by default in a registry of their own."""
+
+    side: ClassVar[Side]
+
+    def __init__(self, task: str, registry: CollectorRegistry | None = None) -> None:
+        self.registry = new_registry() if registry is None else registry
+        self._task = task
+        register(self.registry, self)
+
+    def describe(self) -> Iterator[Family]:
+        """Return the metrics without values, for the registry."""
+        return described(self.side)
+
+    def collect(self) -> Iterator[Family]:
+        """Return the metrics, for the registry."""
+        values = self._values()
+        for metric in METRICS:
+            if metric.side == self.side:
+                yield family(metric, self._task, values(metric))
+
+    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+        """Return a function for the current values of each metric."""
+        raise NotImplementedError
 
 
 def described(side: Side) -> Iterator[Family]:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
 from functools import partial
 from typing import TYPE_CHECKING
 
-from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Sample, described, family, new_registry, register
+from murk.monitoring.metrics.catalogue import Metric
+from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Sample
 from murk.monitoring.web.routes import metrics
 from murk.monitoring.web.server import Response, Route, text
 from murk.stream.worker.pulse import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client import Metric as Family
 
 STALLED = 60.0
 """Seconds without a step after which a learner is unhealthy."""
 
 
-class LearnerMetrics:
+class LearnerMetrics(Exporter):
     """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``.
 
     Examples
@@ -34,22 +33,15 @@ class LearnerMetrics:
     1.0
     """
 
+    side = "learner"
+
     def __init__(self, task: str, pulse: Pulse, *, registry: CollectorRegistry | None = None) -> None:
-        self.registry = new_registry() if registry is None else registry
-        self._task = task
         self._pulse = pulse
-        register(self.registry, self)
+        super().__init__(task, registry)
 
-    def describe(self) -> Iterator[Family]:
-        """Return the metrics without values, for the registry."""
-        return described("learner")
-
-    def collect(self) -> Iterator[Family]:
-        """Return the metrics, for the registry."""
+    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
         vitals = self._pulse.vitals()
-        for metric in METRICS:
-            if metric.side == "learner":
-                yield family(metric, self._task, _VALUES[metric.name](vitals))
+        return lambda metric: _VALUES[metric.name](vitals)
 
 
 def unhealthy_reason(vitals: Vitals, now: float) -> str | None:

@@ -6,16 +6,15 @@ sums is over at least 20 people, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import Histogram, Sample, bucketed, described, family, new_registry, register
+from murk.monitoring.metrics.catalogue import METRICS, Metric
+from murk.monitoring.metrics.exporter import Exporter, Histogram, Sample, bucketed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client import Metric as Family
 
 SMALLEST_GROUP = 20
 """Smallest number of people in a sum."""
@@ -41,7 +40,7 @@ class PeopleSums:
     spent: Sequence[tuple[float, int]]
 
 
-class PeopleMetrics:
+class PeopleMetrics(Exporter):
     """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``.
 
     Examples
@@ -55,11 +54,11 @@ class PeopleMetrics:
     2
     """
 
+    side = "people"
+
     def __init__(self, task: str, *, registry: CollectorRegistry | None = None) -> None:
-        self.registry = new_registry() if registry is None else registry
-        self._task = task
         self._sums: PeopleSums | None = None
-        register(self.registry, self)
+        super().__init__(task, registry)
 
     def update(self, sums: PeopleSums) -> bool:
         """Export these sums from now on and return True, if they cover enough people."""
@@ -68,16 +67,9 @@ class PeopleMetrics:
         self._sums = sums
         return True
 
-    def describe(self) -> Iterator[Family]:
-        """Return the metrics without values, for the registry."""
-        return described("people")
-
-    def collect(self) -> Iterator[Family]:
-        """Return the metrics, for the registry."""
+    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
         sums = self._sums
-        for metric in METRICS:
-            if metric.side == "people":
-                yield family(metric, self._task, () if sums is None else [_VALUES[metric.name](sums)])
+        return lambda metric: () if sums is None else [_VALUES[metric.name](sums)]
 
 
 def _spent(sums: PeopleSums) -> Histogram:

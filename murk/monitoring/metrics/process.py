@@ -6,19 +6,18 @@ Never of a gateway, whose computing time depends on the records that it reads.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from murk import __version__
-from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import Sample, described, family, register
+from murk.monitoring.metrics.catalogue import Metric
+from murk.monitoring.metrics.exporter import Exporter, Sample
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client import Metric as Family
 
 
-class ProcessMetrics:
+class ProcessMetrics(Exporter):
     """Export the version of a process that works for a task, and prometheus_client's process metrics.
 
     Examples
@@ -30,18 +29,13 @@ class ProcessMetrics:
     'murk_build_info'
     """
 
+    side = "process"
+
     def __init__(self, task: str, registry: CollectorRegistry) -> None:
         from prometheus_client import ProcessCollector
 
-        self._task = task
-        register(registry, self)
+        super().__init__(task, registry)
         ProcessCollector(registry=registry)
 
-    def describe(self) -> Iterator[Family]:
-        """Return the metrics without values, for the registry."""
-        return described("process")
-
-    def collect(self) -> Iterator[Family]:
-        """Return the metrics, for the registry."""
-        [metric] = [metric for metric in METRICS if metric.side == "process"]
-        yield family(metric, self._task, [Sample((__version__, platform.python_version()), 1.0)])
+    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+        return lambda metric: [Sample((__version__, platform.python_version()), 1.0)]
