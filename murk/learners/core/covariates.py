@@ -115,9 +115,9 @@ class PublicSample:
             kept = np.concatenate([kept, block[:room]])
             # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
             for offset, row_values in enumerate(block[room:], start=total + room + 1):
-                place = int(random.integers(offset))
-                if place < KEPT:
-                    kept[place] = row_values
+                slot = int(random.integers(offset))
+                if slot < KEPT:
+                    kept[slot] = row_values
             total += len(block)
         if not total:
             raise UserError("public covariates: there are no rows; give at least as many as there are features")
@@ -169,20 +169,20 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
     elif isinstance(public, np.ndarray):
         if public.ndim != 2 or public.dtype.kind not in "biuf":
             raise UserError(f"public covariates as an array are (n, k) numbers, got {public.dtype} {public.shape}")
-        found = tuple(range(public.shape[1])) if names is None else tuple(names)
-        if len(found) != public.shape[1]:
-            raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(found)} features")
-        return found, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
+        chosen = tuple(range(public.shape[1])) if names is None else tuple(names)
+        if len(chosen) != public.shape[1]:
+            raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
+        return chosen, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
     elif hasattr(public, "columns"):
         from murk.learners.core.frames import frame_of
 
         frame = frame_of(public)
         columns = list(frame.columns)
-        found = tuple(sorted(columns, key=str) if names is None else names)
+        chosen = tuple(sorted(columns, key=str) if names is None else names)
         table = np.column_stack(
-            [numbers(frame[:, place].to_native(), target) for place in _indices(columns, found)] or [np.empty(0)]
+            [numbers(frame[:, index].to_native(), target) for index in _indices(columns, chosen)] or [np.empty(0)]
         )
-        return found, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
+        return chosen, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
     if not isinstance(public, Iterable):
         raise UserError(
             f"public covariates of type {type(public).__name__}; give an array, a data frame, an iterable of mappings "
@@ -194,9 +194,9 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
         return tuple(names or ()), iter(())
     if not isinstance(first, Mapping):
         raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
-    found = tuple(sorted(first, key=str) if names is None else names)
-    _indices(list(first), found)
-    return found, _mapped(chain([first], rows), found)
+    chosen = tuple(sorted(first, key=str) if names is None else names)
+    _indices(list(first), chosen)
+    return chosen, _mapped(chain([first], rows), chosen)
 
 
 def _mapped(rows: Iterator[Mapping[Any, Any]], names: tuple[Any, ...]) -> Iterator[Floats]:

@@ -98,7 +98,7 @@ def rate_of(task: Task, effects: Effects) -> Rate:
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
-            raise UserError("one rate says nothing of several classes: state their shares in the task, as target.rate")
+            raise UserError("several classes have no single rate: state their shares in the task, as target.rate")
         shares = target.shares
         if shares is None:
             return Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
@@ -266,9 +266,9 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         if name not in names or target.kind == "classes":
             known = "none may be named for a target of classes" if target.kind == "classes" else ", ".join(names)
             raise UserError(f"no effect of {name!r} can be stated: the task's coefficients are {known}")
-        place = names.index(name)
-        stated[place] = (value if real else _log(value)) / coding.unit_factors[place]
-        slopes[place] = 0.0
+        index = names.index(name)
+        stated[index] = (value if real else _log(value)) / coding.unit_factors[index]
+        slopes[index] = 0.0
     if effects.each is None:
         room = None
         if isinstance(rate, float) and real:
@@ -280,7 +280,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         line = points @ slopes
         if float(np.max(np.abs(line))) > 1.0:
             raise UserError(
-                "these effects take a real target beyond its public bounds: state smaller ones, or wider bounds"
+                "these effects exceed a real target's public bounds: state smaller effects, or wider bounds"
             )
         return slopes
     if isinstance(rate, float):
@@ -288,8 +288,8 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         return slopes
     signs = np.linspace(-1.0, 1.0, len(rate))
     slopes[-1] = -float(mean[:-1] @ slopes[:-1])
-    found = np.outer(signs, slopes)
-    return found if rate_of(task, effects).assumed else _with_shares(points, shares, found, np.array(rate))
+    theta = np.outer(signs, slopes)
+    return theta if rate_of(task, effects).assumed else _with_shares(points, shares, theta, np.array(rate))
 
 
 def _share(line: Array, shares: Array, room: float | None) -> float:

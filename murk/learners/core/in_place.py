@@ -56,10 +56,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 
 @wiped
 def finish_draw(
-    words: NDArray[np.uint64],
-    trials: int,
-    noise: NDArray[np.int64],
-    distribution: NoiseDistribution = GAUSSIAN_NOISE,
+    words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
 ) -> None:
     """Fill ``noise`` from words (two for each trial, then spare ones) that did not suffice, and then from new ones."""
     words = keep(words.copy())

@@ -45,7 +45,7 @@ class LabelEstimator(StreamEstimator):
                 f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
                 "text: give a pandas frame or an array, or learn classes that are"
             )
-        columns = {label: table[:, place] for place, label in enumerate(self.classes)}
+        columns = {label: table[:, index] for index, label in enumerate(self.classes)}
         return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:

@@ -48,16 +48,16 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     >>> bool(0 < found.coefficients[0] < 0.01), bool(0 < found.effects[0] < 0.001)
     (True, True)
     """
-    one = max(float(moment[-1, -1]), 1e-300)
-    mean, square = float(moment[-1] @ values) / one, float(values @ moment @ values) / one
+    people = max(float(moment[-1, -1]), 1e-300)
+    mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people
     distributions = _Distributions.of(
         mean, square - mean**2, float(values[-1]), largest * float(np.abs(values[:-1]).sum())
     )
     if distributions is None:
         nothing = np.zeros(len(fit))
         return Allowance(nothing, nothing)
-    by_square = np.sqrt(np.maximum(np.diag(inverse), 0.0) * one)
-    by_size = largest * one * np.abs(inverse).sum(axis=1)
+    by_square = np.sqrt(np.maximum(np.diag(inverse), 0.0) * people)
+    by_size = largest * people * np.abs(inverse).sum(axis=1)
     length = float(values[:-1] @ values[:-1])
     scale = float(fit[:-1] @ values[:-1]) / length if length > 0.0 else 0.5
     least, most = distributions.range(distributions.curve * distributions.away / distributions.variance)

@@ -153,7 +153,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.start = start
         self.seed = seed
         self.noise = noise
-        self._codes = {label: float(place) for place, label in enumerate(classes)}
+        self._codes = {label: float(index) for index, label in enumerate(classes)}
         if objective not in ("balanced", "logistic"):
             raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
         if coordinates not in ("contrasts", "classes"):

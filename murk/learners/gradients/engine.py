@@ -89,7 +89,7 @@ class SGDEngine(RecordEngine):
         self._in_place = self._seeded or self._direct
         self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
         self.current: Mechanism | None = None
-        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        self._levels = {level: index for index, level in enumerate(self.mechanisms)}
         offered = list(self.mechanisms.values())
         self._kinds = np.array([m.code for m in offered], dtype=np.int64)
         self._units = np.array([m.unit for m in offered])
@@ -121,8 +121,8 @@ class SGDEngine(RecordEngine):
         return self._row(k.AVERAGE)
 
     @in_turn
-    def _row(self, place: int) -> NDArray[np.float64]:
-        return np.array(self.memory.rows[place])
+    def _row(self, index: int) -> NDArray[np.float64]:
+        return np.array(self.memory.rows[index])
 
     @in_turn
     def snapshot(self) -> Memory:
@@ -212,11 +212,11 @@ class SGDEngine(RecordEngine):
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
-            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("future", f"version {version}, but the chain is at {count}")
         # In Python's integers: calling compiled code for each release would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise RejectedError("stale", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("stale", f"version {version}, but the chain is at {count}")
         if version != self._known_version:
             if not is_published(version, self.settings.staleness.floor):
                 raise RejectedError("version", f"version {version} was never published")
@@ -293,8 +293,8 @@ class SGDEngine(RecordEngine):
     def published(self) -> tuple[int, list[float]] | None:
         """Return the newest published version and its iterate, at which devices take gradients."""
         memory = self.memory
-        place = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
-        return int(memory.ring_versions[place]), memory.ring[place].tolist()
+        index = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
+        return int(memory.ring_versions[index]), memory.ring[index].tolist()
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:

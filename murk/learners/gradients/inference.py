@@ -211,8 +211,8 @@ def _plug_in(
     precisions = np.array([memory.real[k.SUM_PRECISION] for memory in memories])
     total = float(precisions.sum())
     complete = settings.intervals == COMPLETE
-    targets = "all targets to be there" if complete else "half of the targets or more to be there"
-    note = f"needs the model to be right, {targets}, and the public covariates to be like the others (docs/coverage.md)"
+    targets = "no missing targets" if complete else "at most half of the targets missing"
+    note = f"assumes a correct model, {targets}, and public covariates like the people's (docs/coverage.md)"
     if total == 0.0:
         values = matrix @ memories[0].rows[k.ITERATE]
         return Estimate(names, values, PLUG_IN, np.full(len(names), math.inf), note, len(memories), n)

@@ -12,14 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from murk.learners.results.numbers import number, span
-from murk.learners.results.text import (
-    SIMULATED,
-    describe_age,
-    describe_intervals,
-    effect_word,
-    percent_of,
-    title_of,
-)
+from murk.learners.results.text import SIMULATED, describe_age, describe_intervals, effect_word, percent_of, title_of
 from murk.learners.results.words import NOT_LEARNED
 from murk.stream.task.data.coding import is_constant
 

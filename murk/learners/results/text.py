@@ -218,7 +218,7 @@ def as_text(blocks: Iterator[Block], width: int = 110) -> str:
             ) or [""]
             continue
         table = [block.columns, *block.rows]
-        widths = [max(len(row[place]) for row in table) for place in range(len(block.columns))]
+        widths = [max(len(row[column]) for row in table) for column in range(len(block.columns))]
         lines += [block.title] if block.title else []
         for first, *others in table:
             cells = [cell.rjust(size) for cell, size in zip(others, widths[1:], strict=True)]

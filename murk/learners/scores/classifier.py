@@ -114,7 +114,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self.forget = forget
         self.seed = seed
         self.noise = noise
-        self._codes = {label: float(place) for place, label in enumerate(classes)}
+        self._codes = {label: float(index) for index, label in enumerate(classes)}
         if len(self._codes) != len(classes) or len(classes) < 2:
             raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
         self._prepare()

@@ -18,9 +18,15 @@ from murk.learners.core.estimator import Record, StreamEstimator
 from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
-from murk.learners.sketches.estimates import estimate, estimate_grams
-from murk.learners.sketches.newton import estimate_newton
-from murk.learners.sketches.problem import first_part, newton_accumulator
+from murk.learners.sketches.problem import (
+    GramProblem,
+    NewtonProblem,
+    Settings,
+    SketchProblem,
+    WindowProblem,
+    calibrate,
+    first_part,
+)
 from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -38,7 +44,6 @@ from murk.privacy.sketches import Method as Mixing
 
 Method = Literal["moments", "newton"] | Mixing
 Engine = SketchEngine | GramEngine | NewtonEngine
-Settings = SketchSettings | GramSettings | NewtonSettings
 Mechanism = GaussMixMechanism | GramMechanism | NewtonMechanism
 Accumulator = SketchAccumulator | GramAccumulator | NewtonAccumulator
 Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
@@ -124,38 +129,27 @@ class GaussMix(StreamEstimator):
             "weighting": self.weighting,
             "constant": self.intercept,
         }
-        engine: Engine
+        problems: dict[str, Any] = {"newton": NewtonProblem, "moments": GramProblem}
         if self._way() == "newton":
             first = first_part(getattr(self, "first", None), len(coded), self.window)
             self._settings: Settings = NewtonSettings(first=first, **shared)
-            engine = NewtonEngine(self._settings, self._level_mechanisms())
         elif self._way() == "moments":
             self._settings = GramSettings(**shared)
-            engine = GramEngine(self._settings, self._level_mechanisms())
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-            engine = SketchEngine(self._settings, self._level_mechanisms())
+        self._problem: WindowProblem = problems.get(self._way(), SketchProblem)(
+            self._settings, self._level_mechanisms()
+        )
         self._names = names
         self._watch()
+        engine: Engine = self._problem.engine()
         self._engine = engine
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
-        settings, method = self._settings, self._way()
-        shared: dict[str, Any] = {
-            "columns": settings.columns,
-            "feature_bound": settings.feature_bound,
-            "neighbours": self.neighbours,
-        }
-        if isinstance(settings, NewtonSettings):
-            return NewtonMechanism.calibrate(guarantee, first=settings.first, **shared)
-        shared["target_bound"] = settings.target_bound
-        if isinstance(settings, GramSettings) or method == "moments" or method == "newton":
-            return GramMechanism.calibrate(guarantee, **shared)
-        return GaussMixMechanism.calibrate(
-            guarantee, rows=settings.rows, method=method, analysis=self.analysis, **shared
-        )
+        mixing = {"method": self._way(), "analysis": self.analysis}
+        return calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
 
     def _open(self) -> Accumulator:
         """Return the open window, or a new one if the last was released, or lost in an interrupt."""
@@ -166,14 +160,7 @@ class GaussMix(StreamEstimator):
                     "two windows, or people may spend it that often, give the learner a larger windows="
                 )
             source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
-            mechanism = self.mechanism
-            if isinstance(mechanism, NewtonMechanism):
-                assert isinstance(self._settings, NewtonSettings)
-                self._window = newton_accumulator(self._settings, mechanism, source, self._released)
-            elif isinstance(mechanism, GramMechanism):
-                self._window = GramAccumulator(mechanism, source, self._released)
-            else:
-                self._window = SketchAccumulator(mechanism, source, self._released)
+            self._window = self._problem.accumulator("default", source, self._released)
         return self._window
 
     @wiped
@@ -245,7 +232,7 @@ class GaussMix(StreamEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
-        return _merged(self._engines(others))
+        return self._problem.estimate(self._engines(others))
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
@@ -273,19 +260,10 @@ class GaussMix(StreamEstimator):
     def _values(self) -> NDArray[np.float64]:
         sums, known = self._require().sums, self._fit
         if known is None or known[0] is not sums:
-            self._fit = known = sums, _merged([self._require()]).values
+            self._fit = known = sums, self._require().estimate().values
         return known[1]
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scores of rows of features without the constant."""
         scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
         return scores
-
-
-def _merged(engines: Sequence[Any]) -> Estimate:
-    settings, sums = engines[0].settings, [engine.sums for engine in engines]
-    if isinstance(settings, NewtonSettings):
-        return estimate_newton(settings, engines[0].target_weights, sums)
-    if isinstance(settings, GramSettings):
-        return estimate_grams(settings, engines[0].target_weight, sums, engines[0].mechanisms)
-    return estimate(settings, sums)

@@ -53,10 +53,12 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     def __init__(self, settings: S, mechanisms: Mapping[str, M]) -> None:
         for level, mechanism in mechanisms.items():
-            if any(getattr(mechanism, name) != getattr(settings, name) for name in self.shared):
-                sizes = "rows, columns or bounds" if "rows" in self.shared else "columns or bounds"
-                plural = self.released.replace("matrix", "matrice") + "s"
-                raise UserError(f"level {level!r} makes {plural} of other {sizes} than the learner's")
+            differing = [name for name in self.shared if getattr(mechanism, name) != getattr(settings, name)]
+            if differing:
+                raise UserError(
+                    f"level {level!r}: its mechanism has other columns or bounds than the learner's "
+                    f"({', '.join(differing)})"
+                )
         self._turns = Turns()
         self.settings = settings
         self.mechanisms: dict[str, M] = dict(mechanisms)

@@ -38,19 +38,19 @@ FALLBACK_RANGE = 3.0
 _FAR = 12.0
 
 _LINEAR = (
-    "for the population's best linear fit: the sketch's randomness, its noise and the sampling of records; takes "
-    "residuals of one variance and organisations that are alike (docs/gaussmix.md)"
+    "for the population's best linear fit: covers the sketch's randomness, its noise and the sampling of records; "
+    "assumes residuals of one variance and similar organisations (docs/gaussmix.md)"
 )
 _QUADRATIC = "for the quadratic surrogate's coefficients, not the logistic ones; otherwise " + _LINEAR
-_NORMAL = "takes the scores as normal, which biases coefficients where few features decide; otherwise " + _LINEAR
-_HELD = "no interval: the noise hides {} of {} directions of the features, whose coefficients are shrunk; more records"
-_SHRUNK = "no interval: the published estimate is shrunk by the noise it does not take off"
-_FEW = "no interval: so few rows more than coefficients say nothing sensible of the error; mix more rows"
+_NORMAL = "assumes normal scores, which biases coefficients where few features decide; otherwise " + _LINEAR
+_HELD = "no interval: noise hides {} of {} directions of the features, whose coefficients are shrunk; use more records"
+_SHRUNK = "no interval: the published estimate does not subtract the noise, which shrinks it"
+_FEW = "no interval: there are hardly more rows than coefficients; mix more rows"
 _NOTHING = "no interval: nothing was learned yet"
 _HIDDEN = "no interval where the noise hides the features: {} of {} directions were not learned at this privacy"
-_NO_CONSTANT = "no interval: log odds without a constant, by scores taken as normal with mean 0"
-_ALL_COUNTED = "takes every record to have a target, as there is no constant to count them; "
-_NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
+_NO_CONSTANT = "no interval: log odds without a constant assume normal scores with mean 0"
+_ALL_COUNTED = "assumes that every record has a target, as there is no constant to count them; "
+_NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] is used instead"
 
 
 def influence_of(settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums) -> Influence | None:

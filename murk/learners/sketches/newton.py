@@ -43,8 +43,8 @@ MOST = 1000.0
 _APART = 4.0
 
 _NOTE = (
-    "of the logistic model, by a Newton step from what each window's first records tell: noise, the sampling of "
-    "records, and what the step's second order may miss; takes organisations that are alike (docs/gaussmix.md)"
+    "of the logistic model, by a Newton step from each window's first records: covers noise, the sampling of records, "
+    "and the step's second order; assumes similar organisations (docs/gaussmix.md)"
 )
 _NO_STEP = "from the windows' first records alone, as no window had more; "
 _HIDDEN = "no interval where the noise hides the features: {} of {} directions of the step were not learned; "

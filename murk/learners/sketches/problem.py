@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +20,7 @@ from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import estimate_newton, first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
 from murk.stream.messages.releases import GramRelease, NewtonRelease, Release, SketchRelease
@@ -29,6 +29,8 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
     from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
+
+Settings = SketchSettings | GramSettings | NewtonSettings
 
 
 class WindowProblem(ABC):
@@ -193,7 +195,11 @@ class NewtonProblem(MatrixProblem):
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
         """Return an accumulator of a window's rows."""
-        return newton_accumulator(self.settings, self.mechanisms[level], noise, window)
+        from murk.privacy.sketches import NewtonAccumulator
+
+        mechanism = self.mechanisms[level]
+        # The model is estimated from the first part's release alone.
+        return NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
 
     def release(self, made: Newton, **fields: Any) -> NewtonRelease:
         """Return the message of a Newton step."""
@@ -209,15 +215,6 @@ class NewtonProblem(MatrixProblem):
         return estimate_newton(self.settings, engines[0].target_weights, [engine.sums for engine in engines])
 
 
-def newton_accumulator(
-    settings: NewtonSettings, mechanism: NewtonMechanism, noise: NoiseSource | None, window: int
-) -> NewtonAccumulator:
-    """Return an accumulator of a window's rows, whose model is estimated from its first part's release."""
-    from murk.privacy.sketches import NewtonAccumulator
-
-    return NewtonAccumulator(mechanism, partial(first_model, settings, mechanism), noise, window)
-
-
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     """Return the problem of a resolved task to which organisations release.
 
@@ -226,7 +223,6 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
-    levels = task.privacy.levels.items()
     shared: dict[str, Any] = {
         "names": tuple(coding.names),
         "feature_bound": math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
@@ -236,31 +232,46 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
         "reach": block.range if binary else None,
         "window": block.window,
     }
+    mixing: dict[str, Any] = {"method": block.method, "analysis": block.analysis}
 
-    def of_level(settings: Any) -> dict[str, Any]:
-        """Return the arguments that all mechanisms take."""
-        bounds = {"columns": settings.columns, "feature_bound": settings.feature_bound}
-        return {**bounds, "neighbours": block.neighbours}
+    def mechanisms(settings: Settings) -> dict[str, Any]:
+        """Return the mechanisms of all levels."""
+        people = block.most_rows
+        return {
+            level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
+            for level, guarantee in task.privacy.levels.items()
+        }
 
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]
         newton = NewtonSettings(**shared, first=first_part(block.first, coding.size, block.window))
         _check_columns(newton)
-        people: dict[str, Any] = {"first": newton.first, "rows_per_person": block.most_rows, **of_level(newton)}
-        return NewtonProblem(newton, {name: NewtonMechanism.calibrate(each, **people) for name, each in levels})
+        return NewtonProblem(newton, mechanisms(newton))
     if block.method == "moments":
         grams = GramSettings(**shared)
         _check_columns(grams)
-        people = {"target_bound": grams.target_bound, "rows_per_person": block.most_rows, **of_level(grams)}
-        return GramProblem(grams, {name: GramMechanism.calibrate(each, **people) for name, each in levels})
+        return GramProblem(grams, mechanisms(grams))
     columns, rows = coding.size + 1, block.rows
     if rows is None:
         # More rows than records cost time without gain.
         rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
     settings = SketchSettings(rows=rows, **shared)
-    mixing: dict[str, Any] = {"rows": rows, "target_bound": settings.target_bound, **of_level(settings)}
-    mixing |= {"method": block.method, "analysis": block.analysis}
-    return SketchProblem(settings, {name: GaussMixMechanism.calibrate(each, **mixing) for name, each in levels})
+    return SketchProblem(settings, mechanisms(settings))
+
+
+def calibrate(
+    settings: Settings, guarantee: Any, *, neighbours: Neighbours, mixing: Mapping[str, Any], rows_per_person: int = 1
+) -> GaussMixMechanism | GramMechanism | NewtonMechanism:
+    """Return the mechanism of a guarantee; ``mixing`` has the method and analysis of mixtures."""
+    shared: dict[str, Any] = {
+        "columns": settings.columns, "feature_bound": settings.feature_bound, "neighbours": neighbours,
+    }  # fmt: skip
+    if isinstance(settings, NewtonSettings):
+        return NewtonMechanism.calibrate(guarantee, first=settings.first, rows_per_person=rows_per_person, **shared)
+    shared["target_bound"] = settings.target_bound
+    if isinstance(settings, GramSettings):
+        return GramMechanism.calibrate(guarantee, rows_per_person=rows_per_person, **shared)
+    return GaussMixMechanism.calibrate(guarantee, rows=settings.rows, **mixing, **shared)
 
 
 def first_part(first: int | None, features: int, window: int | None) -> int:

@@ -16,9 +16,7 @@ FORMER_METHOD: Final = "linear-mixing"  # method of a sketch that names none, up
 _OF_MIXING: Final = ("rows", "analysis")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
-    ("gaussian",),
-    ("approx", "gdp", "zcdp"),
-    "second moments have Gaussian noise, which gives no pure guarantee",
+    ("gaussian",), ("approx", "gdp", "zcdp"), "second moments have Gaussian noise, which gives no pure guarantee"
 )
 
 

@@ -94,8 +94,8 @@ class Scores:
         # People are likely within about twice the deviation of the mean.
         likely = np.ones_like(u)
         if constant and known[5] > 0.0:
-            for score, place, square in ((u, 6, 2), (v, 7, 4)):
-                mean = known[place] / known[5]
+            for score, index, square in ((u, 6, 2), (v, 7, 4)):
+                mean = known[index] / known[5]
                 likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
         units = np.abs(rows).max(axis=1, initial=1e-12)
         return cls(
@@ -163,7 +163,7 @@ def _figure(
         each = [a * end + b * (values - end) for end in ends]
         sizes, fixed = np.maximum(*np.abs(each)), 0.0
         if constant:
-            sizes, fixed = sizes[:-1], max(one[-1] for one in each)
+            sizes, fixed = sizes[:-1], max(end[-1] for end in each)
         return fixed + min(bounds[0] * float(sizes.sum()), bounds[1] * float(np.linalg.norm(sizes)))
 
     low, high = [-farthest(-1.0, 0.0), -farthest(0.0, -1.0)], [farthest(1.0, 0.0), farthest(0.0, 1.0)]
