@@ -155,7 +155,7 @@ def test_epochs_at_fitted_coefficients_do_not_tell_the_line():
 
 @pytest.mark.parametrize("narrower", [1.0, 0.3])
 def test_intervals_hold_the_line(narrower: float):
-    """Of 30 draws at 95% fewer than 24 hold a slope once in 5,000 times; intervals 0.3 times as wide are found out."""
+    """At 95% coverage fewer than 24 of 30 intervals hold a given slope with probability 1 in 1,700 (binomial)."""
     model = replace(BASE, origin=np.array([0.0, 0.0, 0.0, -2.0]))
     chance, rng, held = chances(-1.9), np.random.default_rng(3), []
     truth = line_of(BASE, chance)[:-1]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from murk.learners.core.scoring.needed import Need
+from murk.learners.core.scoring.rows import mean_matrix
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
@@ -77,6 +78,16 @@ def test_with_public_rows_no_more_are_asked_for():
     assert needs
     assert all(need.public_rows is None for need in needs.values())
     assert any(need.people for need in needs.values())
+
+
+def test_with_public_rows_forecast_curvatures_are_those_of_the_rows():
+    outlook = learned(3_000, 0.5, 500).outlook
+    model = outlook.settings.first_model(outlook.mechanisms)
+    assert model.matrix_reach < model.reach / 1_000
+    [answers] = outlook._epoch(model, 1_000_000)
+    expected = mean_matrix(model, outlook.solution.rows, outlook.settings.response)
+    assert answers.curvature.mean == pytest.approx((1.0 - outlook.solution.missing) * expected, abs=1e-3)
+    assert np.trace(expected) > 0.1
 
 
 @pytest.mark.parametrize(("guarantee", "name"), [(PureDP(0.7), "epsilon"), (ZeroConcentratedDP(0.05), "rho")])

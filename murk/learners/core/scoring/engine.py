@@ -1,4 +1,4 @@
-"""The learner of scores on one chain: exact sums by epoch, and the next epoch's model when one ends. River-free."""
+"""The learner of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
 
 Answered = tuple[int, str, Question]
-"""The version that an answer was given at, its level, and the question."""
+"""An answer's version, level and question."""
 _ANSWERED = "version", "level", "question"
 
 BLOCK = 4096
-"""Releases learned at once at the most: the sum of so many payloads is within 64 bits."""
+"""Most releases learned at once: the sum of their payloads fits into 64 bits."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What a chain has learned. Never written to, only replaced, so that anyone who reads it reads one moment.
+    """The state of a chain; immutable, so that readers see one moment.
 
     Parameters
     ----------
     count
-        How many releases.
+        Number of releases.
     epochs
-        Those that are remembered, oldest first.
+        The remembered epochs, oldest first.
     shown
-        What predictions are by, where that is of an earlier moment.
+        The earlier state that predictions use, if any.
     """
 
     count: int
@@ -58,16 +58,16 @@ class Chain:
 
 
 Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
-"""A chain, and its levels' mechanisms."""
+"""A chain and its levels' mechanisms."""
 
 
 class ScoreEngine:
-    """Sums of released scores and matrices on one chain, and what they say together. Threads take turns.
+    """Sums of released scores and matrices on one chain, and their estimate. Threads take turns.
 
     Parameters
     ----------
     settings
-        What is public (see :class:`Settings`).
+        The public settings.
     mechanisms
         Level name to mechanisms.
     """
@@ -85,22 +85,22 @@ class ScoreEngine:
 
     @property
     def n_releases(self) -> int:
-        """How many releases were learned."""
+        """Number of learned releases."""
         return self._now.count
 
     @property
     def dimension(self) -> int:
-        """Numbers in a score."""
+        """Length of a score."""
         return self.settings.dimension
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+        """Lengths of a score's and, if any are asked for, a matrix's payload."""
         return lengths_of(self.settings)
 
     @property
     def coefficients(self) -> int:
-        """Coefficients of the estimate."""
+        """Number of reported coefficients."""
         return len(self.settings.reported)
 
     @property
@@ -110,28 +110,28 @@ class ScoreEngine:
 
     @property
     def now(self) -> Chain:
-        """What was learned so far."""
+        """The chain so far."""
         return self._now
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """The epochs that are remembered, oldest first."""
+        """The remembered epochs, oldest first."""
         return self._now.epochs
 
     def estimate(self) -> ScoreEstimate:
-        """Coefficients in coded units, with what their intervals need."""
+        """Return the estimate in coded units, with intervals."""
         return merged([self])
 
     def figures(self) -> dict[str, float]:
-        """Nothing beyond the estimate."""
+        """Return no further figures."""
         return {}
 
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Refuse a release of an epoch that is not there yet, never was, or is forgotten, and a forged one.
+        """Refuse a forged release, or one of a future, unknown or forgotten epoch.
 
-        ``ahead`` counts releases admitted before it that are not learned yet.
+        ``ahead`` counts releases that were admitted before it and are not learned yet.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class ScoreEngine:
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
-        """Whether `admit` plainly lets all of these be learned next, in this order."""
+        """Return whether `admit` would clearly admit all these releases in this order."""
         if not self._knows({release.version for release in releases}, len(releases)):
             return False
         if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
@@ -157,7 +157,7 @@ class ScoreEngine:
         return all(self._reach[level, asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
 
     def _check_version(self, version: int, count: int) -> None:
-        """Refuse a release's version, of which a chain that stands at ``count`` knows no model."""
+        """Refuse the version of a release whose model a chain at ``count`` does not know."""
         if version > count:
             raise RejectedError("future", f"version {version} of a chain that stands at {count}")
         if version != self.settings.epoch_start(version):
@@ -166,24 +166,24 @@ class ScoreEngine:
             raise RejectedError("stale", f"the epoch of version {version} is forgotten at {count}")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
-        """Whether `_check_version` plainly lets so many releases of these versions pass."""
+        """Return whether `_check_version` would clearly pass this many releases of these versions."""
         count, start = self._now.count, self.settings.epoch_start
-        # By the last of them the oldest epoch may be forgotten.
+        # The last of them may make the oldest epoch forgotten.
         oldest = self._oldest(count + releases - 1)
         return all(oldest <= version <= count and version == start(version) for version in versions)
 
     def _oldest(self, count: int) -> int:
-        """Where the oldest epoch begins that a chain with so many releases remembers."""
+        """Return the start of the oldest epoch that a chain of ``count`` releases remembers."""
         return self.settings.remembered(count)[0]
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
-        """Learn from admitted releases, up to an epoch's end at a time.
+        """Learn from admitted releases.
 
         Raises
         ------
         MurkError
-            If a release's epoch is not remembered: it was not admitted.
+            If a release's epoch is not remembered.
         """
         done = 0
         while done < len(releases):
@@ -194,47 +194,47 @@ class ScoreEngine:
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) of levels and questions, all made at the newest model.
+        """Learn payloads (m, d) by level and question, all made at the newest model.
 
         Raises
         ------
         MurkError
-            If they are more than are left of its epoch.
+            If the epoch has fewer answers left.
         """
-        now = self._now
-        learned = sum(map(len, answers.values()))
-        left = self.settings.epoch_end(now.count) - now.count
-        if learned > left:
-            raise MurkError(f"{learned} answers, and {left} are left of the epoch")
-        start = now.epochs[-1].start
+        self._check_room(sum(map(len, answers.values())))
+        start = self._now.epochs[-1].start
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn what answers made at the newest model add up to, of levels and questions.
+        """Learn sums of answers by level and question, all made at the newest model.
 
         Raises
         ------
         MurkError
-            If they are of more people than are left of its epoch.
+            If the epoch has fewer answers left.
         """
         now = self._now
-        learned = sum(tally.count for tally in sums.values())
-        left = self.settings.epoch_end(now.count) - now.count
-        if learned > left:
-            raise MurkError(f"{learned} answers, and {left} are left of the epoch")
+        learned = self._check_room(sum(tally.count for tally in sums.values()))
         newest = now.epochs[-1]
         for (level, question), tally in sums.items():
             newest = newest.joined(level, question, tally)
         self._now = self._advanced(now, now.count + learned, (*now.epochs[:-1], newest))
 
+    def _check_room(self, answers: int) -> int:
+        count = self._now.count
+        left = self.settings.epoch_end(count) - count
+        if answers > left:
+            raise MurkError(f"{answers} answers, and {left} are left of the epoch")
+        return answers
+
     def _until_next_model(self) -> int:
-        """Most releases to learn before something else is due."""
+        """Return the most releases to learn before the next model or block."""
         count = self._now.count
         return min(BLOCK, self.settings.epoch_end(count) - count)
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
-        """Add payloads, no more than are left of the epoch: all of them or, where an interrupt arrives, none."""
+        """Add payloads of at most the rest of the epoch: all of them or, on an interrupt, none."""
         now = self._now
         known, learned = {epoch.start: epoch for epoch in now.epochs}, 0
         for (version, level, question), payloads in answers.items():
@@ -247,11 +247,11 @@ class ScoreEngine:
         self._now = self._advanced(now, now.count + learned, tuple(known.values()))
 
     def _unseen(self, version: int) -> Epoch:
-        """The epoch of a version at which nobody has answered yet."""
+        """Return the epoch of a version without answers so far."""
         raise MurkError(f"the epoch of version {version} is not remembered")
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        """With the next epoch begun, where one has ended."""
+        """Return the chain, with the next epoch begun if one has ended."""
         if count == self.settings.epoch_end(epochs[-1].start):
             found = summaries(epochs, self.mechanisms, self.settings.features)
             model = self.settings.next_model(found, count, self.mechanisms)
@@ -261,7 +261,7 @@ class ScoreEngine:
     # What devices and logs need
 
     def published(self) -> tuple[int, list[float]] | None:
-        """The newest epoch's first version, and its model; None where nobody reads any."""
+        """Return the newest epoch's first version and its model, or None where nobody reads models."""
         if self.settings.once:
             return None
         newest = self._now.epochs[-1]
@@ -269,12 +269,12 @@ class ScoreEngine:
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before a new model is to be published."""
+        """Most releases to learn before a new model must be published."""
         count = self._now.count
         return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain JSON data."""
+        """Return the whole state as plain JSON data."""
         return {"schema": 1, "settings": self.settings.digest, **chain_state(self._now)}
 
     @in_turn
@@ -284,14 +284,14 @@ class ScoreEngine:
         Raises
         ------
         MurkError
-            If it is of other settings, or damaged.
+            If it belongs to other settings, or is damaged.
         """
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
         self._now = self._read(state)
 
     def _read(self, state: Mapping[str, Any]) -> Chain:
-        """What `chain_state` wrote."""
+        """Read the chain that `chain_state` wrote."""
         count = count_of(state.get("n_releases"), "n_releases")
         found = state.get("epochs")
         if not isinstance(found, list) or not found:
@@ -306,22 +306,22 @@ class ScoreEngine:
         return Chain(count, epochs)
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
-        """Whether a chain of so many releases may remember epochs that begin there."""
+        """Return whether a chain of ``count`` releases may remember epochs with these starts."""
         return starts == self.settings.remembered(count)
 
 
 def chain_state(chain: Chain) -> dict[str, Any]:
-    """A chain as plain JSON data."""
+    """Return a chain as plain JSON data."""
     return {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
 
 
 def lengths_of(settings: Settings) -> tuple[int, ...]:
-    """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+    """Return the lengths of a score's and, if any are asked for, a matrix's payload."""
     return (settings.dimension, matrix_size(settings.features))[: 1 + settings.matrices]
 
 
 def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool], Reach]:
-    """How long honest payloads of a level are, of scores and of matrices."""
+    """Return the largest honest payload by level, for scores and matrices."""
     return {
         (level, matrix): pair.mechanism("curvature" if matrix else "score").reach
         for level, pair in mechanisms.items()
@@ -330,12 +330,12 @@ def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool],
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
-    """The estimate of several chains: their epochs' equations are solved together."""
+    """Return the estimate of several chains, solving all their epochs' equations together."""
     return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
-    """The estimate of chains."""
+    """Return the estimate of chains."""
     chains = equations(settings, known)
     found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
     outlook, forgery = None, None
@@ -353,16 +353,16 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
-    """The chains whose sums are each an equation of its own: one, where all are of the same models."""
+    """Return the chains whose sums are separate equations: a single joined one where chains share models."""
     if not settings.shared or not chains:
         return chains
     return [(joined([chain for chain, _ in chains]), chains[0][1])]
 
 
 def joined(chains: Sequence[Chain]) -> Chain:
-    """Chains whose people answered at the same models, as one chain: their sums are whole numbers, and add up.
+    """Join chains of shared models by adding up their sums.
 
-    Which models there are, and what they are, is the first chain's to say; it is the one that makes them.
+    The first chain, which makes the models, determines the epochs.
     """
     first, *others = chains
     found = {epoch.start: epoch for epoch in first.epochs}
@@ -373,7 +373,7 @@ def joined(chains: Sequence[Chain]) -> Chain:
 
 
 def _levels(chains: Iterable[Chain]) -> dict[str, int]:
-    """Releases of each level that there are, among those that are remembered."""
+    """Return the number of remembered releases by level."""
     counts: Counter[str] = Counter()
     for chain in chains:
         for epoch in chain.epochs:

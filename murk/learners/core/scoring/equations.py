@@ -27,11 +27,11 @@ class Equation:
 
     answer: Answer
     expected: Expected
-    into: Array
+    change: Array
 
     def terms(self, part: int) -> Array:
         """Rows' terms where their level is 0, or how they grow to where it is 1, (m, p)."""
-        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.into.T)
+        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.change.T)
 
     def noise(self, logit: Array, share: float) -> Array:
         """Covariance of the mean score's noise, the people's own included."""
@@ -39,7 +39,7 @@ class Equation:
         share = min(max(share, 0.0), 1.0)  # where it is fitted it may be beyond, and what people differ by may not
         spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
         own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
-        return np.asarray(self.into @ own @ self.into.T)
+        return np.asarray(self.change @ own @ self.change.T)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ReleasedMoments:
         newest = found[-1].model
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
-        answers = [np.asarray(sum(one.into @ one.answer.mean for one in group)) for group in groups]
+        answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
         base, bend = (_joined(groups, part, (len(rows.points), len(newest.origin))) for part in (0, 1))
         return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
 
@@ -132,9 +132,9 @@ def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[l
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
         if each.score is not None:
-            into = newest.transform @ each.model.back
+            change = newest.transform @ each.model.back
             key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
-            one = Equation(each.score, Expected.of(each.model, rows, response), into)
+            one = Equation(each.score, Expected.of(each.model, rows, response), change)
             groups.setdefault(key, []).append(one)
     return [_weighted(group) for group in groups.values()]
 
@@ -148,7 +148,7 @@ def _weighted(group: Sequence[Equation]) -> list[Equation]:
     """A group's equations with their weights, by precision."""
     weights = np.array([1.0 / _variance(one.answer) for one in group])
     weights = weights / weights.sum()
-    return [replace(one, into=float(w) * one.into) for w, one in zip(weights, group, strict=True)]
+    return [replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)]
 
 
 def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, int]) -> Array:
@@ -169,9 +169,9 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     for each in found:
         if each.curvature is None:
             continue
-        into = newest.transform @ each.model.back
-        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
-        measured += share * into @ each.curvature.mean @ into.T
+        change = newest.transform @ each.model.back
+        share = 1.0 / (own_variance(each.curvature, p) * gain(change) ** 2)
+        measured += share * change @ each.curvature.mean @ change.T
         reached = directions(rows.points, each.model, each.model.matrix_reach)
         lengths = _clip_factors(reached, rows.points @ each.model.transform.T)
         factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths

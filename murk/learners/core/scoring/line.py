@@ -1,20 +1,18 @@
-r"""The linear probability model from scores that were centred at one probability for everybody.
+r"""The linear probability model from scores centred at one probability for everybody.
 
-Where a model's origin is the constant alone, every person's score is centred at the same probability q and weighs them
-by ``c(z)`` alone: with ``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, whatever the features' distribution,
+Where a model's origin is the constant alone, every score is centred at the same probability q: with
+``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
-with b the least-squares line through the labels, weighted by c, e the constant and pi the share of people whose label
-is there. Released scatters tell ``A = E c z z'`` whatever the outcome is; so the slopes b, average effects on the
-probability, are learned as exactly for rare outcomes as for others, while the curvature of the log odds is in
-proportion to the outcome's rate. As q is near the rate, errors of A count for the effects alone.
+where b is the least-squares line through the labels, weighted by c, e the constant and pi the share of people with a
+label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the probability,
+are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's rate.
 
-The interval of a slope holds the values at which ``(b_j - v)^2 <= z^2 V_j(v)``, V_j(v) the variance if v were the
-truth, as in `solve`.
+The interval of a slope holds the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
 
 Source: Horrace and Oaxaca, "Results on the bias and inconsistency of ordinary least squares for the linear probability
-model", Economics Letters 90(3), 2006, for the model; Fieller, "Some problems in interval estimation", 1954.
+model", Economics Letters 90(3), 2006; Fieller, "Some problems in interval estimation", 1954.
 """
 
 from __future__ import annotations
@@ -36,28 +34,28 @@ from murk.learners.core.scoring.solve import Solution, far_from, first_rejected,
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
-_Told = tuple[Summary, Array, Array]
-_Asked = tuple[Model, Answer | None, Callable[[], Array], Array]
+_Centred = tuple[Summary, Array, Array]
+_MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
 
-# Of what normal rows say of the way from one epoch's coordinates to another's, so much may be wrong.
+# Relative error of normal rows' change from one epoch's coordinates to another's.
 _DOUBTED = 0.5
-# The least share of labels that are there, and the least eigenvalue of A in terms of the mean one.
+# Least share of labels present, and least eigenvalue of A relative to the mean one.
 _LEAST, _FLAT = 0.02, 0.02
-# By how much curvatures and scatters of the same people may differ where all labels are there.
+# Difference allowed between curvatures and scatters of the same people where all labels are present.
 _SAME = 0.01
-# Half widths that are no smaller than what a probability can change by say nothing: not learned.
+# A half-width of 1 or more says nothing about a probability: not learned.
 _WIDEST = 1.0
 _FITS = 3
-# Standard deviations of the noise by which the curvature has to stand out for models to be at the fitted coefficients,
-# where outcomes are balanced: the rarer they are, the better is the line beside log odds.
+# Standard deviations by which the curvature must exceed its noise for models at the fitted coefficients, and the power
+# of the rate: the rarer an outcome, the better the line compared with log odds.
 _CLEAR, _RARER = 2.2, 2.0
-# Bounds of the probability that scores are centred at, and of the share of people who are asked for a matrix.
+# Bounds of the probability that scores are centred at, and of the share of people asked for a matrix.
 RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
 
 @dataclass(frozen=True)
 class _Equation:
-    """One epoch's mean score times m, in the newest coordinates: ``mean = pi into A (b - q e)`` there.
+    """One epoch's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``.
 
     Parameters
     ----------
@@ -65,10 +63,10 @@ class _Equation:
         (p,).
     middle
         q.
-    into
-        What turns ``A h`` of the newest coordinates into this epoch's, (p, p).
+    change
+        Maps ``A h`` of the newest coordinates to this epoch's, (p, p).
     shift
-        What normal rows add to A of the way between the coordinates, (p, p), in this epoch's on the left.
+        Difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left.
     noise
         Covariance of the mean, (p, p).
     square
@@ -77,14 +75,14 @@ class _Equation:
 
     mean: Array
     middle: float
-    into: Array
+    change: Array
     shift: Array
     noise: Array
     square: Array
 
 
 class ProbabilityLine:
-    """The least-squares line through labels, by the epochs that tell it.
+    """The least-squares line through labels.
 
     Parameters
     ----------
@@ -96,7 +94,7 @@ class ProbabilityLine:
     Attributes
     ----------
     model
-        In whose coordinates people count by ``c(z)``, (at origin zero).
+        Model at origin zero whose ``c(z)`` weights people.
     values
         b, in coded units, (p,).
     rate
@@ -104,13 +102,13 @@ class ProbabilityLine:
     """
 
     def __init__(self, found: Sequence[Summary], moments: Moments) -> None:
-        newest = next(each for each in reversed(found) if _told(each)).model
-        self.model = _plain(newest)
+        newest = next(each for each in reversed(found) if _is_centred(each)).model
+        self.model = _at_zero(newest)
         self._transform = newest.transform
         self._back = newest.back
         rows = Rows.normal(moments.moment)
-        self._predicted = 2.0 * mean_matrix(_plain(newest), rows, _LINE)
-        told = [(each, *self._way(each.model, rows)) for each in found]
+        self._predicted = 2.0 * mean_matrix(_at_zero(newest), rows, _LINE)
+        told = [(each, *self._predicted_moments(each.model, rows)) for each in found]
         scatters = self._answers(told, "scatter")
         self._share, self._share_variance = self._share_there(self._answers(told, "curvature"), scatters)
         self._matrix, self._error = self._second_moments(scatters + self._answers(told, "curvature", 1.0 / self._share))
@@ -119,40 +117,38 @@ class ProbabilityLine:
         self._fit(found)
 
     def _fit(self, found: Sequence[Summary]) -> None:
-        """Solve the equations of epochs' scores."""
-        self.rate = _middle(next(each for each in reversed(found) if _told(each)).model)
-        self._equations = [self._equation(each, self._rows) for each in found if _told(each)]
+        self.rate = _centre(next(each for each in reversed(found) if _is_centred(each)).model)
+        self._equations = [self._equation(each, self._rows) for each in found if _is_centred(each)]
         self._solve()
         self.rate = float(np.clip(self._means @ self.values, 0.0, 1.0))
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
-        """That of epochs, and of their moments where these are known already; None where they do not tell it."""
+        """Return the line of epochs, or None where they do not determine it."""
         if not response.binary or not tells_line(found):
             return None
         return cls(found, moments or Moments.of(found, response))
 
     def with_scores(self, found: Sequence[Summary]) -> ProbabilityLine:
-        """Return the line of another label of the same people, who answered about it at the same models."""
+        """Return the line of another label of the same people, from scores at the same models."""
         other = copy(self)
-        # Computed of this line, if it was asked for.
-        other.__dict__.pop("covariance", None)
-        other.__dict__.pop("misfits", None)
+        for cached in ("covariance", "misfits"):
+            other.__dict__.pop(cached, None)
         other._fit(found)
         return other
 
     # What is known of the features
 
-    def _way(self, model: Model, rows: Rows) -> tuple[Array, Array]:
-        """What normal rows predict of ``E c z z'`` at a model, and what they add to that of the newest coordinates."""
-        plain = _plain(model)
+    def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Array, Array]:
+        """Return ``E c z z'`` over normal rows at a model, and its difference from that of the newest coordinates."""
+        plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
         out = plain.transform @ self._back
         return own, own - out @ self._predicted @ out.T
 
-    def _answers(self, told: Sequence[_Told], question: str, factor: float = 1.0) -> list[_Asked]:
-        """Matrices of one question, as estimates of ``E c z z'`` at each model, what is predicted, and its doubts."""
-        asked: list[_Asked] = []
+    def _answers(self, told: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
+        """Return matrices of one question as estimates of ``E c z z'``, with their predictions and doubts."""
+        asked: list[_MatrixAnswer] = []
         for each, own, moved in told:
             answer: Answer | None = getattr(each, question)
             scale = 2.0
@@ -163,33 +159,32 @@ class ProbabilityLine:
             if answer is None:
                 continue
             answer = answer.times(scale * factor)
-            asked.append((_plain(each.model), answer, partial(np.asarray, own), _DOUBTED * moved))
+            asked.append((_at_zero(each.model), answer, partial(np.asarray, own), _DOUBTED * moved))
         return asked
 
-    def _pool(self, asked: Sequence[_Asked]) -> tuple[Array, Array]:
-        """Their mean in the newest coordinates, corrected for the ways there, and its numbers' variances."""
+    def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, Array]:
+        """Return their mean in the newest coordinates, and its numbers' variances."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
 
-    def _share_there(self, curvatures: Sequence[_Asked], asked: Sequence[_Asked]) -> tuple[float, float]:
-        """Mean and variance of the share of labels that are there: curvatures are 0 where one is missing."""
+    def _share_there(self, curvatures: Sequence[_MatrixAnswer], asked: Sequence[_MatrixAnswer]) -> tuple[float, float]:
+        """Return mean and variance of the share of labels present: curvatures are 0 where one is missing."""
         if not curvatures:
             return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
         scatters, others = self._pool(asked)
-        # By the trace, where there is most of both.
+        # By the trace, where both are largest.
         trace = max(float(np.trace(scatters)), _FLAT * float(np.trace(self._predicted)))
         ratio = float(np.trace(own)) / trace
         variance = (float(np.trace(errors)) + ratio**2 * float(np.trace(others))) / trace**2
         mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
-    def _second_moments(self, asked: Sequence[_Asked]) -> tuple[Array, float]:
-        """A in the newest coordinates, (p, p), and the variance of a number's error.
+    def _second_moments(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, float]:
+        """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        It is drawn towards what even features would give, from which the people's differ by `UNEVEN` or by as much as
-        released matrices say, and as far as noise rules.
+        A is shrunk towards that of even features, by the noise and by how much people differ from those.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -210,18 +205,18 @@ class ProbabilityLine:
 
     def _equation(self, each: Summary, rows: Rows) -> _Equation:
         assert each.score is not None
-        q, score = _middle(each.model), each.score
-        largest, plain = max(q, 1.0 - q), _plain(each.model)
-        into = plain.transform @ self._back
+        q, score = _centre(each.model), each.score
+        largest, plain = max(q, 1.0 - q), _at_zero(each.model)
+        change = plain.transform @ self._back
         D = directions(rows.points, plain)
         own = (D * rows.shares[:, None]).T @ (rows.points @ plain.transform.T)
         square = (D * rows.shares[:, None]).T @ D
         spread = self.rate * (1.0 - q) ** 2 + (1.0 - self.rate) * q**2
-        p = len(into)
+        p = len(change)
         noise = largest**2 * (score.noise * np.eye(p) + score.whole * square) + score.share * spread * square
-        # A h of these coordinates is `(into A into' + shift) into^-T h`.
-        shift = (own - into @ self._predicted @ into.T) @ inverse(into).T
-        return _Equation(largest * score.mean, q, into, shift, noise, square)
+        # A h of these coordinates is `(change A change' + shift) change^-T h`.
+        shift = (own - change @ self._predicted @ change.T) @ inverse(change).T
+        return _Equation(largest * score.mean, q, change, shift, noise, square)
 
     def _solve(self) -> None:
         p = len(self._matrix)
@@ -230,7 +225,7 @@ class ProbabilityLine:
             information, right = np.zeros((p, p)), np.zeros(p)
             self._designs = []
             for one in self._equations:
-                design = self._share * (one.into @ self._matrix + one.shift)
+                design = self._share * (one.change @ self._matrix + one.shift)
                 own, shared = self._noise(one, design, self._whitened)
                 weighed = np.linalg.solve(own + shared, design)
                 information += design.T @ weighed
@@ -241,43 +236,40 @@ class ProbabilityLine:
         self.values = self._transform.T @ self._whitened
 
     def _noise(self, one: _Equation, design: Array, whitened: Array) -> tuple[Array, Array]:
-        """Covariances of an equation's noise, (..., p, p), if these (..., p) were the truth.
-
-        Its own, and that of errors all share.
-        """
+        """Return an equation's own and its shared covariances, (..., p, p), if these values (..., p) were the truth."""
         h = whitened - one.middle * self._constant
         identity = np.eye(h.shape[-1])
         doubt = _DOUBTED * self._share * h @ one.shift.T
         own = one.noise + lengthened(doubt, 1.0, identity) / 2.0
-        spread = one.into @ lengthened(h, 1.0, identity) @ one.into.T
+        spread = one.change @ lengthened(h, 1.0, identity) @ one.change.T
         scaled = h @ design.T / self._share
         outer = scaled[..., :, None] * scaled[..., None, :]
         return own, self._share**2 * self._error / 2.0 * spread + self._share_variance * outer
 
     def _covariance(self, values: Array) -> Array:
-        """Covariances of the line, (..., p, p), if each of these, (..., p), were the truth."""
+        """Return covariances of the line, (..., p, p), if each of these, (..., p), were the truth."""
         whitened = values @ self._back
         middle = np.zeros((*values.shape, values.shape[-1]))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
-        pull = self._pull(whitened)
+        pull = self._error_effects(whitened)
         return self._joint(middle, pull, self, pull)
 
-    def _pull(self, whitened: Array) -> tuple[Array, Array]:
-        """What errors of A, (..., p, p, p), and of the share of labels, (..., p), do to the sum of the equations."""
+    def _error_effects(self, whitened: Array) -> tuple[Array, Array]:
+        """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations' sum."""
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             h = whitened - one.middle * self._constant
-            # What a symmetric error E of A does to this equation: pi into E h.
-            turned += (self._share * weighed.T @ one.into)[:, :, None] * h[..., None, None, :]
+            # A symmetric error E of A changes this equation by pi change E h.
+            turned += (self._share * weighed.T @ one.change)[:, :, None] * h[..., None, None, :]
             ratio += h @ (weighed.T @ design).T / self._share
         return turned, ratio
 
     def _joint(
         self, middle: Array, pull: tuple[Array, Array], line: ProbabilityLine, other: tuple[Array, Array]
     ) -> Array:
-        """Covariance with a line of the same people, from that of the equations' own noise."""
+        """Return the covariance with a line of the same people, given that of the equations' own noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
         middle = middle + self._error / 2.0 * (flat @ both.swapaxes(-1, -2))
@@ -293,8 +285,7 @@ class ProbabilityLine:
         line
             The other line, from `with_scores`.
         noises
-            Of each epoch: the covariance of the same number of both mean scores times m, and what the mean of
-            ``c^2 z z'`` adds, as a factor of it.
+            For each epoch, the covariance of the same number of both mean scores times m, and the factor of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -302,11 +293,11 @@ class ProbabilityLine:
             self._equations, self._designs, line._designs, noises, strict=True
         ):
             middle += mine.T @ (even * np.eye(p) + square * one.square) @ others
-        return self._joint(middle, self._pull(self._whitened), line, line._pull(line._whitened))
+        return self._joint(middle, self._error_effects(self._whitened), line, line._error_effects(line._whitened))
 
     @cached_property
     def misfits(self) -> Array:
-        """Squared residual of each epoch's mean score at the line, in units of its variance, (k,)."""
+        """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         found = []
         for one, (design, _) in zip(self._equations, self._designs, strict=True):
             own, shared = self._noise(one, design, self._whitened)
@@ -316,18 +307,18 @@ class ProbabilityLine:
 
     @property
     def share(self) -> tuple[float, float]:
-        """Share of the people whose label is there, and its standard error."""
+        """Share of the people with a label, and its standard error."""
         return self._share, math.sqrt(self._share_variance)
 
     @property
     def signal(self) -> float:
-        """Square of the slopes' length in even coordinates, as far as it is no noise."""
+        """Square of the slopes' length in even coordinates, less the noise."""
         h = self._whitened - self.rate * self._constant
         return max(float(h @ h) - self.noise, 0.0)
 
     @property
     def noise(self) -> float:
-        """What noise adds to that square."""
+        """Expected square of the slopes' noise in even coordinates."""
         return float(np.trace(self._back.T @ self.covariance @ self._back))
 
     @cached_property
@@ -336,7 +327,7 @@ class ProbabilityLine:
         return self._covariance(self.values)
 
     def half_widths(self, quantile: float) -> Array:
-        """Half widths of the slopes' intervals, (p,); infinite where one was not learned."""
+        """Return half-widths of the slopes' intervals, (p,); infinite where one was not learned."""
         test = far_from(self.values, self._covariance, quantile)
         found = first_rejected(self.values, self.covariance, quantile, test)
         return np.where(found < _WIDEST, found, math.inf)
@@ -345,16 +336,16 @@ class ProbabilityLine:
 def next_model(
     solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
 ) -> Model:
-    """The next model: the fitted one, or one that tells the line where noise would hide the curvature of the other.
+    """Return the fitted model, or one that determines the line where noise would hide the fitted model's curvature.
 
     Parameters
     ----------
     solution, found
-        The solution so far, and the mean answers that it is of.
+        The solution so far, and its mean answers.
     fitted
         The model at the solution.
     people
-        Who will answer it.
+        Number of people who will answer it.
     noise
         Variances of a number of a score and of a matrix, in units of their bounds.
     """
@@ -377,17 +368,16 @@ def next_model(
 
 
 def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
-    """Return the share of the people who are asked for a matrix where all scores are centred at one probability.
+    """Return the share of people asked for a matrix where all scores are centred at one probability.
 
-    The errors of matrices count for the effects, those of scores for themselves: as many are asked as makes the sum of
-    both variances the least.
+    It minimizes the sum of both variances: matrices' errors are multiplied by the effects, scores' errors are not.
 
     Parameters
     ----------
     signal
         Square of the slopes' length in even coordinates.
     largest
-        Root of the variance of all slopes that one of a score's number makes.
+        Root of the slopes' total variance per variance of a score's number.
     reach
         M, the reach of matrices.
     noise
@@ -398,22 +388,22 @@ def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float
 
 
 def tells_line(found: Sequence[Summary]) -> bool:
-    """Whether epochs have scores that were centred at one probability, and scatters."""
-    return any(map(_told, found)) and any(each.scatter for each in found)
+    """Return whether epochs have scores centred at one probability, and scatters."""
+    return any(map(_is_centred, found)) and any(each.scatter for each in found)
 
 
 _LINE, _LOGISTIC = Response(False), Response(True)
 
 
-def _told(each: Summary) -> bool:
-    """Whether an epoch's scores were centred at one probability for everybody."""
+def _is_centred(each: Summary) -> bool:
+    """Return whether an epoch's scores were centred at one probability for everybody."""
     return each.score is not None and not np.any(each.model.origin[:-1])
 
 
-def _middle(model: Model) -> float:
+def _centre(model: Model) -> float:
     return float(probability(model.origin[-1:])[0])
 
 
-def _plain(model: Model) -> Model:
-    """The model at origin zero: coordinates and reach alone."""
+def _at_zero(model: Model) -> Model:
+    """Return the model at origin zero."""
     return replace(model, origin=np.zeros_like(model.origin))

@@ -1,4 +1,4 @@
-"""The learner of scores where records are at hand: it asks, randomizes and learns in one process. River-free."""
+"""The learner of scores with records at hand: it asks, randomizes and learns in one process. River-free."""
 
 from __future__ import annotations
 
@@ -27,31 +27,28 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
 TURN: Final = 65_536
-"""Records learned before it is another thread's turn; the sum of so many integers of our own is within 64 bits."""
+"""Records learned before another thread's turn; their sum of integers fits into 64 bits."""
 
 MOST_BUDGETS: Final = 64
-"""People's own budgets that a learner tells apart: it keeps sums for each."""
+"""Most different budgets of people's own: a learner keeps sums for each."""
 
 
 class LocalScores(RecordEngine, ScoreEngine):
-    """A chain whose people answer here: their question is drawn, their answer randomized, and learned, once.
+    """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level. A person's own budget is a level of its own, named by what it promises; so all that follows
-    from a level (the mechanism, the weight of an answer) is right for it, and sums stay exact.
-
-    Predictions are by the solution of a moment ago, at `shown_next`: of what was learned alone, however often they are
-    asked for.
+    Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use the
+    solution at the last `shown_next`, so that they depend on the learned records alone.
 
     Parameters
     ----------
     settings
-        What is public.
+        The public settings.
     guarantees
-        Level name to guarantee, ``"default"`` among them.
+        Level name to guarantee, including ``"default"``.
     make
-        What makes the mechanisms of a guarantee.
+        Makes the mechanisms of a guarantee.
     noise
-        Where noise comes from.
+        Source of noise.
     """
 
     _kernels = k
@@ -67,7 +64,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._declared = dict(guarantees)
         self._own: dict[str, Guarantee] = {}
         super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
-        # The learner's own budget is "default", even where another level promises the same.
+        # The learner's own budget is "default", even if another level has the same guarantee.
         self._names = {guarantee: level for level, guarantee in guarantees.items()}
         self._names[guarantees["default"]] = "default"
         self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
@@ -75,12 +72,12 @@ class LocalScores(RecordEngine, ScoreEngine):
     # Levels
 
     def level(self, guarantee: Guarantee) -> str:
-        """The level of a guarantee; a new one, where nobody had it before.
+        """Return the level of a guarantee, a new one if necessary.
 
         Raises
         ------
         UserError
-            If it is none, no mechanism gives it, or there are too many.
+            If it is not a guarantee, no mechanism provides it, or there are too many.
         """
         try:
             return self._names[guarantee]
@@ -104,7 +101,7 @@ class LocalScores(RecordEngine, ScoreEngine):
                     "sums are kept for each. Let them choose from a few, as in levels={'strict': ..., 'open': ...}"
                 )
             pair = self._make(guarantee)
-            # In the order of their names, so that sums over levels do not depend on who came first.
+            # Ordered by name, so that sums over levels do not depend on who came first.
             own = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
             mechanisms = {level: known[level] for level in (*self._declared, *own)}
@@ -116,7 +113,7 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     @property
     def n_releases(self) -> int:
-        """How many releases were learned."""
+        """Number of learned releases."""
         held = self.memory
         return int(held.learned.count + held.count)
 
@@ -131,7 +128,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._hold(Held(chain), None)
 
     def use(self, level: str) -> None:
-        """Have the next records answer at a level: in place, where the kernel of one record can do it."""
+        """Select the privacy level for the next records, using the kernel of one record where possible."""
         now, pair = self._now, self.mechanisms[level]
         held = Held(now)
         if self._direct and in_place(pair) and due(k.learn_record, self.settings.dimension):
@@ -153,15 +150,14 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._learn_records(X, y, (self.current or "default",))
 
     def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
-        """Randomize the answers of coded records, and learn from the results, one after another.
+        """Randomize the answers of coded records, and learn from them in order.
 
         Parameters
         ----------
         X, y
-            Coded features, (m, p) with the constant last or (m, p - 1) without, and targets, (m,); NaN where one is
-            missing.
+            Coded features, (m, p) with the constant last or (m, p - 1) without, and targets, (m,); NaN if missing.
         levels
-            Each record's, or one for all.
+            Each record's level, or one for all.
         """
         for start in range(0, len(X), TURN):
             part = slice(start, start + TURN)
@@ -186,9 +182,9 @@ class LocalScores(RecordEngine, ScoreEngine):
             done = part.stop
 
     def _learn_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], level: str) -> None:
-        """Learn from rows of one level, no more than are left of the epoch, in one call of a kernel."""
+        """Learn from rows of one level, at most the rest of the epoch, in one kernel call."""
         now = self._now
-        # Of its own, so that nobody reads half of a row while the kernel runs without the interpreter's lock.
+        # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
         held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
         try:
             k.learn_rows(held.address, copied(X), copied(y))
@@ -221,7 +217,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return min(BLOCK, self._left())
 
     def _left(self) -> int:
-        """How many records there are to the end of the epoch, or to what is to be predicted by."""
+        """Return the number of records until the epoch ends or predictions change."""
         count = self._now.count
         return min(self.settings.epoch_end(count), shown_next(count, self.settings.longest)) - count
 
@@ -232,39 +228,38 @@ class LocalScores(RecordEngine, ScoreEngine):
         return Chain(now.count, now.epochs, before.shown or before)
 
     def estimate(self) -> ScoreEstimate:
-        """Coefficients in coded units, with what their intervals need; solved once until the next release."""
+        """Return the estimate in coded units, with intervals; solved once until the next release."""
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
-        """Coefficients in coded units that predictions are by, (p,); of K classes their contrasts, ((K - 1) p,).
+        """Return the coefficients in coded units that predictions use, (p,); for K classes contrasts, ((K - 1) p,).
 
-        As in a published model they are held nearer to zero, where noise rules, than in an estimate, of which intervals
-        are asked: predictions are better by them.
+        They are shrunk further towards zero than an estimate's, which improves predictions.
         """
         now = self._now
         solution = self._estimate(now.shown or now).solution
         return np.zeros(self.settings.dimension) if solution is None else solution.origin
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
-        solution_of = self._solved
-        for known, estimate in solution_of:
+        for known, estimate in self._solved:
             if known is chain:
                 return estimate
+        solved = self._solved
         found = merged_of(self.settings, [(chain, self.mechanisms)])
         now = self._now
-        # Two at the most: the newest, and what is shown.
-        kept = [one for one in solution_of if one[0] is now or one[0] is now.shown]
+        # At most two: the newest, and the one for predictions.
+        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
         self._solved = (*kept, (chain, found))[-2:]
         return found
 
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the rest is computed again, and a kernel's memory made.
+        # Solutions and the kernel's memory are made again.
         return {**self.__dict__, "_solved": (), "memory": Held(self._now), "current": None, "_in_place": False}
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        """Return the whole state as plain data, from which learning continues bit for bit."""
         now = self._now
         levels = {
             level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
@@ -302,7 +297,7 @@ class LocalScores(RecordEngine, ScoreEngine):
 def _groups(
     levels: Sequence[str], questions: NDArray[np.int64]
 ) -> Iterator[tuple[slice | NDArray[np.int64], str, Question]]:
-    """The records of each level and question that there are."""
+    """Yield the records of each level and question."""
     if len(questions) == 1:
         yield slice(None), levels[0], QUESTIONS[int(questions[0])]
         return

@@ -1,4 +1,4 @@
-"""How releases are randomized: a score as any bounded vector, a matrix ``v v'`` by its own distance."""
+"""Mechanisms for scores (any bounded vector) and for matrices ``v v'`` with a sensitivity of their own."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ _SENSITIVITY = math.sqrt(2.0)
 class OuterGaussian(Wrapped):
     r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
 
-    Two such matrices are at most sqrt 2 apart in Frobenius norm, for ``|v v' - u u'|^2 <= |v|^4 + |u|^4``: less than
-    the 2 that a `GaussianMechanism` of radius 1 is for. It is the vector that this mechanism is given and bounds, so
-    that whatever it is given, it never adds noise to matrices further apart. Rounded to lattice steps of width g they
-    are within ``sqrt 2 / g + sqrt d``; one step more is left for the rounding of floats:
+    Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The mechanism
+    bounds the vector itself, so the sensitivity holds for any input. Rounded to lattice steps of width g it is at most
+    ``sqrt 2 / g + sqrt d``, with one more step for the rounding of floats:
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
@@ -53,7 +52,7 @@ class OuterGaussian(Wrapped):
     features
         p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt 2.
     noise
-        The Gaussian mechanism of dimension d whose noise and guarantee this is.
+        The Gaussian mechanism of dimension d that adds noise and has this guarantee.
 
     Raises
     ------
@@ -82,23 +81,23 @@ class OuterGaussian(Wrapped):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, features: int) -> OuterGaussian:
-        """The least noise with which every release has ``guarantee``."""
+        """Return the mechanism with the least noise that provides ``guarantee``."""
         noise = GaussianMechanism.calibrate(guarantee, dimension=matrix_size(features), radius=_SENSITIVITY / 2.0)
         return cls(features, noise)
 
     @property
     def _sensitivity_steps(self) -> float:
-        """Lattice steps that the sensitivity may take."""
+        """Largest sensitivity in lattice steps."""
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
 
     @property
     def unit(self) -> float:
-        """Width of a lattice step, which decoding multiplies by."""
+        """Width of a lattice step."""
         return _SENSITIVITY / self._sensitivity_steps
 
     @property
     def variance(self) -> float:
-        """Variance of the noise on a number."""
+        """Variance of a number's noise."""
         return (WIDTH * self.unit) ** 2
 
     @property
@@ -107,12 +106,12 @@ class OuterGaussian(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        """Largest number of an honest payload, except with probability below 1e-30."""
         return self._steps + _TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
+        """Largest honest payload; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
     @wiped
@@ -131,7 +130,7 @@ class OuterGaussian(Wrapped):
         return np.multiply(payload, self.unit, dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters and what follows from them, as plain data."""
+        """Return the public parameters, including derived ones, as plain data."""
         return {
             "kind": self.kind,
             "dimension": self.dimension,
@@ -144,7 +143,7 @@ class OuterGaussian(Wrapped):
 
 @dataclass(frozen=True)
 class OuterMechanism(Wrapped):
-    """Any mechanism for vectors of norm 1, given ``v v'`` as a vector.
+    """Any mechanism for vectors of norm 1, applied to ``v v'``.
 
     Parameters
     ----------
@@ -163,28 +162,27 @@ class OuterMechanism(Wrapped):
         return self.noise.randomize(outer(vectors, self.features), noise, records)
 
 
-# As in `calibrate`: the last digits must not decide what a release is.
+# As in `calibrate`: rounding must not decide the kind of mechanism.
 _BETTER = 0.99
 
 
 def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
-    """The mechanism that releases ``v v'`` of a vector v of so many features, no longer than 1.
+    """Return a mechanism that releases ``v v'`` of a vector v no longer than 1.
 
     Parameters
     ----------
     kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one of least noise in
-        the worst direction of a unit vector's ``v v'``: Gaussian noise has half of what it has for any vectors of
-        norm 1.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one with the least noise
+        in the worst direction of a unit vector's ``v v'``.
     guarantee
-        What one release promises.
+        Guarantee of one release.
     features
         Length of v.
 
     Raises
     ------
     UserError
-        If the kind is unknown or cannot give the guarantee.
+        If the kind is unknown or cannot provide the guarantee.
 
     Examples
     --------
@@ -208,13 +206,13 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
 
 
 def _able(guarantee: Guarantee) -> tuple[str, ...]:
-    """Kinds of mechanism that can be the best for a guarantee."""
+    """Return the kinds of mechanism that may be best for a guarantee."""
     pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
     return (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
 
 
 def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
-    """Variance of the noise on ``v v'`` of a unit vector in the worst direction."""
+    """Return the noise variance on ``v v'`` of a unit vector in the worst direction."""
     if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
         across, along = mechanism.noise.second_moment
         return max(across, along - 1.0)
@@ -222,9 +220,9 @@ def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
 
 
 def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
-    """The least and the largest variance that the noise on ``v v'`` has in any direction, whatever v is."""
+    """Return the least and largest noise variance on ``v v'`` in any direction, for any v."""
     if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
-        # A shorter vector's direction has the same mean square along it, of which less is its own.
+        # A shorter vector's release has the same mean square along it, of which more is noise.
         across, along = mechanism.noise.second_moment
         return min(across, along - 1.0), max(across, along)
     return mechanism.variance, mechanism.variance
@@ -232,21 +230,21 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The two mechanisms of a level. An account is charged for the dearer one, whichever question is answered.
+    """The two mechanisms of a level. Any answer costs as much as the more expensive one.
 
     Parameters
     ----------
     score
         For scores, (p,).
     matrix
-        For scatters and curvatures, given v, (p,); None where nobody is asked for any.
+        For scatters and curvatures, given v, (p,); None if nobody is asked for any.
     """
 
     score: Randomizer
     matrix: Randomizer | None
 
     def mechanism(self, question: str) -> Randomizer:
-        """That of a question."""
+        """Return the mechanism of a question."""
         return self.score if question == "score" or self.matrix is None else self.matrix
 
     @property
@@ -263,25 +261,25 @@ class ScoreMechanisms:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one release promises, whichever question it answers."""
+        """Guarantee of one release, whichever question it answers."""
         return self._dearer.guarantee
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Everything that is known of one release."""
+        """All known guarantees of one release."""
         return self._dearer.guarantees
 
     @property
     def magnitude(self) -> int:
-        """No number of an honest payload exceeds it."""
+        """Largest number of an honest payload."""
         return max(self.score.magnitude, self.mechanism("curvature").magnitude)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """What one release costs an account, rounded up."""
+        """Return the cost of one release, rounded up."""
         return self._dearer.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """The public parameters of both."""
+        """Return the public parameters of both."""
         known = {"score": self.score, "matrix": self.matrix}
         return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
 
@@ -289,27 +287,25 @@ class ScoreMechanisms:
 def score_mechanisms(
     kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
 ) -> ScoreMechanisms:
-    """The mechanisms of a level with ``guarantee``, for scores of (contrasts x features) numbers.
-
-    ``matrices`` says whether anybody is asked for one.
+    """Return a level's mechanisms for scores of ``contrasts * features`` numbers and, with ``matrices``, for matrices.
 
     Raises
     ------
     UserError
-        If the kind is unknown or cannot give the guarantee.
+        If the kind is unknown or cannot provide the guarantee.
     """
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     if not matrices:
         return ScoreMechanisms(score, None)
     if isinstance(score, GaussianMechanism):
         return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features))
-    # Of one kind, so that both cost the same in every currency, and promise the same.
+    # The same kind, so that both have the same cost in every currency and the same guarantee.
     inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
     return ScoreMechanisms(score, OuterMechanism(features, inner))
 
 
 def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
-    """``v v'`` of rows v (m, p), as vectors; rows longer than 1 are shortened, what is not finite counts as 0."""
+    """Return ``v v'`` of rows v (m, p) as vectors; longer rows are shortened to 1, non-finite values count as 0."""
     rows = _rows(vectors, features)
     found = empty((len(rows), matrix_size(features)))
     kernels.outer(rows, found)

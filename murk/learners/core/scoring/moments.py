@@ -17,30 +17,29 @@ from murk.learners.estimates.extent import Extent
 
 Array = NDArray[np.float64]
 
-# An excess of a mean square over its noise counts from so many of its standard errors.
+# Standard errors from which a mean square's excess over its noise counts.
 _SIGNIFICANT = 2.0
-# Eigenvalues of the features' moments, which are even where their spread is below this part of their mean.
+# Features are even where their moments' eigenvalues spread by less than this part of the mean.
 _EVEN = 0.5
-# How much more or less the constant may have than the features, in terms of these.
+# Prior standard deviation of the constant's excess, relative to the features.
 _CONSTANT = 3.0
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What the matrices say of the covariates.
+    """The covariates' second moments by released matrices.
 
-    In the coordinates ``B x`` that the newest epoch's were stretched from: there features are even, as far as was known
-    then, and are held to be so until released matrices say otherwise. (In the stretched ones they are not; nor may
-    what is noise in one epoch's matrices stretch the next one's.)
+    They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken as
+    even unless released matrices contradict it.
 
     Parameters
     ----------
     moment
-        Second moment of x, up to the constant's being 1.
+        Second moment of x, scaled so that the constant's is 1.
     shape
-        The same of ``B x``, of mean eigenvalue 1.
+        Second moment of ``B x``, of mean eigenvalue 1.
     scale
-        What ``B x`` is multiplied by for a typical length of sqrt p.
+        Factor of ``B x`` for a typical length of sqrt p.
     settled
         Whether ``B x`` is spread evenly enough over all directions.
     base
@@ -55,7 +54,7 @@ class Moments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
-        """Those of all epochs' released scatters, drawn towards even ones where noise rules.
+        """Return the moments of all epochs' released scatters, shrunk towards even ones by the noise.
 
         At origin zero a curvature is a scatter.
         """
@@ -70,7 +69,7 @@ class Moments:
         measured, expected, variances = together.measured, together.expected, together.variances
         mean = float(np.trace(expected)) / p
         noise = float(np.mean(variances))
-        # As long as it is mostly noise, even its trace may not be positive.
+        # While it is mostly noise, even the trace may not be positive.
         ratio, more, ones = _levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
         rest = measured - ratio * expected - more * ones
         square = float(np.sum(rest**2 / variances)) / size
@@ -88,22 +87,19 @@ class Moments:
 
 
 def _turn(newest: Model) -> Array:
-    """What turns the coordinates ``B x`` so that the first lies along the coefficients."""
+    """Return a rotation of ``B x`` whose first axis lies along the coefficients."""
     return facing(inverse(unstretched(newest)).T @ newest.origin)
 
 
 def _even_rows(newest: Model) -> Rows:
-    """What even features would give, in the coordinates ``B x`` and with the same lengths."""
+    """Return normal rows of even features in the coordinates ``B x``."""
     back = inverse(unstretched(newest))
     moment = back @ back.T
     return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
 
 
 def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
-    """Put all released scatters together, in the coordinates ``B x`` turned along the coefficients; None without any.
-
-    At origin zero a curvature is a scatter.
-    """
+    """Return all released scatters pooled in the coordinates ``B x`` turned along the coefficients; None without any."""
     newest = found[-1].model
     answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
     for each in found:
@@ -115,7 +111,7 @@ def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Poole
 
 
 def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
-    """Where people lie within the box, by released scatters as they are: not drawn towards even ones."""
+    """Return where people lie within the box, by released scatters without shrinkage."""
     newest = found[-1].model
     together = _scatters(found, response, _even_rows(newest))
     if together is None:
@@ -126,10 +122,10 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 
 
 def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
-    """How much there is of what even features would give, how much more the constant has, and the matrix of that.
+    """Return the ratio to the moments of even features, the constant's excess, and its matrix.
 
-    The constant is no feature: it is 1, and these are within 1 of zero. Were it left to what is drawn towards even, as
-    soon as it stands out from the noise the noise of all features would count.
+    The constant is no feature: it is 1, while features lie within 1 of zero. Shrunk like them, it would let all noise in
+    once it stands out itself.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])
@@ -143,14 +139,13 @@ def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, flo
 
 
 def stretched(base: Array, origin: Array) -> Array:
-    """Whitening coordinates ``base`` stretched along the coefficients, for |z| as long as before.
+    """Return whitening coordinates ``base`` stretched along the coefficients, at the same typical length.
 
-    The curvature of a score is lower along them: with b the coefficients in whitened coordinates by about
-    ``1 + |b|^2``.
+    Along whitened coefficients b a score's curvature is lower by a factor of about ``1 + |b|^2``.
     """
     p = len(base)
     if not np.any(origin[:-1]):
-        # Everybody's probability is the same, and so is what every direction's curvature is lower by.
+        # With one probability for everybody, curvature is lower by the same factor in all directions.
         return base
     along = inverse(base).T @ origin
     square = float(along @ along)
@@ -159,7 +154,7 @@ def stretched(base: Array, origin: Array) -> Array:
 
 
 def unstretched(model: Model) -> Array:
-    """The ``base`` that `stretched` made a model's transform of."""
+    """Return the ``base`` from which `stretched` made a model's transform."""
     p = len(model.transform)
     if not np.any(model.origin[:-1]):
         return model.transform
@@ -173,20 +168,20 @@ def unstretched(model: Model) -> Array:
 
 
 def gain(into: Array) -> float:
-    """What a change of coordinates multiplies a matrix's noise by, on average over directions."""
+    """Return the mean factor of a matrix's noise under a change of coordinates."""
     return float(np.sum(into * into)) / len(into)
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Released matrices in some coordinates, by precision, and what was predicted of them.
+    """The precision-weighted mean of released matrices, and of their predictions.
 
     Parameters
     ----------
     measured, expected
         (p, p).
     variances
-        Of the numbers of the first, (p, p), off the diagonal of sqrt 2 times them.
+        Variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them.
     """
 
     measured: Array
@@ -197,16 +192,16 @@ class Pooled:
 def pooled(
     answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array, doubts: Sequence[Array] = ()
 ) -> Pooled | None:
-    """Released matrices in the coordinates ``onto``, (p, p), each number by its precision; None if there are none.
+    """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
     Parameters
     ----------
     answers
-        Models, what was released at them, and what is predicted of it.
+        Models, released matrices and their predictions.
     onto
-        A transform, of whose coordinates the first may be one that other epochs hardly know.
+        A transform, whose first coordinate may be poorly known to other epochs.
     doubts
-        By how much each answer's matrix may stand for another one than is asked for, (p, p).
+        Each matrix's possible deviation from the one wanted, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -226,7 +221,7 @@ def pooled(
 
 
 def facing(along: Array) -> Array:
-    """An orthogonal matrix, (p, p), whose first row lies along a direction."""
+    """Return an orthogonal matrix, (p, p), whose first row lies along a direction."""
     p, length = len(along), float(np.linalg.norm(along))
     mirror = along / length - np.eye(p)[0] if length > 0.0 else np.zeros(p)
     square = float(mirror @ mirror)
@@ -234,5 +229,5 @@ def facing(along: Array) -> Array:
 
 
 def own_variance(answer: Answer, features: int) -> float:
-    """Variance of a number of a mean matrix: the mechanism's noise, and what people differ by at most."""
+    """Return the variance of a number of a mean matrix: the mechanism's noise and at most people's spread."""
     return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)

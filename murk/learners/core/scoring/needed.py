@@ -1,17 +1,13 @@
-r"""What it would take to learn a coefficient that was not learned: people, larger budgets, or public covariates.
+"""What learning a missing coefficient would take: more people, larger budgets, or public covariates.
 
-It is forecast: more people answer at the model that would be published next, exactly as is expected of them at the
-solution, with the noise that they really would have, and all equations are solved again. How many it takes until the
-interval ends is found by quadrupling, and doubled: of the threshold itself one in two would fall short. (In the end a
-half width shrinks as ``s / sqrt n``; before that comes Fieller's condition, that the curvature be distinguished from
-its own noise, and both are in the interval.)
-
-Budgets follow from the number: a release at variance s'^2 beside a person's own spread 1/p is worth
+By forecast: more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
+equations are solved again. The number of people is quadrupled until the interval is bounded, then doubled as a margin.
+A release with noise variance s'^2, beside people's own spread 1/p, is worth
 
     (s^2 + 1/p) / (s'^2 + 1/p)
 
-of those at s^2. Public rows are tried as a sample of rows with the people's released second moments. docs/scores.md has
-how often a forecast was right.
+releases at s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
+moments. docs/scores.md states how often forecasts are right.
 """
 
 from __future__ import annotations
@@ -45,36 +41,36 @@ from murk.privacy.guarantees import Guarantee
 Array = NDArray[np.float64]
 
 MOST: Final = 256
-"""More than so many times the people are not forecast."""
+"""Largest factor of people that is forecast."""
 
-# What is reported is so many times what is forecast, which is a threshold: one in two would fall short of it.
+# Factor on forecasts: at the threshold itself every other run would fall short.
 _MARGIN = 2
-# Every half width that is one is within it.
+# Above every finite half-width.
 _LARGEST_HALF: Final = 1e300
 _ROWS = (10_000, 3_000, 1_000)
-# Budgets that nobody would call private are not advised.
+# Larger budgets are hardly private and not advised.
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}
-# Standard deviations by which curvatures are distinguished from noise before anything is said.
+# Standard deviations from which a curvature stands out from noise.
 _SEEN = 2.0
 
 
 @dataclass(frozen=True)
 class Need:
-    """What would do, each by itself; what is None would not, as far as can be told.
+    """Changes that would suffice, each by itself; None for what would not, as far as is known.
 
     Parameters
     ----------
     people
-        Of so many in all, at these budgets.
+        Total number of people, at these budgets.
     budgets
-        Level to guarantee, with as many people as so far.
+        Level to guarantee, with the current people.
     public_rows
-        So many public covariates like the people's, with as many people at these budgets as so far.
+        Number of public covariates like the people's, with the current people and budgets.
     least
-        Whether it may be far more: of this coefficient's own direction the curvature is not distinguished from noise
-        yet, and is taken to be like that of the others.
+        Whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
+        like that along the others.
     seen
-        Whether enough was distinguished from noise to say anything.
+        Whether enough stood out from noise for a forecast.
     """
 
     people: int | None = None
@@ -84,7 +80,7 @@ class Need:
     seen: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with the words."""
+        """Return plain data, including the words."""
         return {
             "people": self.people,
             "budgets": {level: each.to_dict() for level, each in self.budgets.items()} or None,
@@ -95,7 +91,7 @@ class Need:
 
     @property
     def words(self) -> str:
-        """As the end of "it would take ...".
+        """The end of a sentence "it would take ...".
 
         Examples
         --------
@@ -107,21 +103,20 @@ class Need:
         """
         if not self.seen:
             return "more than can be told yet: hardly anything stands out from the noise so far"
-        ways = []
+        options = []
         if self.people is not None:
-            ways.append(f"about {self.people:,} people in all")
+            options.append(f"about {self.people:,} people in all")
         if self.budgets:
-            ways.append(f"{_named(self.budgets)} with as many as now")
+            options.append(f"{_named(self.budgets)} with as many as now")
         if self.public_rows is not None:
-            ways.append(f"about {self.public_rows:,} public rows like the people")
-        if not ways:
+            options.append(f"about {self.public_rows:,} public rows like the people")
+        if not options:
             return f"more than {_MARGIN * MOST:,} times the people"
-        words = ", or ".join(ways)
+        words = ", or ".join(options)
         return words.replace("about", "at least") if self.least else words
 
 
 def _named(budgets: Mapping[str, Guarantee]) -> str:
-    """Budgets in words."""
     said = {level: _said(each) for level, each in budgets.items()}
     if len(said) == 1:
         return next(iter(said.values()))
@@ -136,16 +131,16 @@ def _said(budget: Guarantee) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What forecasts are made from.
+    """What forecasts start from.
 
     Parameters
     ----------
     settings, solution, found
-        What is public, what was learned, and the epochs' mean answers that it was learned from.
+        The public settings, the solution, and the epochs' mean answers that it solves.
     mechanisms
         Level to mechanisms.
     counts
-        Level to the number of its releases.
+        Level to its number of releases.
     """
 
     settings: Settings
@@ -156,18 +151,18 @@ class Outlook:
 
     @property
     def people(self) -> int:
-        """Releases so far."""
+        """Number of releases so far."""
         return sum(self.counts.values())
 
     def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
-        """What each coefficient would take that was not learned, by name.
+        """Return what each coefficient that was not learned would take, by name.
 
         Parameters
         ----------
         quantile
-            Of a normal distribution, which intervals have.
+            Normal quantile of the intervals.
         within
-            What half widths are to be at most, (p,); by default any that are finite.
+            Largest half-widths wanted, (p,); by default any finite ones.
         """
         names = self.settings.reported
         limits = np.full(len(names), _LARGEST_HALF) if within is None else within
@@ -198,7 +193,7 @@ class Outlook:
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
-        """How many times the people it takes, (p,): a power of two, or infinite."""
+        """Return the factor of people that each coefficient takes, (p,): a power of two, or infinite."""
         found = np.full(len(unknown), math.inf)
         tried: dict[int, NDArray[np.bool_]] = {}
 
@@ -218,7 +213,7 @@ class Outlook:
         return found
 
     def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
-        """Which coefficients are learned of so many times the people."""
+        """Return which coefficients are learned from ``factor`` times the people."""
         found = [*self.found, *self._more(model, (factor - 1) * self.people)]
         try:
             halves = self._solved(found).half_widths(quantile)
@@ -227,7 +222,6 @@ class Outlook:
         return np.asarray(halves <= limits)
 
     def _solved(self, found: Sequence[Summary]) -> AnySolution:
-        """As the solution was found."""
         one, response = self.solution, self.settings.response
         if isinstance(one, Solution):
             return Solution(found, response, unlike=one.unlike)
@@ -238,14 +232,14 @@ class Outlook:
         return classes.ClassSolution(found, response.classes, one.rows)
 
     def _more(self, model: Model, people: int) -> list[Summary]:
-        """What so many more people are expected to answer: half of them centred, as every other epoch is."""
+        """Return the expected answers of more people: half of them centred, like every other epoch."""
         if model.exponent == 1.0:
             return self._epoch(model, people)
         centred = Model(model.origin, model.transform, model.reach, 1.0, model.scatter, model.curvature)
         return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
 
     def _epoch(self, model: Model, people: int) -> list[Summary]:
-        """The mean answers of an epoch in which everybody answers as is expected, by levels as so far."""
+        """Return the mean answers of an epoch in which everybody answers as expected, with levels as so far."""
         shares = {
             "score": 1.0 - model.scatter - model.curvature,
             "scatter": model.scatter,
@@ -262,7 +256,7 @@ class Outlook:
         return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
 
     def _answer(self, model: Model, question: Question) -> Array:
-        """What is expected of one person, in units of what is released."""
+        """Return one person's expected answer, in units of the release."""
         one, response, rows = self.solution, self.settings.response, self.solution.rows
         if question == "score":
             if response.classes:
@@ -273,20 +267,16 @@ class Outlook:
         flat = question == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
         there = 1.0 if question == "scatter" else self._target_share
-        return there * flattened(matrix) / (model.reach / 2.0)
+        return there * flattened(matrix) / (model.matrix_reach / 2.0)
 
     @property
     def _target_share(self) -> float:
-        """Share of the people whose target is there."""
+        """Share of the people with a target."""
         one = self.solution
         return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
 
     def _told(self) -> NDArray[np.bool_] | None:
-        """Of which coefficients' directions released matrices are distinguished from noise, (p,); None where none are
-        at all.
-
-        Public rows say what they are.
-        """
+        """Return along which coefficients released matrices stand out from noise, (p,); None if along none."""
         one, response = self.solution, self.settings.response
         if not isinstance(one, Solution):
             return np.ones(len(self.settings.reported), dtype=bool) if one.alike else None
@@ -301,7 +291,7 @@ class Outlook:
         weighed = together.expected / together.variances
         if float(np.sum(weighed * together.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * together.expected))):
             return None
-        # Where a coefficient may lie, the others as likely as can be, as a direction in the newest coordinates.
+        # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
         along = one.newest.back.T @ one.covariance
         along = along / np.linalg.norm(along, axis=0)
         there = np.einsum("ij,ik,kj->j", along, together.measured, along)
@@ -311,7 +301,7 @@ class Outlook:
     # Larger budgets
 
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
-        """Guarantees of all levels at which releases are worth so many times as much; none where one is too large."""
+        """Return guarantees that make releases worth ``factor`` times as much, by level; empty where one is too large."""
         found = {}
         for level in self.counts:
             budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)
@@ -341,7 +331,6 @@ class Outlook:
         return found
 
     def _variance(self, pair: ScoreMechanisms, budget: Guarantee) -> float:
-        """Of a score's noise at another budget."""
         try:
             score: Any = score_mechanisms(
                 pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
@@ -353,7 +342,7 @@ class Outlook:
     # Public rows
 
     def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
-        """The fewest public rows that would do, (p,); 0 where none would, or there are some."""
+        """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
         found = np.zeros(len(unknown), dtype=np.int64)
         one = self.solution
         if not isinstance(one, Solution):

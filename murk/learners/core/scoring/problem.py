@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from murk.learners.core.scoring.answers import OneAnswer
     from murk.stream.task.task import Task
 
-# A float of a model message, a float of a state in base64, and a sum of a state with its comma.
+# Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-# Numbers of a gradient of which a learner remembers as many iterates as it does by default.
+# Largest gradient of which a learner remembers the default number of iterates.
 _MANY_NUMBERS = 5_000
 
 
 @dataclass(frozen=True)
 class ScoreProblem:
-    """The scores of a task: what is asked of whom, how it is bounded and randomized.
+    """The questions of a task of scores, their bounds and mechanisms.
 
     Parameters
     ----------
     settings
-        What is public.
+        The public settings.
     mechanisms
         Level name to the two mechanisms of that level.
     """
@@ -61,17 +61,17 @@ class ScoreProblem:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a score."""
+        """Length of a score."""
         return self.settings.dimension
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+        """Lengths of a score's and, if any are asked for, a matrix's payload."""
         return lengths_of(self.settings)
 
     @property
     def model_size(self) -> int:
-        """Numbers in a published model."""
+        """Length of a published model."""
         return model_size(self.settings.features, self.settings.contrasts)
 
     @property
@@ -92,15 +92,15 @@ class ScoreProblem:
         return QUESTIONS
 
     def is_published(self, version: int) -> bool:
-        """Tell whether an epoch begins at a version."""
+        """Return whether an epoch begins at a version."""
         return version == self.settings.epoch_start(version)
 
     def next_published(self, version: int) -> int:
-        """Version at which the epoch ends that a version lies in."""
+        """Return the version at which the current epoch ends."""
         return self.settings.epoch_end(version)
 
     def block(self, releases: int) -> int:
-        """Most releases to make at the newest models: what is left of the epoch, if there is but one chain of it."""
+        """Return the most releases to make at the newest model of a single chain."""
         return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
@@ -109,24 +109,24 @@ class ScoreProblem:
         Raises
         ------
         HostileModelError
-            If it is one.
+            If no honest learner publishes it.
         """
         check_model(theta, self.settings.features, self.settings.contrasts)
 
     def check_state(self) -> None:
-        """Refuse a task whose messages or whose learner's state no log would take, before anything is set up.
+        """Refuse a task whose messages or learner's state are too large for a log.
 
         Raises
         ------
         UserError
-            Saying which protocol would do.
+            Naming a protocol that fits.
         """
         check_size(self.settings, len(self.mechanisms), self.interactive)
 
     # What a device does
 
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
-        """Draw the question that each person answers, by the model's shares: never by a record."""
+        """Draw each person's question by the model's shares, independently of any record."""
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
         shown = self._model(model)
         if len(words) > 1:
@@ -139,16 +139,16 @@ class ScoreProblem:
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
         question: Question = "score",
     ) -> NDArray[np.float64]:  # fmt: skip
-        """What a mechanism is given of coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
+        """Return the mechanism's inputs for coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
 
-        A NaN (missing) target gives zeros, but in a scatter, which is of the features alone.
+        A NaN (missing) target gives zeros, except in a scatter, which does not depend on the target.
         """
         model = self._model(self.initial if theta is None else theta)
-        # A hostile model's overflow comes to zeros, whatever the record says.
+        # An overflow caused by a hostile model gives zeros for any record.
         return vectors(X, y, model, self.settings.response, question)
 
     def _model(self, flat: NDArray[np.float64]) -> Model:
-        """The model of its numbers; the last one that cannot be written to is remembered, for devices one by one."""
+        """Return the model of its numbers, remembering the last read-only one."""
         (last,) = self._last
         if last is not None and last[0] is flat:
             return last[1]
@@ -158,11 +158,11 @@ class ScoreProblem:
         return model
 
     def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
-        """What answers for one record after another by a compiled kernel, as `ask`, `vectors` and the mechanism do.
+        """Return a compiled equivalent of `ask`, `vectors` and the mechanism for single records.
 
         None where the kernel does not draw the level's noise, or compiling it does not pay yet.
         """
-        # Loaded where it is asked for: most devices release a record or two.
+        # Loaded on demand: most devices release a record or two.
         from murk.learners.core.scoring.answers import OneAnswer, in_place
         from murk.learners.core.scoring.record import learn_record
 
@@ -172,32 +172,32 @@ class ScoreProblem:
         return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
-        """What randomizes the answer to a question."""
+        """Return the mechanism of a question."""
         return self.mechanisms[level].mechanism(question)
 
     # What a learner does
 
     def engine(self) -> ScoreEngine:
-        """A learner for this task's releases, standing at version 0."""
+        """Return a learner for this task's releases, at version 0."""
         kind = SharedScoreEngine if self.settings.shared else ScoreEngine
         return kind(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
-        """What the learners of all chains have learned together."""
+        """Return the joint estimate of all chains' learners."""
         return merged(engines)
 
     def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
-        """Whether the coefficients have changed from epoch to epoch."""
+        """Return whether the coefficients have changed between epochs."""
         return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
-    """Refuse features that are too many for messages or a learner's state, of so many levels.
+    """Refuse a number of features too large for messages or a learner's state.
 
     Raises
     ------
     UserError
-        Saying which protocol would do.
+        Naming a protocol that fits.
     """
     p, lengths = settings.features, lengths_of(settings)
     size = model_size(p, settings.contrasts)
@@ -219,12 +219,12 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
 
 
 def covariates_of(task: Task) -> PublicCovariates | None:
-    """Public covariates of a resolved task, if it has any.
+    """Return the public covariates of a resolved task, if any.
 
     Raises
     ------
     UserError
-        If they are of other features.
+        If their features are not the task's.
     """
     if task.covariates is None:
         return None
@@ -238,12 +238,12 @@ def covariates_of(task: Task) -> PublicCovariates | None:
 
 
 def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
-    """The mechanisms of a task's levels.
+    """Return the mechanisms of a task's levels.
 
     Raises
     ------
     UserError
-        If a level's guarantee and the task's mechanism do not fit.
+        If the task's mechanism cannot provide a level's guarantee.
     """
     return {
         level: score_mechanisms(

@@ -1,17 +1,16 @@
-r"""From epochs' answers to coefficients where covariates are public: as far as the people may be unlike these rows.
+"""Coefficients from epochs' answers with public covariates, allowing for people unlike the public rows.
 
-The people's distribution of covariates is taken as that of the rows, reweighted at random as if the rows were a sample
-of ``1 / kappa`` of them; kappa is 1 over the number of rows where they are right, and up to 1/4. All that was released
-is put together, epochs' mean scores and the mean curvature, as one vector r with
+The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of
+``1 / kappa`` of them, with kappa between 1 over the number of rows and 1/4. Epochs' mean scores and the mean curvature
+form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
-G what the rows predict of it, Gamma the covariance of one row's terms, pi the share of people whose target is there.
-So centred scores, whose terms vanish at the truth, stay as they are released; those that are not count for less the
-larger kappa is; and released curvatures correct those that the rows predict. Each kappa of a grid, with pi = 1 and with
-pi free, is a hypothesis: solved by generalized least squares, and weighed by its marginal likelihood. The estimate is
-the mean over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging", 1999), the variance theirs
-and what they differ by.
+where G is the rows' prediction, Gamma the covariance of one row's terms and pi the share of people with a target.
+Centred scores, whose terms vanish at the truth, keep their weight; others lose weight as kappa grows. Each kappa of a
+grid, with pi = 1 and with pi free, is a hypothesis: solved by generalized least squares and weighted by its marginal
+likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging",
+1999); its variance adds the differences between them.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from murk.learners.estimates.misfit import UNLIKE, excess
 Array = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 8, 2
-# Rows that are worth fewer of the people's own are not used.
+# Rows whose kappa is larger are not used.
 _USEFUL = 1.0 / 50.0
-# What kappa may be: from 1 over the number of rows by this factor up to the most.
+# The grid of kappa: its factor and its largest value.
 _FACTOR, _MOST = 4.0, 0.25
-# Of hypotheses before anything is known: that some targets are missing, and that the rows are right.
+# Prior probabilities that some targets are missing, and that the rows are right.
 _MISSING, _RIGHT = 0.5, 0.5
-# The least kappa where some targets are missing.
+# Least kappa where some targets are missing.
 _SELECTED = 0.005
-# Standard deviation of pi where it is free.
+# Prior standard deviation of a free pi.
 _THERE = 0.4
-# Standard deviations by which targets are missing before anything is said of it.
+# Standard deviations from which missing targets are reported.
 _SURELY = 2.5
-# Hypotheses of less weight are left out of intervals.
+# Hypotheses of less weight do not count for intervals.
 _LIGHT = 0.002
-# Most terms of rows that are held at once; beyond it rows are left out.
+# Most terms of rows held at once; beyond it rows are left out.
 _TERMS = 40_000_000
 
 
@@ -66,7 +65,7 @@ class _Hypothesis:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What a hypothesis says, at a linearization."""
+    """One hypothesis solved at a linearization."""
 
     evidence: float
     step: Array
@@ -84,15 +83,14 @@ class PublicSolution:
     found
         The epochs' mean answers, oldest first.
     response
-        How the target enters.
+        How the target enters a score.
     rows
         The public covariates.
 
     Attributes
     ----------
     checked
-        Whether anybody was asked for a curvature. Where nobody was, rows are taken as they are and all targets as
-        there: of so many numbers as coefficients nothing is left over that could say otherwise.
+        Whether anybody was asked for a curvature. If nobody was, the rows are assumed right and all targets present.
     """
 
     public = True
@@ -108,15 +106,13 @@ class PublicSolution:
         theta = np.array(self.newest.origin)
         share, best = 1.0, self._hypotheses[0]
         prior = np.eye(p) / PRIOR_VARIANCE
-        for _ in range(_ROUNDS):
+        for refinements in reversed(range(_ROUNDS + 1)):
             self._linearize(theta, share)
             fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
             weights = _shares(np.array([each.evidence for each in fitted]))
-            best = self._hypotheses[int(np.argmax(weights))]
-            theta, share = self._descend(theta, best, prior)
-        self._linearize(theta, share)
-        fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
-        weights = _shares(np.array([each.evidence for each in fitted]))
+            if refinements:
+                best = self._hypotheses[int(np.argmax(weights))]
+                theta, share = self._descend(theta, best, prior)
         self._best, self._share, self._at = best, share, theta
         self._fitted, self._weights = fitted, weights
         steps = np.array([each.step[:p] for each in fitted])
@@ -139,17 +135,17 @@ class PublicSolution:
             kappas.append(kappas[-1] * _FACTOR)
         others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
         priors = [_RIGHT, *[others] * (len(kappas) - 1)]
-        # Nothing tells missing targets from small effects before curvatures are there.
+        # Without curvatures missing targets look like small effects.
         missing = _MISSING if self.told.curvatures else 0.0
         found = [_Hypothesis(each, False, prior * (1.0 - missing)) for each, prior in zip(kappas, priors, strict=True)]
-        # Those whose target is there need not be like all people.
+        # People with a target need not be like all people.
         selected = [each for each in kappas if each >= _SELECTED] or kappas[-1:]
         if missing:
             found += [_Hypothesis(each, True, missing / len(selected)) for each in selected]
         return found
 
     def _linearize(self, theta: Array, share: float) -> None:
-        """Noise and Gamma at theta."""
+        """Compute noise and Gamma at theta."""
         told = self.told
         terms = told.terms(theta) * np.sqrt(self.rows.shares)[:, None]
         self._noise, self._gamma = told.noise(theta, share), share**2 * terms.T @ terms
@@ -157,7 +153,7 @@ class PublicSolution:
         self._inverses: dict[float, tuple[Array, float]] = {}
 
     def _weight(self, kappa: float) -> tuple[Array, float]:
-        """Inverse of the covariance of r, and the logarithm of its determinant."""
+        """Return the inverse of r's covariance, and its log determinant."""
         if kappa not in self._inverses:
             covariance = self._noise + kappa * self._gamma
             self._inverses[kappa] = inverse(covariance), float(np.linalg.slogdet(covariance)[1])
@@ -166,7 +162,7 @@ class PublicSolution:
     # Hypotheses
 
     def _priors(self, theta: Array, share: float, pull: Array, free: bool) -> tuple[Array, Array]:
-        """Information before anything was released, and its pull from here."""
+        """Return the prior's information and its centre relative to theta."""
         p = self.features
         information, centre = np.zeros((p + free, p + free)), np.r_[-theta, [1.0 - share] * free]
         information[:p, :p] = pull
@@ -175,7 +171,7 @@ class PublicSolution:
         return information, centre
 
     def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
-        """One step from the linearization, with its evidence."""
+        """Take one step from the linearization, and compute its evidence."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
         left, design = self.told.released - share * self._predicted, share * self._slopes
@@ -195,13 +191,13 @@ class PublicSolution:
         return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
 
     def _target_share(self, precision: Array) -> float:
-        """pi that fits best at the linearization."""
+        """Return the pi that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
         share = (float(weighed @ self.told.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
 
     def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
-        """Levenberg-Marquardt under one hypothesis, with weights that stay."""
+        """Run Levenberg-Marquardt under one hypothesis, with fixed weights."""
         p, damping, precision = self.features, 1e-3, self._weight(one.kappa)[0]
         share = self._target_share(precision) if one.free else 1.0
 
@@ -235,14 +231,14 @@ class PublicSolution:
         return theta, share
 
     def of_fewer(self, found: Sequence[Summary]) -> PublicSolution:
-        """The solution of fewer answers, in the way in which all were solved."""
+        """Return the solution of fewer answers, solved in the same way."""
         return PublicSolution(found, self.response, self.rows)
 
     # What is known of the solution
 
     @cached_property
     def _misfit(self) -> float:
-        """Standard deviations by which what is left exceeds randomness, were the rows a sample of the people."""
+        """Standard deviations by which residuals exceed chance, were the rows a sample of the people."""
         complete = self._fitted[0].misfit
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
@@ -253,24 +249,24 @@ class PublicSolution:
 
     @property
     def alike(self) -> bool:
-        """Whether what was released is what the public rows predict, as far as can be told."""
+        """Whether the releases agree with the public rows' predictions."""
         return self._misfit <= UNLIKE
 
     @property
     def useful(self) -> bool:
-        """Whether the rows may be worth some number of the people's own: where what was released does not say no."""
+        """Whether the releases leave it possible that the rows are worth a number of the people's own."""
         poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
         before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
     def doubt(self) -> float:
-        """How unlike the rows the people are: kappa, on average over hypotheses."""
+        """Mean kappa over hypotheses: how much people may differ from the rows."""
         return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
 
     @property
     def missing(self) -> float:
-        """Share of the people whose target is missing, where there are any beyond doubt."""
+        """Share of people whose target is missing, 0 unless significant."""
         known = zip(self._weights, self._hypotheses, self._fitted, strict=True)
         free = [(weight, each) for weight, one, each in known if one.free]
         total = sum(w for w, _ in free)
@@ -281,25 +277,25 @@ class PublicSolution:
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
     def half_widths(self, quantile: float) -> Array:
-        """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned.
+        """Return half-widths of all intervals, (p,); infinite where a coefficient was not learned.
 
-        An interval holds the values whose probability to be missed so far, averaged over hypotheses, is not too small.
+        An interval holds the values whose tail probability, averaged over hypotheses, is not too small.
         """
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
-        def rejected(places: NDArray[np.int64], there: Array) -> NDArray[np.bool_]:
-            return np.array([test(j)(theta) for j, theta in zip(places.tolist(), there, strict=True)])
+        def rejected(indices: NDArray[np.int64], points: Array) -> NDArray[np.bool_]:
+            return np.array([test(j)(theta) for j, theta in zip(indices.tolist(), points, strict=True)])
 
         return first_rejected(self.values, self.covariance, quantile, rejected)
 
     @cached_property
     def _logit(self) -> Array:
-        """Of the rows at the solution, (m,)."""
+        """The rows' logits at the solution, (m,)."""
         return np.asarray(self.rows.points @ self.values)
 
     def _test(self, j: int, alpha: float) -> Callable[[Array], bool]:
-        """Whether a value of coefficient j is rejected, as a function of all coefficients."""
+        """Return a function of all coefficients that tells whether the value of coefficient j is rejected."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
         heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
         known = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]
@@ -313,7 +309,7 @@ class PublicSolution:
         base = told.base @ pulls[:size] + told.matrices @ pulls[size:]
         bend = told.bend @ pulls[:size]
 
-        # Others are as likely as can be: all values of the coefficient lie on a line.
+        # With the other coefficients at their most likely, all values of this one lie on a line.
         start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
 
         def rejected(theta: Array) -> bool:
@@ -331,7 +327,7 @@ class PublicSolution:
 
     @cached_property
     def _tilted(self) -> Rows:
-        """The rows with the weights that fit what was released best."""
+        """The rows with the weights that fit the releases best."""
         precision = self._weight(self._best.kappa)[0]
         left = self.told.released - self._share * self._predicted
         more = self._best.kappa * self._share * self.told.terms(self._at) @ (precision @ left)
@@ -339,10 +335,9 @@ class PublicSolution:
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
+        """Return the next epoch's model: at the solution, in coordinates of even curvature."""
         p = self.features
-        # Always from the second moments: from one epoch's coordinates to the next, what few people have much of would
-        # be stretched again and again, and these people, beyond the reach, would count for less and less.
+        # Always from the second moments: else rare directions would be stretched again in every epoch.
         base = whitening(self.rows.second_moment)
         at = Model(self.origin if self.response.binary else np.zeros(p), base, reach, exponent, 0, 0)
         predicted = mean_matrix(at, self._tilted, self.response)
@@ -356,19 +351,19 @@ class PublicSolution:
 
 
 class CurveSolution(PublicSolution):
-    """The same for a mean function of its own: where rows are not like the people's, nothing else would do."""
+    """The solution for a mean function of its own, which has no fallback where people are unlike the rows."""
 
     @property
     def alike(self) -> bool:
-        """Whether what was released is what the public rows predict, and they are worth some number of people."""
+        """Whether the releases agree with the public rows' predictions, and the rows are useful."""
         return super().alike and self.useful
 
     def half_widths(self, quantile: float) -> Array:
-        """As of any; infinite where the rows are not like the people's."""
+        """Return half-widths of all intervals; infinite where people are unlike the rows."""
         return super().half_widths(quantile) if self.alike else np.full(self.features, np.inf)
 
 
 def _shares(evidence: Array) -> Array:
-    """Posterior weights of logarithms of evidence."""
+    """Return posterior weights from log evidence."""
     found = np.exp(evidence - np.max(evidence))
     return np.asarray(found / found.sum())

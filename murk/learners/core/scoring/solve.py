@@ -1,22 +1,20 @@
-"""From epochs' mean answers to coefficients without public rows: moments, curvature, weighted equations, solution.
+"""Coefficients from epochs' mean answers without public rows: moments, curvature, weighted equations, solution.
 
 In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with
-``h_k = W_k^-T (theta - a_k)``: G_k over rows of covariates (`Expected`), pi the share of people whose target is
-there, and D what the released curvatures say beyond those rows. G_k is over normal rows with the released second
-moments, which is right for some data and not for others; D makes it right at a_k, as the empirical Bayes estimate whose
-prior variance is the excess of D's mean square over its noise. What is left of its error, of variance e^2 a number,
-counts as noise of u_k:
+``h_k = W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is
+the share of people with a target, and D corrects the curvature of those rows by the released one. D is the empirical
+Bayes estimate whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance
+e^2 for each number, counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
-b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's. Two numbers of the curvature, pi
-and D along the coefficients, matter most and are shared by all epochs: they are solved for together with theta, from
-where released curvatures have them, as exactly as these do.
+where b is a part of the difference between G_k and its tangent at a_k. All epochs share pi and D along the
+coefficients, which matter most: these two are solved for together with theta, with the released curvatures as prior.
 
-The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance has the error of D once, since
-all epochs share it. The interval of a coefficient holds the values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c)
-the variance *if c were the truth*: as in Fieller's, it is without bound where a direction's curvature cannot be
-distinguished from zero. Its constants were chosen on generated tasks; docs/scores.md has what they cover.
+The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance contains the error of D once.
+The interval of a coefficient holds the values c with ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c) being the variance *if c
+were the truth*: like Fieller's interval it is unbounded where a direction's curvature cannot be distinguished from
+zero. The constants were chosen on generated tasks; docs/scores.md states the coverage.
 """
 
 from __future__ import annotations
@@ -40,37 +38,35 @@ from murk.learners.core.scoring.sums import Answer, Summary
 Array = NDArray[np.float64]
 Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
 
-# Coefficients in coded units are within a few of zero. So is the logit, of the published origin and, without public
-# rows, of the estimate: its intervals are around it, and as wide as without that.
+# Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# A direction is stretched freely up to this part of the reach: the people of two categories are 2 apart in coded units,
-# so that those of a rare one are then as long as the reach.
+# Part of the reach up to which directions are stretched freely: two categories are 2 apart in coded units.
 _FREE = 0.5
-# Power of what is beyond it.
+# Power of the stretch beyond it.
 _BEYOND = 0.5
-# And by up to so many times the reach: less would hide what is nearly collinear.
+# Largest stretch in units of the reach: a smaller one would hide nearly collinear features.
 _STRETCHED = 4.0
-# Nearly as wide as the prior's own: such an interval counts as one without an end.
-_FARTHEST = 8.0
-# Numbers that are worked on at once, where several coefficients' intervals are sought.
+# Intervals nearly as wide as the prior's count as unbounded.
+_UNBOUNDED = 8.0
+# Numbers held at once while several coefficients' intervals are sought.
 _AT_ONCE = 2**20
-# Of the share of targets that are there.
+# Least share of targets present.
 _LEAST = 0.02
-# Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
-_BENT = 0.3
+# Relative error of the normal rows' curve between an epoch's origin and the solution.
+_CURVE_ERROR = 0.3
 
 
 @dataclass(frozen=True)
 class _Equation:
-    """One epoch's: its mean score, and what it is expected to be."""
+    """One epoch's mean score and its expectation."""
 
     answer: Answer
     expected: Expected
     correction: Array
     carried: Array
     along: Array
-    into: Array
+    change: Array
     origin: Array
     start: Array
     tangent: Array
@@ -78,22 +74,22 @@ class _Equation:
 
 @dataclass(frozen=True)
 class _Stacked:
-    """All epochs' equations side by side, (k, ...): the parts that noise is made of, which is asked for often.
+    """All epochs' equations side by side, (k, ...).
 
     Parameters
     ----------
     mean
-        Their answers, (k, p).
+        Mean scores, (k, p).
     noise, share, whole
-        Of their answers, (k, 1, 1).
+        Fields of the answers, (k, 1, 1).
     square
         Mean of ``c^2 z z'`` over the rows, (k, p, p).
     low, rise
-        G_k is ``low + rise @ level`` where rows' probabilities (or means) are ``level``: (k, p) and (k, p, m).
-    correction, carried, into, along, origin, start, tangent
-        Each equation's own, one after the other.
+        G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``: (k, p) and (k, p, m).
+    correction, carried, change, along, origin, start, tangent
+        Fields of the equations.
     gained
-        What the newest coordinates' noise is in each one's, (k,).
+        Factor of the newest coordinates' noise in each epoch's, (k,).
     """
 
     mean: Array
@@ -105,7 +101,7 @@ class _Stacked:
     rise: Array
     correction: Array
     carried: Array
-    into: Array
+    change: Array
     along: Array
     origin: Array
     start: Array
@@ -114,7 +110,6 @@ class _Stacked:
 
     @classmethod
     def of(cls, equations: Sequence[_Equation], rows: Rows) -> _Stacked:
-        """That of some equations."""
         levels = [one.expected.level for one in equations]
         columns = [one.expected.directions.T * rows.shares for one in equations]
         answers = [one.answer for one in equations]
@@ -123,7 +118,7 @@ class _Stacked:
         )
         each = {
             name: np.array([getattr(one, name) for one in equations])
-            for name in ("correction", "carried", "into", "along", "origin", "start", "tangent")
+            for name in ("correction", "carried", "change", "along", "origin", "start", "tangent")
         }
         return cls(
             np.array([each.mean for each in answers]),
@@ -141,10 +136,10 @@ class _Stacked:
         """G_k of each, (..., k, p), at levels (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
-    def ways(self, theta: Array) -> tuple[Array, Array]:
+    def displacements(self, theta: Array) -> tuple[Array, Array]:
         """How far solutions (..., p) are from each origin, as it is and in that epoch's coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
-        return way, (self.into @ way[..., None])[..., 0]
+        return way, (self.change @ way[..., None])[..., 0]
 
 
 class Solution:
@@ -155,9 +150,9 @@ class Solution:
     found
         The epochs' mean answers, oldest first.
     response
-        How the target enters.
+        How the target enters a score.
     unlike
-        Whether there are public rows that the people are unlike: only centred scores are used then.
+        Whether people differ from the public rows: then only centred scores are used.
     """
 
     public = False
@@ -173,41 +168,41 @@ class Solution:
         self.curvature = Curvature.of(found, self.rows, response)
         asked = [each for each in found if each.score is not None]
         if unlike:
-            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
+            # Only a centred score has mean zero at the truth for any distribution of the covariates.
             asked = [each for each in asked if each.model.exponent == 1.0]
         self._equations = [self._equation(each) for each in asked]
         pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
         if self._equations:
-            self._solution = self._solve(self._solution, _beside(pull))
+            self._solution = self._solve(self._solution, _with_unknowns(pull))
         self.values = self.origin = self._solution[:p]
 
     @property
     def doubt(self) -> float:
-        """The normal rows say nothing of the people but their second moments: nothing is to be doubted beside."""
+        """Always 0: normal rows claim nothing about people but their second moments."""
         return 0.0
 
     @property
     def missing(self) -> float:
-        """Not known without rows: it takes part in how much curvature there is."""
+        """Always 0: without public rows, missing targets are part of the curvature's ratio."""
         return 0.0
 
     @property
     def alike(self) -> bool:
-        """Whether there are no public rows that are unlike the people."""
+        """Whether people are like the public rows, if points are any."""
         return not self.unlike
 
     def _equation(self, each: Summary) -> _Equation:
         assert each.score is not None
-        into = each.model.transform @ self._back
+        change = each.model.transform @ self._back
         factor = 1.0 if self.response.binary else 2.0
         expected, logit = Expected.of(each.model, self.rows, self.response), self.rows.points @ each.model.origin
         return _Equation(
             each.score,
             expected,
-            factor * into @ self.curvature.correction @ into.T,
-            math.sqrt(factor) * into,
-            math.sqrt(factor) * into @ self.curvature.along,
+            factor * change @ self.curvature.correction @ change.T,
+            math.sqrt(factor) * change,
+            math.sqrt(factor) * change @ self.curvature.along,
             each.model.back.T,
             each.model.origin,
             expected.score(logit),
@@ -215,7 +210,7 @@ class Solution:
         )
 
     def of_fewer(self, found: Sequence[Summary]) -> Solution:
-        """The solution of fewer answers, in the way in which all were solved."""
+        """Return the solution of fewer answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
     # The equations
@@ -225,37 +220,37 @@ class Solution:
         return _Stacked.of(self._equations, self.rows)
 
     def _spreads_at(self, theta: Array) -> Array:
-        """What people's scores vary by at theta, (k, p, p)."""
+        """Return the variance of people's scores at theta, (k, p, p)."""
         logit = self.rows.points @ theta
         return self.curvature.ratio * np.array([one.expected.spread(logit) for one in self._equations])
 
     def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
-        """S_k at theta, (..., k, p, p): what is each epoch's own, and what comes of an error that they share."""
-        all_, identity = self._stacked, np.eye(self.features)
-        way, h = all_.ways(theta)
-        shared = (error * all_.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
-        # What G_k is beyond its tangent at the origin.
-        curved = scores - all_.start - (all_.tangent @ way[..., None])[..., 0]
-        bent = lengthened(self.curvature.ratio * _BENT * curved, 1.0 / self.features, identity)
-        return all_.noise * identity + all_.share * spreads + all_.whole * all_.square + bent, shared
+        """Return S_k at theta, (..., k, p, p), as each epoch's own part and the part from shared errors."""
+        stacked, identity = self._stacked, np.eye(self.features)
+        way, h = stacked.displacements(theta)
+        shared = (error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
+        # The difference between G_k and its tangent at the origin.
+        curved = scores - stacked.start - (stacked.tangent @ way[..., None])[..., 0]
+        bent = lengthened(self.curvature.ratio * _CURVE_ERROR * curved, 1.0 / self.features, identity)
+        return stacked.noise * identity + stacked.share * spreads + stacked.whole * stacked.square + bent, shared
 
     def _expected(self, solution: Array) -> tuple[Array, Array]:
-        """The mean scores that are expected, (k, p), and their slopes, (k, p, p + 2)."""
-        all_, theta, unknown = self._stacked, solution[: self.features], solution[self.features :]
+        """Return the expected mean scores, (k, p), and their slopes, (k, p, p + 2)."""
+        stacked, theta, unknown = self._stacked, solution[: self.features], solution[self.features :]
         logit = self.rows.points @ theta
         level, steep = self.response.level_and_steep(logit)
-        risen = all_.rise @ np.column_stack([level, steep[:, None] * self.rows.points])
-        score, h = all_.low + risen[:, :, 0], all_.ways(theta)[1]
-        along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
+        risen = stacked.rise @ np.column_stack([level, steep[:, None] * self.rows.points])
+        score, h = stacked.low + risen[:, :, 0], stacked.displacements(theta)[1]
+        along = np.sum(stacked.along * h, axis=1, keepdims=True) * stacked.along
         ratio, more = np.array([self.curvature.ratio, 0.0]) + self.curvature.root @ unknown
         ratio = max(ratio, _LEAST)
-        correction = all_.correction + more * all_.along[:, :, None] * all_.along[:, None, :]
-        slope = ratio * risen[:, :, 1:] + correction @ all_.into
+        correction = stacked.correction + more * stacked.along[:, :, None] * stacked.along[:, None, :]
+        slope = ratio * risen[:, :, 1:] + correction @ stacked.change
         expected = ratio * score + (correction @ h[:, :, None])[:, :, 0]
         return expected, np.concatenate([slope, np.stack([score, along], axis=2) @ self.curvature.root], axis=2)
 
     def _terms(self, solution: Array, pull: Array, inverses: Array) -> tuple[Array, Array, float]:
-        """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
+        """Return curvature, gradient and value of the sum to minimize, for given S_k^-1."""
         expected, slopes = self._expected(solution)
         left, pulled = self._stacked.mean - expected, pull @ solution
         weighed = slopes.transpose(0, 2, 1) @ inverses
@@ -264,7 +259,7 @@ class Solution:
         return information, gradient, float(solution @ pulled + np.einsum("ki,kij,kj->", left, inverses, left))
 
     def _solve(self, solution: Array, pull: Array) -> Array:
-        """Nonlinear least squares, with the weights S_k^-1 taken again at each of a few solutions."""
+        """Solve nonlinear least squares, recomputing the weights S_k^-1 at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
             scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
@@ -286,24 +281,24 @@ class Solution:
         return self._spreads_at(self.values)
 
     def _covariance(self, theta: Array) -> Array:
-        """Covariances of the solution, (..., p, p), if each ``theta``, (..., p), were the truth.
+        """Return covariances of the solution, (..., p, p), if each ``theta``, (..., p), were the truth.
 
-        ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
+        ``H^-1 M H^-1``, with M the sum of the epochs' own noise and of the errors that they share.
         """
-        p, curvature, all_ = self.features, self.curvature, self._stacked
-        prior, h = _beside(np.eye(p) / PRIOR_VARIANCE), all_.ways(theta)[1]
-        scores = all_.scores(self.response.level(theta @ self.rows.points.T))
+        p, curvature, stacked = self.features, self.curvature, self._stacked
+        prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
+        scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
         own, shared = self._noise(theta, scores, self._spreads, curvature.error)
-        along = np.sum(all_.along * h, axis=-1, keepdims=True) * all_.along
+        along = np.sum(stacked.along * h, axis=-1, keepdims=True) * stacked.along
         unknown = np.stack([scores, along], axis=-1) @ curvature.root
         slopes = np.concatenate([np.broadcast_to(self._slopes, (*unknown.shape[:-1], p)), unknown], axis=-1)
         weighed = np.linalg.solve(own + shared, slopes)
         across = weighed.swapaxes(-1, -2)
         information = prior + np.sum(slopes.swapaxes(-1, -2) @ weighed, axis=-3)
         middle = prior + np.sum(across @ own @ weighed, axis=-3)
-        numbers = (h[..., None, :] @ all_.carried)[..., 0, :]
-        by_number = np.einsum("...kia,...kb->...iab", across @ all_.carried, numbers)
-        # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
+        numbers = (h[..., None, :] @ stacked.carried)[..., 0, :]
+        by_number = np.einsum("...kia,...kb->...iab", across @ stacked.carried, numbers)
+        # The errors form a symmetric matrix, with half of the variance off the diagonal.
         flat = by_number.reshape(*by_number.shape[:-2], -1)
         both = flat + by_number.swapaxes(-1, -2).reshape(flat.shape)
         middle += curvature.error / 2.0 * (flat @ both.swapaxes(-1, -2))
@@ -312,7 +307,7 @@ class Solution:
 
     @cached_property
     def misfits(self) -> Array:
-        """Squared residual of each epoch's mean score at the solution, in units of its variance, (k,)."""
+        """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         if not self._equations:
             return np.zeros(0)
         logit = self.rows.points @ self.values
@@ -329,13 +324,13 @@ class Solution:
         return self._covariance(self.values)
 
     def half_widths(self, quantile: float) -> Array:
-        """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
+        """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
         return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
 
     # What comes next
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
+        """Return the next epoch's model: at the solution, in coordinates of even curvature."""
         base = self.even_coordinates(reach)
         if not self.moments.settled:
             return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
@@ -343,17 +338,17 @@ class Solution:
         return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
 
     def even_coordinates(self, reach: float) -> Array:
-        """A transform in whose coordinates people are spread evenly over all directions, (p, p)."""
+        """Return a transform in whose coordinates people spread evenly over all directions, (p, p)."""
         return even_coordinates(self.moments, reach)
 
 
 def even_coordinates(moments: Moments, reach: float) -> Array:
-    """A transform in whose coordinates people of these moments are spread evenly over all directions, (p, p)."""
-    return _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+    """Return a transform in whose coordinates people of these moments spread evenly over all directions, (p, p)."""
+    return _limit_stretch(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
 
 
-def _beside(pull: Array) -> Array:
-    """A prior's precision of the coefficients, with that of the two unknowns of the curvature."""
+def _with_unknowns(pull: Array) -> Array:
+    """Return a prior's precision, extended by that of the curvature's two unknowns."""
     p = len(pull)
     both = np.eye(p + 2)
     both[:p, :p] = pull
@@ -361,21 +356,17 @@ def _beside(pull: Array) -> Array:
 
 
 def lengthened(vectors: Array, share: float, identity: Array) -> Array:
-    """Products ``v v' + share |v|^2 I`` of vectors (..., p)."""
+    """Return ``v v' + share |v|^2 I`` of vectors (..., p)."""
     squares = np.sum(vectors * vectors, axis=-1)[..., None, None]
     return np.asarray(share * squares * identity + vectors[..., :, None] * vectors[..., None, :])
 
 
-def _within(transform: Array, reach: float) -> Array:
-    """A transform that stretches no direction of the coded features more than it has to.
+def _limit_stretch(transform: Array, reach: float) -> Array:
+    """Return a transform that stretches no direction of the coded features more than necessary.
 
-    Of a direction that few people have much of, as of a rare category, the coordinates make those people long. In
-    matrices and scores alike they count for less the longer they are, and beyond R for ``R/|z|`` of that: such a
-    direction seems weak however far it is stretched, and would be stretched again at every epoch, until these people
-    count for nothing. Released matrices do not tell it from one that all have little of. So a direction that would be
-    even when stretched by s, beyond h = R/2, is stretched by ``sqrt(h s)``. Asked about again in those coordinates, it
-    comes to rest at ``h / sqrt(v)`` if it seems to have v of what others have, where ``s^(2/3)`` would come to rest at
-    ``h / v``.
+    Along a direction such as a rare category few people are far from the mean. Stretched, they exceed the reach and count
+    for less, so the direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2``
+    becomes ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction that seems to have v of the others' variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach
@@ -383,55 +374,54 @@ def _within(transform: Array, reach: float) -> Array:
     return np.asarray((left * np.minimum(stretches, held)) @ right)
 
 
-def _straight(covariance: Array, quantile: float) -> Array:
-    """Half widths of a normal distribution; infinite where the prior says more than a quarter of what is known."""
+def _normal_half_widths(covariance: Array, quantile: float) -> Array:
+    """Return half-widths of a normal distribution; infinite where the prior holds over a quarter of the information."""
     variances = np.diag(covariance)
     return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
 
 
 def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
-    """The test of `first_rejected` by what the solution's covariances are if values (c, p) were the truth."""
+    """Return the test of `first_rejected` that uses the solution's covariances if values (c, p) were the truth."""
 
-    def rejected(places: NDArray[np.int64], there: Array) -> NDArray[np.bool_]:
-        each = np.arange(len(places))
-        variances = np.maximum(covariance(there)[each, places, places], 0.0)
-        return np.asarray(np.abs(there[each, places] - values[places]) > quantile * np.sqrt(variances))
+    def rejected(indices: NDArray[np.int64], points: Array) -> NDArray[np.bool_]:
+        each = np.arange(len(indices))
+        variances = np.maximum(covariance(points)[each, indices, indices], 0.0)
+        return np.asarray(np.abs(points[each, indices] - values[indices]) > quantile * np.sqrt(variances))
 
     return rejected
 
 
 def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
-    """Half widths of the intervals: how far from the solution a value of each coefficient is first rejected, (p,).
+    """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
-    ``rejected(places, there)`` tells of some coefficients' values in ``there``, (c, p), where the others are as likely
-    as can be, whether each is rejected, (c,).
+    ``rejected(indices, points)`` tests points (c, p) of some coefficients, with the others at their most likely, (c,).
     """
-    found = _straight(covariance, quantile)
+    found = _normal_half_widths(covariance, quantile)
 
-    def reached(places: NDArray[np.int64]) -> Array:
-        both, signs = np.tile(places, 2), np.repeat([-1.0, 1.0], len(places))
+    def reached(indices: NDArray[np.int64]) -> Array:
+        both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
         paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
 
         def far(some: NDArray[np.int64], off: Array) -> NDArray[np.bool_]:
             return rejected(both[some], values + off[:, None] * paths[some])
 
-        return np.asarray(_reach(far, found[both]).reshape(2, -1).max(axis=0))
+        return np.asarray(_first_distances(far, found[both]).reshape(2, -1).max(axis=0))
 
     known = np.flatnonzero(np.isfinite(found))
-    # Each coefficient takes a table of p^3 numbers.
-    for places in np.array_split(known, math.ceil(len(known) * len(values) ** 3 / _AT_ONCE) or 1):
-        found[places] = reached(places)
+    # Each coefficient needs a table of p^3 numbers.
+    for indices in np.array_split(known, math.ceil(len(known) * len(values) ** 3 / _AT_ONCE) or 1):
+        found[indices] = reached(indices)
     return found
 
 
-def _reach(rejected: Rejected, start: Array) -> Array:
-    """The first distances along paths that are rejected, (c,), by what is rejected of some paths' distances."""
+def _first_distances(rejected: Rejected, start: Array) -> Array:
+    """Return the first rejected distance along each path, (c,)."""
     low, high, left = np.zeros_like(start), start.copy(), np.arange(len(start))
     while len(left):
         left = left[~rejected(left, high[left])]
         low[left], high[left] = high[left], 1.3 * high[left]
-        left = left[high[left] <= _FARTHEST]
-    endless = (high > _FARTHEST) & (high > start)
+        left = left[high[left] <= _UNBOUNDED]
+    endless = (high > _UNBOUNDED) & (high > start)
     left = np.flatnonzero(~endless)
     for _ in range(7 if len(left) else 0):
         middle = (low[left] + high[left]) / 2.0
