@@ -1,6 +1,6 @@
-"""The papers' tables and figures made again: as published, corrected where a paper errs, and by Murk's defaults.
+"""The papers' tables and figures, reproduced as published, with errors corrected, and with Murk's defaults.
 
-One folder a paper, one module a group of figures; `python -m reproductions` runs them.
+Each paper has a folder; ``python -m reproductions`` runs its experiments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m reproductions``: make the papers' tables and figures again."""
+"""``python -m reproductions``: reproduce the papers' tables and figures."""
 
 from __future__ import annotations
 
@@ -21,25 +21,30 @@ if TYPE_CHECKING:
 
 @click.command("python -m reproductions")
 @click.argument("which", metavar="[ID|PAPER|all]", required=False)
-@click.option("--full", is_flag=True, help="As large as in the paper. May take hours.")
+@click.option("--full", is_flag=True, help="Use the paper's size; may take hours.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, show_default=True, metavar="N",
-              help="Of all that is drawn.")  # fmt: skip
+              help="Seed of all random draws.")  # fmt: skip
 @click.option("--data", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="The paper's real file, as distributed, for a figure that otherwise takes a stand-in.")  # fmt: skip
+              help="The paper's own data file, as distributed, in place of the stand-in.")  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="murk-reproduced", show_default=True,
-              metavar="DIR", help="Where pictures, CSV and JSON files go.")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="How many at once.  [default: as many as cores]")
+              metavar="DIR", help="Folder for pictures, CSV and JSON files.")  # fmt: skip
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of figures computed at once.  [default: number of cores]",
+)
 @as_json
 def command(
     which: str | None, full: bool, seed: int, data: Path | None, out: Path, jobs: int | None, as_json: bool
 ) -> None:
-    """Make a table or figure of the papers again: as published, corrected, and by Murk's defaults.
+    """Reproduce a paper's tables and figures: as published, corrected, and with Murk's defaults.
 
-    Without an argument: the list. An ID such as 002/fig5 is one figure, 002 one paper's, all everything. Each leaves a
-    picture, a CSV and a JSON file in DIR, named after it and after settings that are not the default ones; what is
-    there from an earlier run with the same settings is not made again.
-    The noise is simulated, and no person's record is read but public ones. Exit status 1 says that a check failed, 2
-    that a figure could not be made, for want of a file, of memory or of room on the disk, say.
+    ID is one figure, such as 002/fig5; PAPER is all figures of a paper, such as 002; all is everything. Without an
+    argument, list them. Each figure writes a picture, a CSV file and a JSON file to DIR. Results with the same settings
+    are not computed again.
+
+    Exit status: 1 if a check fails, 2 if a figure cannot be made, for example for lack of memory.
     """
     from reproductions.catalogue import chosen
     from reproductions.experiment import Setting
@@ -53,7 +58,7 @@ def command(
             raise UserError(f'reproductions need {name}: pip install "murk[demo]"', code="MURK-CLI-003")
     picked = chosen(which)
     if data is not None and len(picked) > 1:
-        raise UserError(f"--data is the file of one figure: name one, such as {picked[0].id}")
+        raise UserError(f"--data applies to one figure: give one ID, such as {picked[0].id}")
     setting = Setting(size="full" if full else "reduced", seed=seed, data=data)
     try:
         with progress(f"reproduce {which}", len(picked), quiet=as_json) as tick:
@@ -62,13 +67,13 @@ def command(
         raise _not_made(error) from error
     if len(picked) == 1 and made.lacking:
         raise _not_made(made.lacking[picked[0].id])
-    failed = [found["id"] for found in made.results if not found["holds"]]
+    failed = [result["id"] for result in made.results if not result["holds"]]
     lacking = {name: str(_not_made(error)) for name, error in made.lacking.items()}
     if as_json:
         print_json({"results": made.results, "failed": failed, "lacking": lacking})
     else:
-        for found in made.results:
-            _show(found, out)
+        for result in made.results:
+            _show(result, out)
         _conclude(made.results, failed, lacking)
     if failed:
         sys.exit(1)
@@ -77,15 +82,10 @@ def command(
 
 
 def _not_made(error: Exception) -> UserError:
-    """Why a figure could not be made: whatever it was, of one or of several, the status is 2; 1 is a failed check's."""
+    """Return the error as one with exit status 2, since 1 means a failed check."""
     if isinstance(error, OSError):
-        what = (
-            f"{error.filename}: {error.strerror}"
-            if error.filename
-            else f"the system refused: {error.strerror or error}"
-        )
-        words = f"{what}: check the path, its permissions and the room on its disk"
-        return UserError(words, code="MURK-FILE-001")
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        return UserError(f"{what}: check the path, its permissions and the free space", code="MURK-FILE-001")
     return UserError(str(error), code=error.code if isinstance(error, MurkError) else None)
 
 
@@ -102,12 +102,12 @@ def _list(as_json: bool) -> None:
                         "citation": paper.citation,
                         "experiments": [
                             {
-                                "id": one.id,
-                                "title": one.title,
-                                "data": list(one.files[0].columns) if one.files else [],
-                                "files": [file.name for file in one.files],
+                                "id": experiment.id,
+                                "title": experiment.title,
+                                "data": list(experiment.files[0].columns) if experiment.files else [],
+                                "files": [file.name for file in experiment.files],
                             }
-                            for one in paper.experiments
+                            for experiment in paper.experiments
                         ],
                     }
                     for paper in PAPERS
@@ -117,20 +117,20 @@ def _list(as_json: bool) -> None:
         return
     for paper in PAPERS:
         paragraph(f"{paper.number}  {paper.citation}", hang="     ")
-        for one in paper.experiments:
-            takes = f" [--data: {', '.join(file.name for file in one.files)}]" if one.files else ""
-            paragraph(f"  {one.id:<14} {one.title}{takes}", hang=" " * 17)
+        for experiment in paper.experiments:
+            files = ", ".join(file.name for file in experiment.files)
+            data = f" [--data: {files}]" if files else ""
+            paragraph(f"  {experiment.id:<14} {experiment.title}{data}", hang=" " * 17)
     click.echo("\npython -m reproductions ID, or PAPER, or all")
 
 
-def _show(found: dict[str, Any], out: Path) -> None:
+def _show(result: dict[str, Any], out: Path) -> None:
     from reproductions import store
 
     click.echo()
-    rows = store.rows_of(found)
-    origin = found["origin"]
+    rows, origin = store.rows_of(result), result["origin"]
     table(
-        f"{found['id']}  {found['title']}",
+        f"{result['id']}  {result['title']}",
         ["", "published", "as published, here", "corrected", "Murk's default", ""],
         [_cells(row) for row in rows],
     )
@@ -138,11 +138,11 @@ def _show(found: dict[str, Any], out: Path) -> None:
         paragraph(f"  {note}", hang="  ")
     if origin["data"] is not None:
         click.echo(f"  from {origin['data']['name']}, SHA-256 {origin['data']['sha256']}")
-    for check in store.checks_of(found):
+    for check in store.checks_of(result):
         paragraph(f"  {'holds ' if check.holds else 'FAILED'}  {check.claim}: {check.found}", hang=" " * 10)
-    paragraph(found["verdict"])
-    path = store.path_of(out, found["id"], origin, "png")
-    click.echo(f"{path}, .csv and .json ({found['seconds']:.0f} s)")
+    paragraph(result["verdict"])
+    path = store.path_of(out, result["id"], origin, "png")
+    click.echo(f"{path}, .csv and .json ({result['seconds']:.0f} s)")
 
 
 def _cells(row: Row) -> list[str]:
@@ -156,13 +156,13 @@ def _cell(value: Measured | None) -> str:
 
 def _conclude(results: Sequence[dict[str, Any]], failed: Sequence[str], lacking: Mapping[str, str]) -> None:
     click.echo()
-    for why in lacking.values():
-        paragraph(f"Not made: {why}")
-    checks = sum(len(found["checks"]) for found in results)
+    for reason in lacking.values():
+        paragraph(f"Not made: {reason}")
+    checks = sum(len(result["checks"]) for result in results)
     if failed:
         click.echo(f"A check failed in {', '.join(failed)}.")
     else:
-        click.echo(f"{len(results)} made again; all of {checks} checks hold.")
+        click.echo(f"{len(results)} reproduced; all {checks} checks hold.")
 
 
 if __name__ == "__main__":

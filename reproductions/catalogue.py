@@ -1,4 +1,4 @@
-"""Every experiment by its identifier, without importing what makes them."""
+"""Experiments by identifier, without importing their modules."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ PAPERS: tuple[Paper, ...] = (IWP_SGD, LDP_SGD, PUBLIC_GLM, GAUSSMIX)
 
 
 def experiments() -> dict[str, Experiment]:
-    """Identifier to experiment, in the papers' order."""
-    return {one.id: one for paper in PAPERS for one in paper.experiments}
+    """Return all experiments by identifier, in the papers' order."""
+    return {experiment.id: experiment for paper in PAPERS for experiment in paper.experiments}
 
 
 def chosen(which: str) -> list[Experiment]:
-    """The experiments that a word means: an identifier, a paper's number, or ``all``.
+    """Return the experiments of an identifier, of a paper's number, or of ``all``.
 
     Raises
     ------
     UserError
-        If there is none, with the nearest.
+        If ``which`` is none of these.
 
     Examples
     --------
     >>> len(chosen("all")) == len(experiments())
     True
     """
-    known = {name: one for one in experiments().values() for name in (one.id, *one.also)}
+    known = {name: experiment for experiment in experiments().values() for name in (experiment.id, *experiment.also)}
     if which in known:
         return [known[which]]
-    found = [one for one in experiments().values() if which in ("all", one.id.partition("/")[0])]
-    if found:
-        return found
+    several = [experiment for name, experiment in experiments().items() if which in ("all", name.partition("/")[0])]
+    if several:
+        return several
     near = get_close_matches(which, [*known, *(paper.number for paper in PAPERS)], n=1, cutoff=0.3)
-    guess = f"the nearest is {near[0]}; " if near else ""
-    raise UserError(f"no figure or table {which!r}: {guess}known are all, {', '.join(known)}")
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise UserError(f"no figure or table {which!r}: {guess}(all, {', '.join(known)})")

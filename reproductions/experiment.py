@@ -1,4 +1,4 @@
-"""What an experiment is, and what it finds: plain frozen data that tables, CSV files and pictures are made from."""
+"""Experiments and their outcomes, as frozen data for tables, CSV files and pictures."""
 
 from __future__ import annotations
 
@@ -20,39 +20,37 @@ Tag = Literal["exact", "stand-in", "reduced", "unreachable"]
 T = TypeVar("T")
 
 STANDARD_ERRORS: Final = 4.0
-"""Figures agree when they are within so many standard errors, unless a check says otherwise."""
+"""Numbers agree within this many standard errors, unless a check says otherwise."""
 _FEW: Final = 5
 SEED: Final = 1
-"""Of the documented figures."""
+"""Seed of the documented figures."""
 
 
-def _nothing(share: float, text: str) -> None:
+def _ignore(share: float, text: str) -> None:
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How an experiment is run.
+    """Settings of one run of an experiment.
 
     Parameters
     ----------
     size
-        ``"tiny"`` takes seconds and shows directions only, ``"reduced"`` is the default, ``"full"`` the paper's own.
-    seed
-        Of everything that is drawn.
+        ``"tiny"`` takes seconds and shows directions only; ``"full"`` is the paper's size.
     data
-        The paper's real file, in place of a stand-in.
+        The paper's own file, in place of a stand-in.
     tick
-        Is called with the share that is done and a few words.
+        Called with the share of the work that is done and a short text.
     """
 
     size: Size = "reduced"
     seed: int = SEED
     data: Path | None = None
-    tick: Callable[[float, str], None] = _nothing
+    tick: Callable[[float, str], None] = _ignore
 
     def of(self, *, tiny: T, reduced: T, full: T) -> T:
-        """The value of this size.
+        """Return the value for this size.
 
         Examples
         --------
@@ -62,42 +60,42 @@ class Setting:
         return {"tiny": tiny, "reduced": reduced, "full": full}[self.size]
 
     def tag(self, reduced: bool = True) -> Tag:
-        """``"exact"`` where nothing is smaller than the paper's; ``reduced`` says whether a size below full is."""
+        """Return ``"exact"``, or ``"reduced"`` below full size if that makes the experiment smaller."""
         return "reduced" if reduced and self.size != "full" else "exact"
 
     def rng(self, *key: int) -> np.random.Generator:
-        """A generator for a part of the experiment: the same key, the same numbers, whatever else is drawn."""
+        """Return a generator whose draws depend only on the seed and the key."""
         return np.random.default_rng([self.seed, *key])
 
     def columns(self, file: DataFile) -> Mapping[str, list[str]]:
-        """Columns of the paper's real file, as words.
+        """Return columns of the paper's own file as text.
 
         Raises
         ------
         UserError
-            If it cannot be read, or lacks one of them.
+            If the file cannot be read or lacks a column.
         """
         assert self.data is not None
         return read_columns(self.data, file)
 
     def numbers(self, file: DataFile, *, empty: bool = False) -> dict[str, NDArray[np.float64]]:
-        """Columns of the paper's real file, as numbers; empty cells are NaN where there may be such.
+        """Return columns of the paper's own file as numbers; with ``empty``, empty cells are NaN.
 
         Raises
         ------
         UserError
-            If it cannot be read, lacks a column, or has anything else in one.
+            If the file cannot be read, lacks a column, or has a cell that is not a number.
         """
         assert self.data is not None
         return read_numbers(self.data, file, empty=empty)
 
     def file(self, files: Sequence[DataFile]) -> DataFile:
-        """Which of several the paper's real file is.
+        """Return the known file that the given one is.
 
         Raises
         ------
         UserError
-            If it is none of them, or cannot be read.
+            If it is none of them or cannot be read.
         """
         assert self.data is not None
         return recognized(self.data, files)
@@ -105,15 +103,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Measured:
-    """A number with the standard error of its measurement; 0 where it is computed, not simulated.
+    """A number and its standard error, which is 0 if the number is computed and not simulated.
 
     Parameters
     ----------
-    value, error
-        The number and its standard error.
     runs
-        Of how many replications it is; 0 where that is not known. Of few the error is not printed: it hardly says
-        anything.
+        Number of replications, 0 if not known. With fewer than five it is printed instead of the standard error.
 
     Examples
     --------
@@ -131,14 +126,17 @@ class Measured:
 
     @classmethod
     def mean(cls, values: Any) -> Measured:
-        """Of replications."""
+        """Return the mean of replications."""
         array = np.asarray(values, dtype=np.float64)
         error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.inf
         return cls(float(array.mean()), error, array.size)
 
     @classmethod
     def median(cls, values: Any) -> Measured:
-        """Of replications: half the distance between the order statistics one standard deviation of rank apart."""
+        """Return the median of replications.
+
+        The error is half the distance between order statistics one standard deviation of rank apart.
+        """
         array = np.sort(np.asarray(values, dtype=np.float64))
         n, spread = array.size, 0.5 * math.sqrt(array.size)
         low = array[max(0, math.floor((n - 1) / 2 - spread))]
@@ -155,21 +153,20 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of an experiment's table.
+    """A row of an experiment's table.
 
     Parameters
     ----------
     what
         Setting and quantity.
     tag
-        How it compares with the paper's own.
+        How data and size compare with the paper's.
     published
-        What the paper prints, quoted, or that it prints a figure only. Of a stand-in never a number: what the paper
-        found was found on other data.
+        What the paper prints. Never a number for a stand-in, since the paper used other data.
     as_published, corrected, default
-        Found here: with the paper's settings, with its errors mended, and with what Murk does by default.
+        Results here: with the paper's settings, with its errors corrected, and with Murk's defaults.
     note
-        Which stand-in, what is smaller, why it cannot be had.
+        Names the stand-in, what is smaller, or why the paper's setting is unreachable.
     """
 
     what: str
@@ -182,25 +179,21 @@ class Row:
 
     def __post_init__(self) -> None:
         if self.tag == "stand-in" and not isinstance(self.published, str):
-            raise ValueError(f"{self.what}: a stand-in has no published number")
+            raise ValueError(f"{self.what}: a stand-in cannot have a published number")
         if self.tag in ("stand-in", "unreachable") and not self.note:
-            raise ValueError(f"{self.what}: say which stand-in, or why it cannot be reached")
+            raise ValueError(f"{self.what}: `note` must name the stand-in or the reason")
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that must be so for the reproduction to be what its page says.
+    """A claim that must hold for the page to be right.
 
     Parameters
     ----------
-    claim
-        In words.
-    holds
-        Whether it is so.
     found
-        The numbers.
+        The numbers, as text.
     undecided
-        Whether it does not hold because the numbers are on its side, but by less than they can be trusted.
+        Whether the claim fails only because the numbers support it by less than their error.
     """
 
     claim: str
@@ -213,7 +206,7 @@ class Check:
         cls, claim: str, found: Measured, expected: float | Measured, *, within: float | None = None,
         relative: float | None = None,
     ) -> Check:  # fmt: skip
-        """A number is as expected: within an amount, a share of it, or else 4 standard errors (of both)."""
+        """Check that a number is ``expected``: within an amount, a share of it, or 4 standard errors of both."""
         other = expected if isinstance(expected, Measured) else Measured(expected)
         if within is None:
             within = abs(other.value) * relative if relative is not None else 0.0
@@ -224,7 +217,7 @@ class Check:
 
     @classmethod
     def less(cls, claim: str, small: Measured, large: Measured | float, *, times: float = 1.0) -> Check:
-        """A number, ``times`` itself, is below another, by more than 4 standard errors of the difference."""
+        """Check that ``times * small`` is below ``large`` by more than 4 standard errors of the difference."""
         other = large if isinstance(large, Measured) else Measured(large)
         by = "" if times == 1.0 else f" times {times:g}"
         difference = Measured(other.value - times * small.value, math.hypot(times * small.error, other.error))
@@ -232,11 +225,11 @@ class Check:
 
     @classmethod
     def less_paired(cls, claim: str, small: Any, large: Any, *, times: float = 1.0) -> Check:
-        """The same of two quantities ``(runs,)`` of the same draws: by 4 standard errors of their differences."""
-        one, two = np.asarray(small, dtype=np.float64), np.asarray(large, dtype=np.float64)
+        """Check the same for two arrays ``(runs,)`` from the same draws, by the errors of their differences."""
+        low, high = np.asarray(small, dtype=np.float64), np.asarray(large, dtype=np.float64)
         by = "" if times == 1.0 else f" times {times:g}"
-        difference = Measured.mean(two - times * one)
-        found = f"{Measured.mean(one)}{by} against {Measured.mean(two)}, differences {difference}"
+        difference = Measured.mean(high - times * low)
+        found = f"{Measured.mean(low)}{by} against {Measured.mean(high)}, differences {difference}"
         return cls._positive(claim, difference, found)
 
     @classmethod
@@ -248,20 +241,14 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line of a panel, or a box where ``x`` is empty (``y`` holds the replications, then).
+    """A line of a panel, or a box plot of replications ``y`` without ``x``.
 
     Parameters
     ----------
-    name
-        For the legend.
-    x, y
-        Of equal length.
     low, high
-        A band around it.
-    style
-        ``"line"``, ``"dashed"``, ``"points"`` or ``"box"``.
+        A band around the line.
     colour
-        Its place among the colours, so that two series may have one; by default its place in the panel.
+        Index of its colour; by default its index in the panel.
     """
 
     name: str
@@ -275,7 +262,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One set of axes, as in the paper's figure."""
+    """One set of axes."""
 
     title: str
     x: str
@@ -284,24 +271,12 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     line_at: float | None = None
-    """A horizontal line: the truth, or the optimum."""
+    """Height of a horizontal line, such as the truth or the optimum."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What an experiment found.
-
-    Parameters
-    ----------
-    rows
-        Its table.
-    panels
-        Its figure.
-    checks
-        What must be so.
-    verdict
-        In one or two sentences, from the numbers: whether what the paper shows is seen, and what is true beside it.
-    """
+    """Result of an experiment: table, figure, checks, and a verdict on the paper's claims in a few sentences."""
 
     rows: Sequence[Row]
     panels: Sequence[Panel]
@@ -310,7 +285,7 @@ class Outcome:
 
     @classmethod
     def joined(cls, parts: Sequence[Outcome]) -> Outcome:
-        """Several as one."""
+        """Join several outcomes into one."""
         return cls(
             rows=[row for part in parts for row in part.rows],
             panels=[panel for part in parts for panel in part.panels],
@@ -320,26 +295,24 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether every check holds."""
+        """Return whether every check holds."""
         return all(check.holds for check in self.checks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A table or figure of a paper, and the function that makes it again.
+    """A table or figure of a paper and the function that reproduces it.
 
     Parameters
     ----------
     id
         ``PAPER/NAME``, such as ``"002/fig5"``.
-    title
-        What it shows.
     module, function
-        Where it is made: a function of a :class:`Setting` that returns an :class:`Outcome`. It is imported when run.
+        A function from a :class:`Setting` to an :class:`Outcome`, imported when it is run.
     files
-        The paper's real files, where they are to be had and are taken by ``--data``.
+        The paper's own files that ``--data`` accepts.
     also
-        Other identifiers: of what the same runs show, too.
+        Identifiers of other figures that the same runs show.
     """
 
     id: str
@@ -350,34 +323,24 @@ class Experiment:
     also: Sequence[str] = ()
 
     def run(self, setting: Setting) -> Outcome:
-        """Make it again.
+        """Run the experiment.
 
         Raises
         ------
         UserError
-            If the file given is not what it takes, or a library of an extra is missing.
+            If the file is not one that the experiment accepts, or a library is missing.
         """
         if setting.data is not None:
             if not self.files:
-                raise UserError(f"{self.id} is made from simulated data alone: leave --data out")
+                raise UserError(f"{self.id} uses only simulated data: omit --data")
             setting.file(self.files)
-        found: Outcome = getattr(import_module(self.module), self.function)(setting)
-        return found
+        outcome: Outcome = getattr(import_module(self.module), self.function)(setting)
+        return outcome
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper and its experiments.
-
-    Parameters
-    ----------
-    number
-        As identifiers begin.
-    protocol
-        What it is called here.
-    citation
-        Authors, title, year.
-    """
+    """A paper and its experiments; identifiers start with ``number``."""
 
     number: str
     protocol: str

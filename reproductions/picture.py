@@ -1,4 +1,4 @@
-"""The picture of an experiment: its panels side by side, with the paper's axes."""
+"""Draw the panels of an experiment as one picture."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Distinguishable without colour vision (Okabe and Ito), after Murk's own blue.
+# Okabe and Ito's colours, distinguishable without colour vision, after Murk's blue.
 _COLOURS: Final = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e5494", INK, GREY)
 _ACROSS = 3
 _MANY = 8
-# Entries of a legend side by side under its panel, inches that a row of them takes, and points down to the first.
+# A legend under its panel: columns, inches for each row, and points between axes and legend.
 _COLUMNS, _ROW, _DOWN = 2, 0.18, 40
 
 
 def draw(title: str, panels: Sequence[Panel]) -> bytes:
-    """Draw panels, as PNG.
+    """Return panels as a PNG picture.
 
     Raises
     ------
@@ -37,8 +37,8 @@ def draw(title: str, panels: Sequence[Panel]) -> bytes:
 
 
 def _drawn(title: str, panels: Sequence[Panel]) -> Figure:
-    """The figure; legends stand beside panels, where they hide no line."""
-    # Four are two by two, not three and one; of many, those of one kind stand in one row.
+    """Return the figure; legends are outside the axes, so that they hide no line."""
+    # Four panels are two by two; of many panels, four of a kind share a row.
     many = len(panels) > _MANY and len(panels) % 4 == 0
     across = 4 if many else 2 if len(panels) == 4 else min(_ACROSS, len(panels))
     down = math.ceil(len(panels) / across)
@@ -59,9 +59,9 @@ def _drawn(title: str, panels: Sequence[Panel]) -> Figure:
 
 
 def _small(picture: bytes) -> bytes:
-    """The same in each line's own colour, blended with white by the steps that 256 colours allow: fewer bytes.
+    """Reduce a picture to 256 colours: shades of each line's colour.
 
-    Colours that are chosen by how often they occur would run two lines' into one.
+    A palette by frequency could merge the colours of two lines.
     """
     from matplotlib.colors import to_rgb
     from PIL import Image
@@ -82,20 +82,20 @@ def _small(picture: bytes) -> bytes:
 
 
 def _shared(panels: Sequence[Panel]) -> bool:
-    """Whether one legend does for all panels: the same lines in each."""
-    names = [[one.name for one in panel.series if one.style != "box"] for panel in panels]
+    """Return whether all panels have the same lines and can share one legend."""
+    names = [[series.name for series in panel.series if series.style != "box"] for panel in panels]
     return len(names) > 1 and bool(names[0]) and all(each == names[0] for each in names)
 
 
 def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
     from matplotlib.transforms import ScaledTranslation
 
-    boxes = [one for one in panel.series if one.style == "box"]
+    boxes = [series for series in panel.series if series.style == "box"]
     if boxes:
-        axes.boxplot([list(one.y) for one in boxes], showfliers=False, medianprops={"color": BLUE})
-        axes.set_xticks(range(1, len(boxes) + 1), [one.name for one in boxes], rotation=20, ha="right", fontsize=8)
-    for place, one in enumerate(each for each in panel.series if each.style != "box"):
-        _line(axes, one, _COLOURS[(place if one.colour is None else one.colour) % len(_COLOURS)])
+        axes.boxplot([list(box.y) for box in boxes], showfliers=False, medianprops={"color": BLUE})
+        axes.set_xticks(range(1, len(boxes) + 1), [box.name for box in boxes], rotation=20, ha="right", fontsize=8)
+    for number, series in enumerate(series for series in panel.series if series.style != "box"):
+        _line(axes, series, _COLOURS[(number if series.colour is None else series.colour) % len(_COLOURS)])
     if panel.line_at is not None:
         axes.axhline(panel.line_at, color=INK, linewidth=0.8, linestyle=":")
     if panel.log_x:
@@ -117,10 +117,10 @@ def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
                     bbox_transform=under, borderaxespad=0.0)  # fmt: skip
 
 
-def _line(axes: Axes, one: Series, colour: str) -> None:
-    if one.style == "points":
-        axes.plot(one.x, one.y, "o", color=colour, label=one.name, markersize=4)
+def _line(axes: Axes, line: Series, colour: str) -> None:
+    if line.style == "points":
+        axes.plot(line.x, line.y, "o", color=colour, label=line.name, markersize=4)
     else:
-        axes.plot(one.x, one.y, "--" if one.style == "dashed" else "-", color=colour, label=one.name, linewidth=1.4)
-    if len(one.low):
-        axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(line.x, line.y, "--" if line.style == "dashed" else "-", color=colour, label=line.name, linewidth=1.4)
+    if len(line.low):
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)

@@ -1,4 +1,4 @@
-"""Run experiments, each in a process of its own, several at once; what was done before is not done again."""
+"""Run experiments in separate processes, several at once; stored results are not computed again."""
 
 from __future__ import annotations
 
@@ -19,26 +19,17 @@ from reproductions import store
 from reproductions.experiment import Experiment, Setting
 
 Tick = Callable[[float, str], None]
-# One computation a process: several of them share the cores.
+# Each process uses one thread, since several processes share the cores.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
-# What experiments import, once for all of them: their processes are forked from one that has it.
+# Imported once by the server that the processes are forked from.
 _PRELOADED = ["reproductions.run", "murk.learners", "reproductions.picture", "matplotlib.figure"]
 _PRELOADED += ["matplotlib.backends.backend_agg"]
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of experiments.
-
-    Parameters
-    ----------
-    results
-        What each found, as it is kept, in their order.
-    lacking
-        Identifier to why it could not be made: a library of an extra is missing, its file is another, the disk is
-        full, or its process died.
-    """
+    """Stored results of experiments in their order, and the errors of those without a result, by identifier."""
 
     results: list[dict[str, Any]]
     lacking: dict[str, Exception]
@@ -47,33 +38,26 @@ class Reproduced:
 def reproduce(
     chosen: Sequence[Experiment], setting: Setting, folder: Path, *, jobs: int | None = None, tick: Tick | None = None
 ) -> Reproduced:
-    """Make experiments again; files go to ``folder``. One that cannot be made does not keep the others from it.
+    """Run experiments and store their results in ``folder``; an error of one does not stop the others.
 
     Parameters
     ----------
-    chosen
-        Which.
-    setting
-        How.
-    folder
-        Where results go, and where those of an earlier run are looked for.
     jobs
-        How many at once: by default as many as there are cores.
+        Number of processes; by default the number of cores.
     tick
-        Is called with how many are done (a fraction of one, too) and a few words.
+        Called with the number of experiments that are done, fractions included, and a short text.
 
     Raises
     ------
     OSError
-        If results cannot be written there: before anything is made.
+        If results cannot be written; raised before anything is run.
     """
     tick = tick or (lambda done, text: None)
     origin = store.origin_of(setting)
-    before = {one.id: store.read(folder, one, origin) for one in chosen}
-    waiting = [one for one in chosen if before[one.id] is None]
-    for one in waiting:
-        store.prepare(folder, one, origin)
-    shares = {one.id: float(before[one.id] is not None) for one in chosen}
+    waiting = [experiment for experiment in chosen if store.read(folder, experiment, origin) is None]
+    for experiment in waiting:
+        store.prepare(folder, experiment, origin)
+    shares = {experiment.id: float(experiment not in waiting) for experiment in chosen}
     for name in _THREADS:
         os.environ.setdefault(name, "1")
     running: dict[Connection, tuple[Experiment, BaseProcess]] = {}
@@ -81,18 +65,18 @@ def reproduce(
     try:
         while waiting or running:
             while waiting and len(running) < max(1, jobs or os.cpu_count() or 1):
-                one = waiting.pop(0)
-                reader, process = _start(one, replace(setting, tick=Setting.tick), folder, origin)
-                running[reader] = (one, process)
-            said: list[Any] = wait(list(running))
-            for reader in said:
-                one, process = running[reader]
+                experiment = waiting.pop(0)
+                reader, process = _start(experiment, replace(setting, tick=Setting.tick), folder, origin)
+                running[reader] = (experiment, process)
+            ready: list[Any] = wait(list(running))
+            for reader in ready:
+                experiment, process = running[reader]
                 try:
-                    share, text = _hear(reader, one, process)
+                    share, text = _receive(reader, experiment, process)
                 except (MurkError, OSError) as error:
-                    lacking[one.id] = error
-                    share, text = 1.0, f"{one.id} could not be made"
-                shares[one.id] = share
+                    lacking[experiment.id] = error
+                    share, text = 1.0, f"{experiment.id} failed"
+                shares[experiment.id] = share
                 tick(sum(shares.values()), text)
                 if share >= 1.0:
                     del running[reader]
@@ -103,40 +87,42 @@ def reproduce(
             process.terminate()
             process.join()
             reader.close()
-    results = [store.read(folder, one, origin) for one in chosen]
-    return Reproduced([found for found in results if found is not None], lacking)
+    results = [store.read(folder, experiment, origin) for experiment in chosen]
+    return Reproduced([result for result in results if result is not None], lacking)
 
 
-def _start(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any]) -> tuple[Connection, BaseProcess]:
+def _start(
+    experiment: Experiment, setting: Setting, folder: Path, origin: dict[str, Any]
+) -> tuple[Connection, BaseProcess]:
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(_PRELOADED)
     reader, writer = context.Pipe(duplex=False)
-    process = context.Process(target=_make, args=(one, setting, folder, origin, writer), daemon=True)
+    process = context.Process(target=_run, args=(experiment, setting, folder, origin, writer), daemon=True)
     process.start()
     writer.close()
     return reader, process
 
 
-def _hear(reader: Connection, one: Experiment, process: BaseProcess) -> tuple[float, str]:
-    """What a process says next: its share and words; its errors are raised here."""
+def _receive(reader: Connection, experiment: Experiment, process: BaseProcess) -> tuple[float, str]:
+    """Return the next share and text from a process, or raise its error."""
     try:
-        said = reader.recv()
+        message = reader.recv()
     except EOFError:
         process.join()
         raise MurkError(
-            f"{one.id}: its process ended with status {process.exitcode}, without a result: memory may be too small "
-            "for so many at once (--jobs 1); the same command carries on with it"
+            f"{experiment.id}: its process ended with status {process.exitcode}, without a result; memory may be too "
+            "small for several processes: run the same command again with --jobs 1"
         ) from None
-    if isinstance(said, Exception):
-        raise said
-    share, text = said
-    return share, f"{one.id} {text}".strip()
+    if isinstance(message, Exception):
+        raise message
+    share, text = message
+    return share, f"{experiment.id} {text}".strip()
 
 
-def _make(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any], writer: Connection) -> None:
-    """Make one experiment in this process, and say how far it is."""
-    # Whoever interrupts the command interrupts its parent, which ends this.
+def _run(experiment: Experiment, setting: Setting, folder: Path, origin: dict[str, Any], writer: Connection) -> None:
+    """Run one experiment in this process and send its progress."""
+    # The parent handles interrupts and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start = last = monotonic()
 
@@ -146,19 +132,19 @@ def _make(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any
             last = monotonic()
             writer.send((min(0.999, share), text))
 
-    said: Exception | tuple[float, str]
+    message: Exception | tuple[float, str]
     try:
-        outcome = one.run(replace(setting, tick=tick))
-        store.write(folder, one, origin, outcome, monotonic() - start)
-        said = (1.0, "done" if outcome.holds else "done; a check failed")
+        outcome = experiment.run(replace(setting, tick=tick))
+        store.write(folder, experiment, origin, outcome, monotonic() - start)
+        message = (1.0, "done" if outcome.holds else "done; a check failed")
     except UserError as error:
-        said = UserError(f"{one.id}: {error}", code=error.code)
+        message = UserError(f"{experiment.id}: {error}", code=error.code)
     except OSError as error:
-        # A failed write of a library's names no file: results are what is written, but for compiled code.
+        # A library's failed write names no file; only results and compiled code are written.
         name = error.filename or f"{folder}, or where Numba keeps compiled code (NUMBA_CACHE_DIR)"
-        said = OSError(error.errno, error.strerror or type(error).__name__, name)
-    except Exception as error:  # noqa: BLE001 - as at the edge of the program: its text may quote a record
-        said = MurkError(f"{one.id}: {unexpected(error)}", code="MURK-FAULT-001")
-    # Where the parent was killed nobody is left to tell.
+        message = OSError(error.errno, error.strerror or type(error).__name__, name)
+    except Exception as error:  # noqa: BLE001 - its text may quote a record
+        message = MurkError(f"{experiment.id}: {unexpected(error)}", code="MURK-FAULT-001")
+    # The parent may have been killed.
     with suppress(BrokenPipeError):
-        writer.send(said)
+        writer.send(message)

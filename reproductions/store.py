@@ -1,6 +1,6 @@
-"""What was found, on disk: a picture, the points of its curves as CSV, and everything as JSON, by its settings.
+"""Results on disk: a picture, the points of its curves as CSV, and everything as JSON.
 
-The JSON file is written last and in one go: an experiment is done when it is there, and a broken-off one is made again.
+The JSON file is written last and atomically, so an experiment is done when it exists.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import murk
+import reproductions
 from murk import __version__
 from murk._files import check_place, write_whole
 from reproductions.data_file import sha256_of
@@ -23,8 +24,8 @@ from reproductions.experiment import SEED, Check, Experiment, Measured, Outcome,
 from reproductions.picture import draw
 
 
-def path_of(folder: Path, found: str, origin: Mapping[str, Any], ending: str) -> Path:
-    """Where an experiment's file lies: results of another size, seed or file do not take each other's place.
+def path_of(folder: Path, name: str, origin: Mapping[str, Any], ending: str) -> Path:
+    """Return the path of an experiment's file; sizes, seeds and data files have paths of their own.
 
     Examples
     --------
@@ -34,11 +35,11 @@ def path_of(folder: Path, found: str, origin: Mapping[str, Any], ending: str) ->
     size = "" if origin["size"] == "reduced" else f"-{origin['size']}"
     seed = "" if origin["seed"] == SEED else f"-seed{origin['seed']}"
     data = "" if origin["data"] is None else f"-{origin['data']['sha256'][:8]}"
-    return folder / f"{found}{size}{seed}{data}.{ending}"
+    return folder / f"{name}{size}{seed}{data}.{ending}"
 
 
 def origin_of(setting: Setting) -> dict[str, Any]:
-    """What a result depends on: with the same, it is not computed again."""
+    """Return what a result depends on; one with the same origin is not computed again."""
     return {
         "murk": __version__,
         "code": _code(),
@@ -50,20 +51,21 @@ def origin_of(setting: Setting) -> dict[str, Any]:
 
 @cache
 def _code() -> str:
-    """A digest of all modules: learners and mechanisms are what experiments run."""
+    """Return a digest of all modules that experiments run."""
     digest = hashlib.sha256()
-    for path in sorted(Path(murk.__path__[0]).rglob("*.py")):
-        digest.update(path.read_bytes())
+    for package in (murk, reproductions):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def write(folder: Path, experiment: Experiment, origin: dict[str, Any], outcome: Outcome, seconds: float) -> None:
-    """Write picture, CSV and JSON."""
+    """Write the picture, the CSV file and the JSON file."""
     if outcome.panels:
         picture = draw(f"{experiment.id}  {experiment.title}", outcome.panels)
         write_whole(path_of(folder, experiment.id, origin, "png"), picture)
     write_whole(path_of(folder, experiment.id, origin, "csv"), _csv(outcome.panels))
-    found = {
+    result = {
         "id": experiment.id,
         "title": experiment.title,
         "origin": origin,
@@ -73,16 +75,16 @@ def write(folder: Path, experiment: Experiment, origin: dict[str, Any], outcome:
         "rows": [asdict(row) for row in outcome.rows],
         "checks": [asdict(check) for check in outcome.checks],
     }
-    write_whole(path_of(folder, experiment.id, origin, "json"), json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path_of(folder, experiment.id, origin, "json"), json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 def prepare(folder: Path, experiment: Experiment, origin: dict[str, Any]) -> None:
-    """Refuse a place that the result could not be written at, before the work.
+    """Create the result's folder and check that the result can be written.
 
     Raises
     ------
     OSError
-        That names the path.
+        If it cannot; the error names the path.
     """
     path = path_of(folder, experiment.id, origin, "json")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,39 +92,39 @@ def prepare(folder: Path, experiment: Experiment, origin: dict[str, Any]) -> Non
 
 
 def read(folder: Path, experiment: Experiment, origin: dict[str, Any], *, same: bool = True) -> dict[str, Any] | None:
-    """What was found before with the same settings (and by the same code, if it must be); None if there is nothing."""
+    """Return a stored result with the same settings and, if ``same``, the same code; None if there is none."""
     try:
-        found: dict[str, Any] = json.loads(path_of(folder, experiment.id, origin, "json").read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads(path_of(folder, experiment.id, origin, "json").read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    if not isinstance(found, dict) or (same and found.get("origin") != origin):
+    if not isinstance(result, dict) or (same and result.get("origin") != origin):
         return None
-    return found
+    return result
 
 
-def rows_of(found: dict[str, Any]) -> list[Row]:
-    """The table of what was read."""
-    return [Row(**{key: _restored(value) for key, value in row.items()}) for row in found["rows"]]
+def rows_of(result: dict[str, Any]) -> list[Row]:
+    """Return the rows of a stored result."""
+
+    def restored(value: Any) -> Any:
+        return Measured(**value) if isinstance(value, dict) else value
+
+    return [Row(**{key: restored(value) for key, value in row.items()}) for row in result["rows"]]
 
 
-def _restored(value: Any) -> Any:
-    return Measured(**value) if isinstance(value, dict) else value
-
-
-def checks_of(found: dict[str, Any]) -> list[Check]:
-    """The checks of what was read."""
-    return [Check(**check) for check in found["checks"]]
+def checks_of(result: dict[str, Any]) -> list[Check]:
+    """Return the checks of a stored result."""
+    return [Check(**check) for check in result["checks"]]
 
 
 def _csv(panels: Sequence[Panel]) -> str:
-    """A line for each point of each series."""
+    """Return one line for each point of each series."""
     file = io.StringIO(newline="")
     lines = csv.writer(file)
     lines.writerow(["panel", "series", "x_is", "y_is", "x", "y", "low", "high"])
     for panel in panels:
-        for one in panel.series:
-            for x, y, low, high in _points(len(one.y), one.x, one.y, one.low, one.high):
-                lines.writerow([panel.title, one.name, panel.x, panel.y, x, y, low, high])
+        for series in panel.series:
+            for x, y, low, high in _points(len(series.y), series.x, series.y, series.low, series.high):
+                lines.writerow([panel.title, series.name, panel.x, panel.y, x, y, low, high])
     return file.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""The experiments of the paper on GaussMix."""
+"""Experiments of the GaussMix paper."""
 
 from __future__ import annotations
 

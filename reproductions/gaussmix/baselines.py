@@ -1,11 +1,4 @@
-"""What the baselines have in common: public bounds, clipped records, and draws that never repeat.
-
-Objective perturbation: logistic regression with a random linear term.
-
-AdaSSP: private sufficient statistics with an adaptive ridge.
-
-Sheffet's sketched regression: all of the noise or none, by a test of the least eigenvalue.
-"""
+"""Rivals of the sketches: objective perturbation, AdaSSP and Sheffet's sketched regression."""
 
 from __future__ import annotations
 
@@ -32,17 +25,17 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Baseline(ABC):
-    """A private regression of an organisation's records.
+    """Base class for private regressions of an organisation's records.
 
     Parameters
     ----------
     budget
-        (epsilon, delta) of the whole fit, under zero-out neighbours: a record against the zero record.
+        (epsilon, delta) of the whole fit under zero-out neighbours: a record against the zero record.
     feature_bound, target_bound
-        Public C_X and C_Y: longer records are scaled down to them.
+        Public C_X and C_Y; longer records are scaled down to them.
     noise
-        Where the draws come from. Their distribution is that of the lattice (exact); what is done with them afterwards
-        is float arithmetic, so the statement is about real-valued noise, as the papers' are.
+        Source of exact lattice noise. The arithmetic after it uses floats, so the guarantee is about real-valued
+        noise, as in the papers.
     """
 
     budget: ApproxDP
@@ -58,76 +51,74 @@ class Baseline(ABC):
         for name in ("feature_bound", "target_bound"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise UserError(f"{name}={value!r} is not a public bound; give a positive finite number")
+                raise UserError(f"{name}={value!r} is not a bound: give a positive finite number")
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the budget."""
+        """Return epsilon of the budget."""
         return float(self.budget.epsilon)
 
     @property
     def delta(self) -> float:
-        """Delta of the budget."""
+        """Return delta of the budget."""
         return float(self.budget.delta)
 
     @property
     def square(self) -> float:
-        """``C^2 = C_X^2 + C_Y^2``."""
+        """Return ``C^2 = C_X^2 + C_Y^2``."""
         return self.feature_bound**2 + self.target_bound**2
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Vector:
-        """Coefficients ``(p,)`` of the target ``y`` ``(n,)`` on the features ``X`` ``(n, p)``.
-
-        A constant is one of the features, if there is to be one.
+        """Return the coefficients ``(p,)`` of targets ``y`` ``(n,)`` on features ``X`` ``(n, p)``, without intercept.
 
         Raises
         ------
         UserError
-            If the shapes do not fit, or a number is not finite.
+            If the shapes do not fit or a number is not finite.
         """
         features, targets = self.bounded(X, y)
         return self.release(features, targets, Draws(self.noise))
 
     @abstractmethod
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
-        """The mechanism on bounded records."""
+        """Return the coefficients from bounded records."""
 
     def bounded(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
-        """The records within the public bounds: long rows scaled down, far targets moved in."""
+        """Return the records within the public bounds: long rows scaled down, targets clipped."""
         features, targets = np.array(X, dtype=np.float64), np.array(y, dtype=np.float64)
         if features.ndim != 2 or targets.shape != features.shape[:1]:
-            raise UserError(f"X must be (n, p) and y (n,), got {features.shape} and {targets.shape}")
+            raise UserError(f"X must be (n, p) and y (n,), not {features.shape} and {targets.shape}")
         if not (np.all(np.isfinite(features)) and np.all(np.isfinite(targets))):
-            raise UserError("a feature or a target is not a finite number; code missing values by a public rule first")
+            raise UserError("a feature or target is not finite: code missing values by a public rule first")
         lengths = np.sqrt(np.einsum("ij,ij->i", features, features))
         features *= (self.feature_bound / np.maximum(lengths, self.feature_bound))[:, None]
         return features, np.clip(targets, -self.target_bound, self.target_bound)
 
 
 class Draws:
-    """Standard normal and Laplace numbers, each block under a record index of its own."""
+    """Standard normal and Laplace draws, each block with its own record index."""
 
     def __init__(self, noise: NoiseSource) -> None:
         self._noise = noise
         self._record = count()
 
     def normal(self, *shape: int) -> Matrix:
-        """Independent N(0, 1)."""
+        """Draw independent N(0, 1) numbers."""
         size = math.prod(shape)
         integers = self._noise.gaussian(np.array([next(self._record)]), size)
         return np.asarray(integers, dtype=np.float64).reshape(shape) / WIDTH
 
     def laplace(self) -> float:
-        """One Laplace number of scale 1."""
+        """Draw one Laplace number of scale 1."""
         return float(self._noise.laplace(np.array([next(self._record)]), 1)[0, 0]) / WIDTH
 
     def symmetric(self, size: int) -> Matrix:
-        """A symmetric matrix whose upper triangle is independent N(0, 1)."""
+        """Draw a symmetric matrix whose upper triangle is independent N(0, 1)."""
         upper = np.triu(self.normal(size, size))
         return upper + np.triu(upper, 1).T
 
     def rows(self, second_moment: Matrix, rows: int) -> Matrix:
-        """A sketch of records with that second moment: ``S Z`` has rows N(0, Z'Z), whatever Z is beside."""
+        """Draw a sketch ``S Z`` of records with that second moment: its rows are N(0, Z'Z)."""
         eigenvalues, vectors = np.linalg.eigh(second_moment)
         root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
         return np.asarray(self.normal(rows, len(second_moment)) @ root.T, dtype=np.float64)
@@ -144,13 +135,8 @@ class ObjectivePerturbation(Baseline):
     .. math:: \theta = \arg\min \sum_i \log(1 + e^{-y_i x_i'\theta}) + b'\theta + \frac{\Delta}{2} \|\theta\|^2, \quad
         b \sim N(0, \sigma^2 I)
 
-    with ``sigma = C_X sqrt(4 epsilon + 8 log(2/delta)) / epsilon`` and ``Delta = C_X^2 / (2 epsilon)``. (The listing
-    prints ``-log``, whose minimum does not exist.)
-
-    Parameters
-    ----------
-    budget, feature_bound, target_bound, noise
-        As every baseline has them; labels need no bound.
+    with ``sigma = C_X sqrt(4 epsilon + 8 log(2/delta)) / epsilon`` and ``Delta = C_X^2 / (2 epsilon)``. The listing
+    prints ``-log``, which has no minimum.
 
     References
     ----------
@@ -168,41 +154,41 @@ class ObjectivePerturbation(Baseline):
     """
 
     statement: ClassVar[str] = (
-        "(epsilon, delta)-DP under zero-out neighbours for the exact minimum (a zero record adds a constant); it is "
-        "found here to a gradient of 1e-9 of the records' number, which the proof does not cover"
+        "(epsilon, delta)-DP under zero-out neighbours for the exact minimum (a zero record adds a constant); here the "
+        "gradient is at most 1e-9 for each record, which the proof does not cover"
     )
 
     @property
     def deviation(self) -> float:
-        """sigma, of the random linear term."""
+        """Return sigma of the random linear term."""
         return self.feature_bound * math.sqrt(4.0 * self.epsilon + 8.0 * math.log(2.0 / self.delta)) / self.epsilon
 
     @property
     def ridge(self) -> float:
-        """Delta: twice the largest curvature of a record, ``C_X^2 / 4``, over epsilon."""
+        """Return Delta: twice the largest curvature of a record, ``C_X^2 / 4``, over epsilon."""
         return self.feature_bound**2 / (2.0 * self.epsilon)
 
     def bounded(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
-        """The records within the public bound."""
+        """Return the records within the public bound."""
         features, targets = super().bounded(X, np.zeros(len(np.asarray(y))))
         labels = np.array(y, dtype=np.float64)
         if labels.shape != targets.shape or not np.all(np.abs(labels) == 1.0):
-            raise UserError("labels are -1 and +1, one for each row of X")
+            raise UserError("y: labels must be -1 or +1, one for each row of X")
         return features, labels
 
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
-        """The mechanism on bounded records."""
+        """Return the coefficients from bounded records."""
         linear = self.deviation * draws.normal(X.shape[1])
         return minimise(X * y[:, None], linear, self.ridge)
 
 
 def minimise(signed: Matrix, linear: Vector, ridge: float) -> Vector:
-    """``argmin sum log(1 + e^-z_i'theta) + linear'theta + ridge/2 |theta|^2``, z the rows of ``signed``, by Newton.
+    """Return ``argmin sum log(1 + e^-z_i'theta) + linear'theta + ridge/2 |theta|^2`` over rows z of ``signed``.
 
     Raises
     ------
     MurkError
-        If 200 halved steps do not reach it.
+        If Newton's method with halved steps does not converge in 200 steps.
 
     Examples
     --------
@@ -225,10 +211,10 @@ def minimise(signed: Matrix, linear: Vector, ridge: float) -> Vector:
         while size > 1e-12 and not (after := value(theta - size * step)) < now:
             size /= 2.0
         if size <= 1e-12:
-            # No float is lower: as near as arithmetic comes.
+            # No float has a lower value.
             return theta
         theta, now = theta - size * step, after
-    raise MurkError("objective perturbation found no minimum: scale the features")
+    raise MurkError("objective perturbation did not converge: scale the features")
 
 
 @dataclass(frozen=True)
@@ -242,18 +228,16 @@ class AdaSSP(Baseline):
         \lambda = \max(0, b \sqrt{d \log(2 d^2 / \rho)} C_X^2 - \tilde\lambda), \\
         \theta = (X'X + b C_X^2 \Xi_1 + \lambda I)^{-1} (X'y + b C_X C_Y \xi_2).
 
-    The shift ``t`` is *taken off* the eigenvalue, so that it is rarely overstated.
+    Subtracting ``t`` makes an overstated eigenvalue rare.
 
     Parameters
     ----------
-    budget, feature_bound, target_bound, noise
-        As every baseline has them.
     failure
-        rho: the probability that the ridge allows for.
+        rho, the failure probability of the ridge.
     calibration
         ``"published"``: ``b = sqrt(log(6/delta)) / (epsilon/3)``, ``t = log(6/delta) / (epsilon/3)``.
-        ``"analytic"``: the least ``b`` at which three Gaussian releases together are (epsilon, delta)-DP, and
-        ``t = b sqrt(2 log(6/delta))``: the same algorithm without slack.
+        ``"analytic"``: the least ``b`` for which the composition of three Gaussian releases is (epsilon, delta)-DP,
+        and ``t = b sqrt(2 log(6/delta))``.
 
     References
     ----------
@@ -274,37 +258,37 @@ class AdaSSP(Baseline):
 
     statement: ClassVar[str] = (
         "(epsilon, delta)-DP under zero-out neighbours, by three Gaussian releases of sensitivity C_X^2, C_X^2 and "
-        "C_X C_Y: together sqrt(3)/b-GDP, which the published b exceeds (tests hold it against the exact curve)"
+        "C_X C_Y: their composition is sqrt(3)/b-GDP, and the published b is larger than needed"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.failure < 1:
-            raise UserError(f"failure={self.failure!r} is not a probability above 0")
+            raise UserError(f"failure={self.failure!r} is not a probability: give a number between 0 and 1")
         if self.calibration not in ("published", "analytic"):
             raise UserError(f'calibration={self.calibration!r}; known are "published" and "analytic"')
 
     @property
     def unit_noise(self) -> float:
-        """``b``: standard deviation of the noise of a release of sensitivity 1."""
+        """Return ``b``, the noise's standard deviation for sensitivity 1."""
         if self.calibration == "published":
             return math.sqrt(math.log(6.0 / self.delta)) / (self.epsilon / 3.0)
         return math.sqrt(3.0) / gdp_mu(self.epsilon, self.delta)
 
     @property
     def shift(self) -> float:
-        """``t``: what is taken off the least eigenvalue, in units of C_X^2."""
+        """Return ``t``, subtracted from the least eigenvalue, in units of C_X^2."""
         if self.calibration == "published":
             return math.log(6.0 / self.delta) / (self.epsilon / 3.0)
         return self.unit_noise * math.sqrt(2.0 * math.log(6.0 / self.delta))
 
     def eigenvalue(self, exact: float, draw: float) -> float:
-        """The released least eigenvalue for a standard normal ``draw``."""
+        """Return the released least eigenvalue for a standard normal ``draw``."""
         bound = self.feature_bound**2
         return max(exact + self.unit_noise * bound * draw - self.shift * bound, 0.0)
 
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
-        """The mechanism on bounded records."""
+        """Return the coefficients from bounded records."""
         d = X.shape[1]
         bound, b = self.feature_bound**2, self.unit_noise
         second = X.T @ X
@@ -312,35 +296,33 @@ class AdaSSP(Baseline):
         wanted = b * math.sqrt(d * math.log(2.0 * d * d / self.failure)) * bound
         noisy = second + b * bound * draws.symmetric(d) + max(0.0, wanted - least) * np.eye(d)
         cross = X.T @ y + b * self.feature_bound * self.target_bound * draws.normal(d)
-        # Least squares, so that the rare singular matrix gives its shortest solution.
+        # Least squares gives the shortest solution if the matrix is singular.
         return np.asarray(np.linalg.lstsq(noisy, cross, rcond=None)[0])
 
 
 @dataclass(frozen=True)
 class Sheffet(Baseline):
-    r"""Linear regression on a Gaussian sketch, its noise decided by a test of the least eigenvalue.
+    r"""Linear regression on a Gaussian sketch, with noise only if a test of the least eigenvalue fails.
 
-    If ``lambda_min(Z'Z) > gamma + z + 4 C^2 log(1/delta) / epsilon`` with ``z ~ Laplace(4 C^2 / epsilon)`` the sketch
-    ``S Z`` is solved as it is, else ``S Z + sqrt(gamma) Xi``: the threshold gamma is a *variance* (the listing
-    prints gamma where its root belongs).
+    If ``lambda_min(Z'Z) > gamma + z + 4 C^2 log(1/delta) / epsilon`` with ``z ~ Laplace(4 C^2 / epsilon)``, the sketch
+    ``S Z`` is solved, else ``S Z + sqrt(gamma) Xi``. The threshold gamma is a *variance*; the listing prints gamma
+    instead of its root.
 
     Parameters
     ----------
-    budget, feature_bound, target_bound, noise
-        As every baseline has them.
     sketch_rows
         k.
     analysis
         ``"published"``: Sheffet's ``gamma = (4 C^2 / epsilon) (sqrt(2 k log(8/delta)) + 2 log(8/delta))``.
         ``"renyi"``: the least gamma by the Renyi curve of GaussMix at (epsilon/2, delta/2), which is smaller.
     printed
-        The listings of Lev et al. to the letter: noise of *standard deviation* gamma, and with ``"renyi"`` the sketch
-        at delta, not delta/2. For reproductions.
+        Follow the listings of Lev et al. literally: noise of *standard deviation* gamma, and with ``"renyi"`` the
+        sketch at delta instead of delta/2.
 
     References
     ----------
     Sheffet 2017, Differentially private ordinary least squares, Algorithm 1; Lev et al., Algorithms 4 and 5. Algorithm
-    5 takes the sketch at delta, which leaves nothing for the test: here each has delta/2.
+    5 spends all of delta on the sketch and leaves none for the test; here each has delta/2.
 
     Examples
     --------
@@ -368,7 +350,7 @@ class Sheffet(Baseline):
 
     @property
     def gamma(self) -> float:
-        """The threshold on the least eigenvalue, and the variance of the noise, in the units of the records."""
+        """Return the threshold on the least eigenvalue, which is also the variance of the noise."""
         if self.analysis == "renyi":
             delta = self.delta if self.printed else self.delta / 2.0
             return self.square * smallest_threshold(self.epsilon / 2.0, delta, self.sketch_rows, "mixing")
@@ -376,13 +358,13 @@ class Sheffet(Baseline):
         return 4.0 * self.square / self.epsilon * (math.sqrt(2.0 * self.sketch_rows * size) + 2.0 * size)
 
     def variance(self, least: float, draw: float) -> float:
-        """Variance of the noise for a least eigenvalue and a standard Laplace ``draw``: gamma (or as printed), or 0."""
+        """Return the noise variance, 0 if the test passes, for a least eigenvalue and a standard Laplace ``draw``."""
         scale = 4.0 * self.square / self.epsilon
         passes = least > self.gamma + scale * draw + scale * math.log(1.0 / self.delta)
         return 0.0 if passes else self.gamma ** (2 if self.printed else 1)
 
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
-        """The mechanism on bounded records."""
+        """Return the coefficients from bounded records."""
         check_rows(self.sketch_rows, X.shape[1])
         records = np.column_stack([X, y])
         second = records.T @ records

@@ -1,13 +1,13 @@
-r"""What releases say, drawn by their distribution from a window's second moment alone.
+r"""Draw the results of releases directly from their distribution, given a window's second moment.
 
-A sketch ``S Z + s Xi`` has independent rows ``N(0, Z'Z + s^2 I)`` whatever Z is beside, so that its second moment is
-Wishart's, and least squares on it is, exactly,
+A sketch ``S Z + s Xi`` has independent rows ``N(0, Z'Z + s^2 I)``, so its second moment is Wishart-distributed and
+least squares on it is exactly
 
 .. math:: \theta = \beta + \sigma A^{-1/2} z / \sqrt{\chi^2_{k-p+1}}, \quad A = X'X + s^2 I, \quad \beta = A^{-1} X'y,
     \quad \sigma^2 = y'y + s^2 - \beta' A \beta
 
-with z standard normal: a draw is O(p^2), and its mean squared error is known. What is released of a window's second
-moment is that with symmetric noise.
+with z standard normal. A draw takes O(p^2), and its mean squared error is known. A released second moment is the
+window's with symmetric noise.
 """
 
 from __future__ import annotations
@@ -29,15 +29,7 @@ Matrix = NDArray[np.float64]
 
 
 class Window:
-    """A window of records, as far as what is released of it goes.
-
-    Parameters
-    ----------
-    second
-        ``(p + 1, p + 1)``: Z'Z of its records ``(x, y)``, within their bounds.
-    n
-        How many they are.
-    """
+    """The second moment Z'Z ``(p + 1, p + 1)`` of ``n`` records ``(x, y)`` within their bounds."""
 
     def __init__(self, second: Matrix, n: int) -> None:
         self.second, self.n = second, n
@@ -49,29 +41,29 @@ class Window:
         self.least = max(float(np.linalg.eigvalsh(second)[0]), 0.0)
 
     def ridge(self, penalty: float) -> Vector:
-        """``(X'X + penalty I)^-1 X'y``."""
+        """Return ``(X'X + penalty I)^-1 X'y``."""
         found: Vector = self.vectors @ (self.cross / (self.values + penalty))
         return found
 
     def residual(self, variance: float) -> float:
-        """sigma^2: what least squares leaves of a row of the sketch with noise of that variance."""
+        """Return sigma^2, the residual variance of a row of the sketch with noise of that variance."""
         return self.square + variance - float(np.sum(self.cross**2 / (self.values + variance)))
 
     def sketched(self, variance: float, rows: int, rng: np.random.Generator) -> Vector:
-        """Least squares on a sketch of ``rows`` rows with noise of that variance."""
+        """Draw least squares on a sketch of ``rows`` rows with noise of that variance."""
         scale = math.sqrt(max(self.residual(variance), 0.0) / rng.chisquare(rows - self.p + 1))
         spread = self.vectors @ (rng.normal(size=self.p) / np.sqrt(self.values + variance))
         found: Vector = self.ridge(variance) + scale * spread
         return found
 
     def expected(self, variance: float, rows: int, test: Matrix) -> float:
-        """Mean of the squared error ``u'T u``, ``u = (-theta, 1)``, over sketches."""
+        """Return the mean of :func:`squared_error` over sketches."""
         along = np.einsum("ij,ij->j", self.vectors, test[:-1, :-1] @ self.vectors)
         wide = float(np.sum(along / (self.values + variance)))
         return squared_error(self.ridge(variance), test) + self.residual(variance) * wide / (rows - self.p - 1)
 
     def mixing_variance(self, mechanism: GaussMixMechanism, rng: np.random.Generator) -> float:
-        """Variance of the noise that a sketch by ``mechanism`` takes, its eigenvalue released where that is so."""
+        """Return the noise variance of a sketch by ``mechanism``, with a drawn eigenvalue if it releases one."""
         eigenvalue = 0.0
         if mechanism.releases_eigenvalue:
             eigenvalue = self.least / mechanism.bound**2 - mechanism.eta * (mechanism.tau - float(rng.normal()))
@@ -79,14 +71,14 @@ class Window:
 
     @property
     def root(self) -> Matrix:
-        """As many rows as columns, with the same second moment."""
+        """Return a square matrix of records with the same second moment."""
         values, vectors = np.linalg.eigh(self.second)
         found: Matrix = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
         return found
 
 
 def squared_error(theta: Vector, test: Matrix) -> float:
-    """``u'T u`` with ``u = (-theta, 1)``: the mean squared error where T is the mean second moment of test records."""
+    """Return the mean squared error ``u'T u``, ``u = (-theta, 1)``, for a mean second moment T of test records."""
     u = np.append(-theta, 1.0)
     return float(u @ test @ u)
 
@@ -94,7 +86,7 @@ def squared_error(theta: Vector, test: Matrix) -> float:
 def released(
     second: Matrix, budget: ApproxDP, rng: np.random.Generator, bound: float, target_bound: float = 1.0
 ) -> tuple[Matrix, GramMechanism]:
-    """A window's second moment as Murk releases it, and the mechanism."""
+    """Return a window's second moment as Murk releases it, and the mechanism."""
     d = len(second)
     mechanism = GramMechanism.calibrate(budget, columns=d, feature_bound=bound, target_bound=target_bound)
     noisy: Matrix = second + noise_of(mechanism, d, rng)
@@ -105,7 +97,7 @@ def by_moments(
     window: Window, budget: ApproxDP, rng: np.random.Generator, bound: float, *, kind: Kind = "real",
     constant: bool = False,
 ) -> Vector:  # fmt: skip
-    """What Murk learns by default of a window: coefficients from its released second moment."""
+    """Return Murk's default estimate: coefficients from the released second moment."""
     noisy, mechanism = released(window.second, budget, rng, bound)
     sums = GramSums(window.p + 1)
     sums.add(noisy, records=window.n, noise=mechanism.scale**2, weight=1.0)

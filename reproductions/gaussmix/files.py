@@ -1,4 +1,4 @@
-"""The files of figures 2 and 4: how they are distributed, and how the paper's public code makes records of them."""
+"""The files of figures 2 and 4, and the records that the paper's public code makes of them."""
 
 from __future__ import annotations
 
@@ -21,29 +21,20 @@ Columns = dict[str, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A data set of a figure, and how records are made of its file.
+    """A data set of a figure.
 
     Parameters
     ----------
-    name
-        As the figure's panel has it.
-    file
-        How it is distributed.
-    target
-        The column to be learned.
     out
-        Columns that are no features.
+        Columns that are not features.
     coded
         Columns of categories, each of which becomes a feature.
     clock
-        The column of date and time, of which hour, weekday, month and year are made.
+        Column of date and time, replaced by hour, weekday, month and year.
     prepare
-        What else is done to the features, and which rows are kept.
+        Changes features and drops rows, given the columns and the target's name.
     own
-        Whether it is the file and the features of the paper's public code, of which there is one for a data set: of
-        any other a row is a stand-in's.
-    note
-        What is to be said of it.
+        Whether file and features are those of the paper's public code; otherwise rows are tagged as a stand-in.
     """
 
     name: str
@@ -59,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Table:
-    """What was read: features (n, p) and targets (n,), and how many rows the file has."""
+    """Features (n, p), targets (n,) and the number of rows of the file."""
 
     x: Floats
     y: Floats
@@ -67,12 +58,12 @@ class Table:
 
 
 def read(source: Source, path: Path) -> Table:
-    """Records of a file.
+    """Read the records of a file.
 
     Raises
     ------
     UserError
-        If it cannot be read, has no number where one is needed, or too few rows.
+        If it cannot be read, has a cell that is not a number, or too few rows.
     """
     words = dict(read_columns(path, source.file))
     if source.clock:
@@ -89,16 +80,16 @@ def read(source: Source, path: Path) -> Table:
     y = columns.pop(source.target)
     x = np.column_stack(list(columns.values()))
     if len(x) < _LEAST:
-        raise UserError(f"{path.name} has {len(x)} records to learn from and test on: give at least {_LEAST}")
+        raise UserError(f"{path.name} has {len(x)} records: give at least {_LEAST}")
     return Table(x, y, rows)
 
 
 def _calendar(words: Sequence[str]) -> dict[str, list[str]]:
-    """Hour, weekday from Monday, month, and years from the first."""
+    """Return hour, weekday from Monday, month, and years since the first."""
     try:
         times = [datetime.fromisoformat(word) for word in words]
     except ValueError:
-        raise UserError("a date and time is not as in 2011-01-31 23:00:00", code="MURK-DATA-001") from None
+        raise UserError("a date and time does not have the form 2011-01-31 23:00:00", code="MURK-DATA-001") from None
     first = min((time.year for time in times), default=0)
     made = {
         "hour": [time.hour for time in times],
@@ -110,18 +101,18 @@ def _calendar(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _unique(columns: Columns, target: str) -> Columns:
-    """Each record once, in the order of the file."""
+    """Keep each record once, in the order of the file."""
     _, first = np.unique(np.column_stack(list(columns.values())), axis=0, return_index=True)
     first.sort()
     return {name: values[first] for name, values in columns.items()}
 
 
 SHARE: Final = 0.1
-"""Communities of a smaller share of black people are left out by the public code."""
+"""The public code drops communities with a smaller share of black people."""
 
 
 def _standardized(columns: Columns, target: str) -> Columns:
-    """As the public code: a missing number is its column's mean, a column of many is left out; then standardized."""
+    """Fill missing numbers with the mean, drop columns of many, and standardize, as the public code does."""
     known = {name: values for name, values in columns.items() if np.isfinite(values).mean() > 0.5}
     filled = {name: np.where(np.isfinite(values), values, np.nanmean(values)) for name, values in known.items()}
     kept = filled.pop("racepctblack") >= SHARE
@@ -184,8 +175,8 @@ TECATOR: Final = (
         file=_STATLIB,
         target="fat",
         note=(
-            "As in the public code, which has the table of OpenML: all other 124 columns are features, water, protein "
-            "and principal components among them."
+            "As in the public code, which uses the table of OpenML: all other 124 columns are features, including "
+            "water, protein and principal components."
         ),
     ),
     Source(
@@ -211,7 +202,7 @@ BOSTON: Final = (
         file=DataFile(name="Boston housing with a header", columns=_HOUSES, rows=(506,)),
         target="medv",
         own=False,
-        note="A copy with a header of the file that the public code has.",
+        note="A copy, with a header, of the public code's file.",
     ),
     Source(
         name="Boston housing",
@@ -234,7 +225,7 @@ BIKE: Final = (
         coded=("season", "weathersit"),
         own=False,
         note="The file that the paper cites, with the features of its public code in the units of this file; the code "
-        "has train.csv, some of its hours.",
+        "uses train.csv, some of its hours.",
     ),
     Source(
         name=_BIKE,
@@ -258,5 +249,5 @@ FIG4: Final = (*BOSTON, WINE, *BIKE)
 
 
 def files_of(sources: Sequence[Source]) -> tuple[DataFile, ...]:
-    """Which files they are made of."""
+    """Return the distinct files of data sets."""
     return tuple(dict.fromkeys(source.file for source in sources))

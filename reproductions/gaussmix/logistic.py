@@ -1,4 +1,4 @@
-"""Logistic regression from sketches against objective perturbation: figures 3 and 5, on stand-ins for the images."""
+"""Figures 3 and 5: logistic regression from sketches against objective perturbation, on stand-ins for the images."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from reproductions.gaussmix.draws import Matrix, Vector, Window, by_moments
 FEATURES: Final = 128
 TESTED: Final = 2000
 RANGE: Final = 6.0
-"""Q: what the paper's public code takes; its text does not say."""
+"""Q of the paper's public code; the text does not say."""
 EPSILONS: Final = tuple(np.geomspace(0.1, 10**1.5, 5).round(3).tolist())
 MIDDLE, LARGEST = EPSILONS[2], EPSILONS[4]
 RATIOS: Final = tuple(np.arange(1.5, 8.0, 0.5).tolist())
 CHOSEN: Final = 4.0
-"""Rows for each feature where no accuracies are looked at to choose them."""
+"""Rows for each feature, chosen without looking at accuracies."""
 SKETCH, OBJECTIVE, MURK = "sketch", "objective perturbation", "Murk: second moments"
 MAJORITY: Final = "majority class"
 
 
 @dataclass(frozen=True)
 class Images:
-    """A stand-in: for which images, how many to learn from, and the noise on their pixels."""
+    """A stand-in for images: their name, the number of training images, and the noise on pixels."""
 
     name: str
     n: int
@@ -42,17 +42,17 @@ class Images:
 
     @property
     def note(self) -> str:
-        """Which stand-in it is."""
+        """Return the description of the stand-in."""
         return (
             f"For {self.name}: noisy copies of scikit-learn's digits 3 and 8 (noise {self.noise:g} on pixels of 0 to "
-            f"1), {self.n:,} to learn from, by {FEATURES} public random features in place of a privately trained "
-            "network's."
+            f"1), {self.n:,} for training, with {FEATURES} public random features in place of a privately trained "
+            "network."
         )
 
 
 @dataclass(frozen=True)
 class Records:
-    """Features of length 1 at most, and labels -1 and +1."""
+    """Features of at most length 1, and labels -1 and +1."""
 
     x: Matrix
     y: Vector
@@ -60,21 +60,21 @@ class Records:
     y_test: Vector
 
     def accuracy(self, theta: Vector) -> float:
-        """Share of the test records that are classified correctly."""
+        """Return the share of test records that are classified correctly."""
         return float(np.mean(np.where(self.x_test @ theta > 0, 1.0, -1.0) == self.y_test))
 
     def loss(self, theta: Vector) -> float:
-        """Mean log loss on the test records."""
+        """Return the mean log loss on the test records."""
         return float(np.mean(np.logaddexp(0.0, -self.y_test * (self.x_test @ theta))))
 
 
 def drawn(images: Images, n: int, rng: np.random.Generator) -> Records:
-    """Noisy copies of the images through random features; those to test on are copies of other images."""
+    """Draw noisy copies of images through random features; test records are copies of other images."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UserError(
-            "the images' stand-in is scikit-learn's digits: pip install scikit-learn", code="MURK-CLI-003"
+            "the stand-in for the images needs scikit-learn: pip install scikit-learn", code="MURK-CLI-003"
         ) from error
     table = load_digits()
     chosen = np.isin(table.target, (3, 8))
@@ -93,11 +93,11 @@ def drawn(images: Images, n: int, rng: np.random.Generator) -> Records:
 
 
 Found = dict[tuple[str, str, float], list[float]]
-"""By what is measured, method and epsilon: one for each draw of the records."""
+"""Values by measure, method and epsilon, one for each draw of the records."""
 
 
 def measured(images: Images, n: int, setting: Setting, key: int, whole: int) -> Found:
-    """Accuracies and log losses."""
+    """Return accuracies and log losses."""
     found: Found = defaultdict(list)
     repeats = setting.of(tiny=3, reduced=20, full=250)
     for repeat in range(repeats):
@@ -133,7 +133,7 @@ def measured(images: Images, n: int, setting: Setting, key: int, whole: int) -> 
 
 
 def seconds(images: Images, setting: Setting) -> tuple[float, float, float]:
-    """Processor time of a sketch and its solution, of objective perturbation, and of second moments."""
+    """Return the processor times of a sketch and its solution, objective perturbation, and second moments."""
     rng = setting.rng(99)
     records = drawn(images, setting.of(tiny=500, reduced=images.n, full=images.n), rng)
     z = np.column_stack([records.x, records.y])
@@ -151,8 +151,10 @@ def seconds(images: Images, setting: Setting) -> tuple[float, float, float]:
 
 
 def best(found: Found) -> str:
-    """The sketch whose rows are best at the largest epsilon, as the paper chooses k; on which records it does not say,
-    here on the test records."""
+    """Return the sketch with the best test accuracy at the largest epsilon.
+
+    The paper chooses k this way but does not say on which records.
+    """
     names = sorted({name for what, name, _ in found if what == "accuracy" and name.startswith(SKETCH)})
     return max(names, key=lambda name: float(np.mean(found["accuracy", name, LARGEST])))
 
@@ -213,17 +215,17 @@ def _figure(chosen: Sequence[Images], setting: Setting) -> Outcome:
 
 
 Gaps = dict[float, list[Measured]]
-"""By epsilon: accuracies less objective perturbation's, of the sketch, the one with k = 4 d, and second moments."""
+"""Accuracy minus objective perturbation's, by epsilon: best sketch, sketch with k = 4 d, second moments."""
 
 
 def paired(found: Found, first: str, second: str, epsilon: float) -> Measured:
-    """Accuracy of one less that of another, on the same draws."""
+    """Return the difference of two accuracies on the same draws."""
     one, two = (np.array(found["accuracy", each, epsilon]) for each in (first, second))
     return Measured.mean(one - two)
 
 
 def verdict_of(gaps: Mapping[str, Gaps]) -> str:
-    """Whether the sketch is ahead of objective perturbation, by 4 standard errors of the differences."""
+    """Return the verdict on whether the sketch is ahead of objective perturbation, by 4 standard errors."""
 
     def decided(gap: Measured, sign: float) -> bool:
         return sign * gap.value > STANDARD_ERRORS * gap.error
@@ -255,7 +257,7 @@ def _checks(name: str, found: Found, top: str, fixed: str) -> list[Check]:
             f"{name}: second moments are ahead of the sketch, on average of epsilon = {MIDDLE:.3g} and {LARGEST:.3g}",
             both[top], both[MURK],
         ),
-        Check(f"{name}: accuracy does not see which quadratic it was, as that scales coefficients alone", same,
+        Check(f"{name}: accuracy does not depend on the quadratic, which only scales coefficients", same,
               f"{Measured.mean(found['accuracy', fixed, LARGEST])} by both"),
     ]  # fmt: skip
 
@@ -265,7 +267,7 @@ def _times(images: Images, setting: Setting) -> Row:
     return Row(
         what="processor time of objective perturbation over the method's", tag="stand-in",
         as_published=Measured(objective / sketch), default=Measured(objective / max(moments, 1e-9)),
-        note="Times: k = 4 d rows, and Newton's method for objective perturbation; on this machine, in this run.",
+        note="Times of this run: k = 4 d rows; Newton's method for objective perturbation.",
     )  # fmt: skip
 
 
@@ -286,10 +288,10 @@ def _panel(name: str, found: Found, shown: Sequence[tuple[str, str]], at: Sequen
 
 
 def fig3(setting: Setting) -> Outcome:
-    """Accuracy by epsilon: stand-ins for Fashion-MNIST and CIFAR-100."""
+    """Plot accuracy by epsilon for stand-ins for Fashion-MNIST and CIFAR-100."""
     return _figure((Images("Fashion-MNIST", 12_000, 0.5), Images("CIFAR-100", 1_000, 1.0)), setting)
 
 
 def fig5(setting: Setting) -> Outcome:
-    """Accuracy by epsilon: stand-ins for CIFAR-10 and MNIST."""
+    """Plot accuracy by epsilon for stand-ins for CIFAR-10 and MNIST."""
     return _figure((Images("CIFAR-10", 10_000, 1.0), Images("MNIST", 11_982, 0.2)), setting)

@@ -1,4 +1,4 @@
-"""Records of the figures: the paper's generated ones, and stand-ins for its files."""
+"""The paper's generated records, and stand-ins for its files."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FEATURES = 512
 TRAINED, TESTED = 8192, 2048
 _NOISE = 0.1
 _SPREAD = math.sqrt(12.0)
-"""What the paper's public code multiplies uniform entries by."""
+"""Factor of uniform entries in the paper's public code."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records to learn from and to test on, scaled: the longest ``x`` to learn from has length 1, ``|y| <= 1``."""
+    """Training and test records, scaled so that training records have ``|x| <= 1`` and ``|y| <= 1``."""
 
     window: Window
     test: Matrix
-    """``(p + 1, p + 1)``: mean second moment of the test records ``(x, y)``."""
+    """Mean second moment of the test records ``(x, y)``, ``(p + 1, p + 1)``."""
     unit: float = 1.0
-    """What a squared error is to be multiplied by, in the units of the figure."""
+    """Factor from squared errors to the units of the figure."""
 
     @classmethod
     def of(cls, x: Matrix, y: Vector, x_test: Matrix, y_test: Vector, *, scaled: bool = False) -> Records:
-        """Scale records as the paper does: targets, too, where ``scaled``, or where they are beyond 1."""
+        """Scale records as the paper does; targets only if ``scaled`` or beyond 1."""
         longest = float(np.sqrt(np.einsum("ij,ij->i", x, x).max()))
         most = float(np.abs(y).max())
         if not scaled:
@@ -46,10 +46,10 @@ class Records:
 def subspace(
     rng: np.random.Generator, uniform: bool = False, features: int = FEATURES, line: float | None = None
 ) -> Records:
-    """Normal records (or uniform ones on [-sqrt 12, sqrt 12]) on a random subspace of 4 dimensions, and a random
-    line's targets.
+    """Draw normal or uniform records on a random subspace of 4 dimensions, and targets linear in them.
 
-    ``line`` fixes the square of the part of the line in the subspace, ``4 / features`` on average.
+    Uniform entries are on [-sqrt 12, sqrt 12]. ``line`` fixes the squared length of the coefficients in the subspace,
+    which is ``4 / features`` on average.
     """
     basis = np.linalg.qr(rng.normal(size=(features, 4)))[0].T
     direction = rng.normal(size=features)
@@ -63,13 +63,13 @@ def subspace(
 
 
 def uniform(rng: np.random.Generator, features: int = FEATURES) -> Records:
-    """Records of independent entries, uniform on [-1, 1]."""
+    """Draw records with independent entries, uniform on [-1, 1]."""
     line = rng.normal(size=features)
     return _lined(rng.uniform(-1.0, 1.0, (TRAINED + TESTED, features)), line / np.linalg.norm(line), rng)
 
 
 def network(rng: np.random.Generator, features: int = FEATURES) -> Records:
-    """Two normal numbers through a random network of two layers: 2, 100, and as many features."""
+    """Pass two normal numbers through a random network with layers of 100 and ``features`` units."""
 
     def layer(x: Matrix, width: int) -> Matrix:
         sums = x @ rng.normal(size=(x.shape[1], width)) + 1e-3 * rng.normal(size=width)
@@ -87,13 +87,13 @@ def _lined(x: Matrix, line: Vector, rng: np.random.Generator) -> Records:
 
 
 def mothers(rng: np.random.Generator, n: int) -> Records:
-    """A random part of the mothers' data, four fifths to learn from: weeks worked on five features and products."""
+    """Draw mothers, four fifths for training: weeks worked on five features and their products."""
     x, y = _mothers()
     return _split(x, y, rng, n)
 
 
 def spectra(rng: np.random.Generator, n: int, features: int = 100) -> Records:
-    """Smooth curves at neighbouring points, nearly collinear, and the height of one of their bumps."""
+    """Draw nearly collinear smooth curves, and the height of one of their bumps as the target."""
     at = np.linspace(0.0, 1.0, features)
     heights = rng.uniform(0.0, 1.0, (n, 5))
     bumps = np.exp(-(((at - np.linspace(0.1, 0.9, 5)[:, None]) / 0.2) ** 2))
@@ -102,7 +102,7 @@ def spectra(rng: np.random.Generator, n: int, features: int = 100) -> Records:
 
 
 def table(x: Matrix, y: Vector, rng: np.random.Generator) -> Records:
-    """A file's records, four fifths to learn from."""
+    """Split a file's records, four fifths for training."""
     return _split(x, y, rng, len(x))
 
 
@@ -116,7 +116,7 @@ def _split(x: Matrix, y: Vector, rng: np.random.Generator, n: int) -> Records:
 def _mothers() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     head, _, text = gzip.decompress(DATA.read_bytes()).decode().replace('"', "").strip().partition("\n")
     names = head.strip().split(",")
-    # All cells at once: row by row takes three times as long.
+    # Splitting all cells at once is much faster than row by row.
     cells = text.replace("\r", "").replace("\n", ",").split(",")
     of = {name: np.array(cells[place :: len(names)]) for place, name in enumerate(names)}
     binary = [np.where(of[name] == "yes", 1.0, -1.0) for name in ("same_sex", "afam", "hispanic", "other")]

@@ -1,4 +1,4 @@
-"""Linear regression from sketches against its rivals: figures 2 and 4."""
+"""Figures 2 and 4: linear regression from sketches against its rivals."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from reproductions.gaussmix.records import Records
 
 EPSILONS: Final = tuple(np.geomspace(0.1, 10.0, 5).round(4).tolist())
 LESS, MORE = 1.5, 2.5
-"""Rows of a sketch for each feature."""
+"""Rows of a sketch, divided by the number of features."""
 FAILURE: Final = 1e-4
-"""Of AdaSSP, where the paper says nothing: what its authors' code took up to commit c850862."""
+"""AdaSSP's failure probability in the authors' code up to commit c850862; the paper does not say."""
 
 MIXING, SHEFFET, NEW, ADASSP, MURK = (
     "LinearMixing", "Sheffet", "Sheffet, new analysis", "AdaSSP", "Murk: second moments",
@@ -36,7 +36,7 @@ ANALYTIC: Final = f"{ADASSP}, analytic"
 
 @dataclass(frozen=True)
 class Case:
-    """A data set of a figure: its name, how it is drawn, how it compares with the paper's, and which stand-in it is."""
+    """A data set of a figure and its tag and note."""
 
     name: str
     draw: Callable[[np.random.Generator], Records]
@@ -46,12 +46,12 @@ class Case:
 
 
 def delta_of(n: int) -> float:
-    """The paper prints no delta; this is what its authors' code took up to commit c850862 (July 2025)."""
+    """Return delta of the authors' code up to commit c850862 (July 2025); the paper prints none."""
     return min(1e-6, 0.01 / n)
 
 
 def errors(records: Records, epsilon: float, rng: np.random.Generator, seed: int, *, all_of: bool) -> dict[str, float]:
-    """Mean squared errors on test records, by method; of sketches the mean over sketches."""
+    """Return mean squared errors on test records by method, averaged over sketches."""
     window, test = records.window, records.test
     budget, found = ApproxDP(epsilon, delta_of(window.n)), {}
     for name, ratio in ((MIXING, MORE), (FEWER, LESS)):
@@ -74,7 +74,7 @@ def errors(records: Records, epsilon: float, rng: np.random.Generator, seed: int
 
     found[ADASSP] = squared_error(adassp(), test)
     found[MURK] = squared_error(by_moments(window, budget, rng, 1.0), test)
-    if all_of:  # what the table has beyond the figure
+    if all_of:  # methods that the table shows and the figure does not
         found[ANALYTIC] = squared_error(adassp(calibration="analytic"), test)
         found["zero"] = float(test[-1, -1])
         found["exact"] = squared_error(window.ridge(1e-6), test)
@@ -85,7 +85,7 @@ Found = dict[str, dict[float, list[float]]]
 
 
 def measured(case: Case, setting: Setting, key: int, tick: Callable[[float], None]) -> Found:
-    """Errors by method and epsilon, one for each data set that was drawn."""
+    """Return errors by method and epsilon, one for each drawn data set."""
     found: Found = defaultdict(lambda: defaultdict(list))
     for repeat in range(case.repeats):
         rng = setting.rng(key, repeat)
@@ -99,14 +99,14 @@ def measured(case: Case, setting: Setting, key: int, tick: Callable[[float], Non
 
 
 def missed(found: Found, name: str, epsilon: float = 1.0) -> Vector:
-    """The share of what is to be learned that a method misses, of each data set: 0 the exact fit, 1 predicting 0."""
+    """Return the excess error of a method by data set: 0 for the exact fit, 1 for predicting 0."""
     error, zero, exact = (np.array(found[each][at]) for each, at in ((name, epsilon), ("zero", 1.0), ("exact", 1.0)))
     share: Vector = (error - exact) / (zero - exact)
     return share
 
 
 def rows_of(case: Case, found: Found) -> list[Row]:
-    """The table at epsilon = 1."""
+    """Return the table at epsilon = 1."""
 
     def of_(name: str) -> Measured:
         return Measured.mean(found[name][1.0])
@@ -129,11 +129,11 @@ def rows_of(case: Case, found: Found) -> list[Row]:
 
 
 DRAWN: Final = {SHEFFET: f"{SHEFFET}, corrected", NEW: f"{NEW}, corrected", ADASSP: f"{ADASSP}, as printed"}
-"""Which of the table's columns a line is of."""
+"""Names of lines that show a corrected or printed variant."""
 
 
 def panel(case: Case, found: Found) -> Panel:
-    """Test error by epsilon."""
+    """Plot the test error by epsilon."""
     shown = [(MIXING, "line"), (FEWER, "dashed"), (SHEFFET, "line"), (NEW, "line"), (ADASSP, "line"), (MURK, "line")]
     series = []
     for name, style in shown:
@@ -150,29 +150,29 @@ def panel(case: Case, found: Found) -> Panel:
 
 
 def ahead(found: Found, first: str, second: str) -> bool:
-    """Whether a method has the smaller error on nine of ten data sets at least, at epsilon = 1."""
+    """Return whether a method has the smaller error on at least nine of ten data sets, at epsilon = 1."""
     return bool(np.mean(np.array(found[first][1.0]) < np.array(found[second][1.0])) >= 0.9)
 
 
 def order(found: Found, names: Sequence[str], where: str) -> list[Check]:
-    """That each method is ahead of the next."""
+    """Check that each method is ahead of the next."""
     checks = []
     for first, second in pairwise(names):
         one, two = np.array(found[first][1.0]), np.array(found[second][1.0])
         checks.append(Check(
             f"{where}, epsilon = 1: {first} is ahead of {second}", ahead(found, first, second),
-            f"on {int(np.sum(one < two))} of {len(one)} draws; missed of what is to be learned "
+            f"on {int(np.sum(one < two))} of {len(one)} draws; excess error (1: predicting 0) "
             f"{missed(found, first).mean():.3g} against {missed(found, second).mean():.3g}",
         ))  # fmt: skip
     return checks
 
 
 RIVALS: Final = (SHEFFET, NEW, ADASSP)
-"""Those of the paper's figures."""
+"""Rivals in the paper's figures."""
 
 
 def verdict_of(found: Mapping[str, Found]) -> str:
-    """Whether LinearMixing outperforms its rivals on the data sets, by name, and what is ahead of it."""
+    """Return the verdict on whether LinearMixing outperforms its rivals on the data sets."""
 
     def where(first: str, second: str) -> str:
         return _words([name for name, one in found.items() if ahead(one, first, second)])
@@ -183,17 +183,16 @@ def verdict_of(found: Mapping[str, Found]) -> str:
     return (
         f"{seen} that LinearMixing outperforms its rivals: at epsilon = 1, on nine of ten draws, it is ahead of "
         f"{SHEFFET} on {where(MIXING, SHEFFET)}, of {ADASSP} on {where(MIXING, ADASSP)}, and of {NEW} on "
-        f"{where(MIXING, NEW)}. Behind {SHEFFET} it is on {where(SHEFFET, MIXING)}; behind {NEW} on "
-        f"{where(NEW, MIXING)}; behind {ADASSP} on "
-        f"{where(ADASSP, MIXING)}; behind {ADASSP} with no more noise than its three releases need (corrected) on "
-        f"{where(ANALYTIC, MIXING)}; behind predicting 0 on {where('zero', MIXING)}, with k = {LESS:g} d on "
-        f"{where('zero', FEWER)}. (Both of Sheffet's are corrected here.) Second moments, released once, "
-        f"are ahead of LinearMixing and all three on {_words(first)}."
+        f"{where(MIXING, NEW)}. It is behind {SHEFFET} on {where(SHEFFET, MIXING)}, behind {NEW} on "
+        f"{where(NEW, MIXING)}, behind {ADASSP} on {where(ADASSP, MIXING)}, behind {ADASSP} with the least noise "
+        f"(corrected) on {where(ANALYTIC, MIXING)}, and behind predicting 0 on {where('zero', MIXING)}, with "
+        f"k = {LESS:g} d on {where('zero', FEWER)}. Both of Sheffet's methods are corrected here. Second moments, "
+        f"released once, are ahead of LinearMixing and all three on {_words(first)}."
     )
 
 
 def verdict_of_file(name: str, one: Found) -> str:
-    """The same of one file."""
+    """Return the verdict for one file."""
     wins = [rival for rival in RIVALS if ahead(one, MIXING, rival)]
     others = (*RIVALS, ANALYTIC, MURK)
     losses = [other for other in others if ahead(one, other, MIXING)]
@@ -209,7 +208,7 @@ def verdict_of_file(name: str, one: Found) -> str:
 
 
 def made(cases: Sequence[Case], setting: Setting) -> list[Found]:
-    """All data sets' errors."""
+    """Return the errors of all data sets."""
     whole = len(cases)
     return [
         measured(case, setting, place, partial(_ticked, setting, place, whole, case.name))
@@ -223,16 +222,16 @@ def _ticked(setting: Setting, place: int, whole: int, name: str, share: float) -
 
 LINE: Final = 0.0376
 SEEN: Final = {NEW: 0.0156, MIXING: 0.0197, ADASSP: 0.0263, SHEFFET: 0.0308}
-"""Test errors that an independent simulation gives. How its line was drawn is not known: with one whose part in the
-subspace has `LINE` for its square, 5 times the mean, errors are of that size. So their ratios are checked, no more."""
+"""Test errors of an independent simulation. How it drew its line is not known; a line whose part in the subspace has
+squared length `LINE`, 5 times the mean, gives errors of that size. Therefore only their ratios are checked."""
 
 
 def ratios(found: Sequence[Mapping[str, float]]) -> list[Check]:
-    """Errors over LinearMixing's, of draws with a steep line, against the independent simulation's."""
+    """Check errors over LinearMixing's, for draws with a steep line, against the independent simulation."""
     return [
         Check.near(
-            f"Gaussian with a line of square {LINE} in the subspace, not the mean of 0.0078: error of {name} over that "
-            f"of {MIXING}, within 10% of an independent simulation's",
+            f"Gaussian, line with square {LINE} in the subspace (mean: 0.0078): error of {name} over that of {MIXING}, "
+            "within 10% of an independent simulation",
             Measured.mean([one[name] / one[MIXING] for one in found]), SEEN[name] / SEEN[MIXING], relative=0.1,
         )
         for name in RIVALS
@@ -243,7 +242,7 @@ CRIME, TECATOR = 1994, 240
 
 
 def fig2(setting: Setting) -> Outcome:
-    """Four data sets: two that the paper draws, and two stand-ins for its files; or a file of them."""
+    """Run two generated data sets and stand-ins for two files, or one of the files."""
     if setting.data is not None:
         return _of_file(setting, FIG2)
     features = setting.of(tiny=48, reduced=of.FEATURES, full=of.FEATURES)
@@ -254,11 +253,12 @@ def fig2(setting: Setting) -> Outcome:
         Case("synthetic (network)", partial(of.network, features=features), setting.tag(), note, repeats),
         Case(
             f"{CRIME:,} mothers", partial(of.mothers, n=CRIME), "stand-in",
-            "For Communities & Crime: as many of the demonstration's mothers, weeks worked on 15 features.", small,
+            "For Communities & Crime: the same number of the demonstration's mothers, weeks worked on 15 features.",
+            small,
         ),
         Case(
             "smooth curves", partial(of.spectra, n=TECATOR), "stand-in",
-            "For Tecator: 240 generated curves at 100 points, and the height of one bump.", small,
+            "For Tecator: 240 generated curves at 100 points; the target is the height of one bump.", small,
         ),
     ]  # fmt: skip
     found = made(cases, setting)
@@ -272,20 +272,20 @@ def fig2(setting: Setting) -> Outcome:
         checks += ratios(steep)
     for name in PRINTED.values():
         share = Measured.mean(missed(found[0], name))
-        checks.append(Check.less(f"{name}: with gamma as a standard deviation next to nothing is learned (1: nothing)",
-                                 Measured(0.9), share))  # fmt: skip
+        claim = f"{name}: with gamma as a standard deviation the excess error is above 0.9 (1: predicting 0)"
+        checks.append(Check.less(claim, Measured(0.9), share))
     return _outcome(cases, found, checks)
 
 
 def _of_file(setting: Setting, sources: Sequence[Source]) -> Outcome:
-    """What the paper's own file says: its panels alone."""
+    """Run the data sets of the paper's own file."""
     assert setting.data is not None
     file, cases = setting.file(files_of(sources)), []
     repeats = setting.of(tiny=2, reduced=40, full=250)
     for source in (one for one in sources if one.file == file):
         table = read(source, setting.data)
         whole = not file.rows or table.rows in file.rows
-        kept = "" if len(table.x) == table.rows else f", {len(table.x):,} of them kept"
+        kept = "" if len(table.x) == table.rows else f", {len(table.x):,} kept"
         size = f"{table.rows:,} rows{kept}, {table.x.shape[1]} features"
         other = "" if whole else f" The published file has {' or '.join(f'{rows:,}' for rows in file.rows)}."
         cases.append(Case(
@@ -316,8 +316,7 @@ def _words(names: Sequence[str]) -> str:
 
 
 def fig4(setting: Setting) -> Outcome:
-    """Four more data sets: stand-ins for three files, and independent uniform entries as the paper draws them; or a
-    file of them."""
+    """Run stand-ins for three files and two data sets of uniform entries, or one of the files."""
     if setting.data is not None:
         return _of_file(setting, FIG4)
     features = setting.of(tiny=48, reduced=of.FEATURES, full=of.FEATURES)
@@ -326,7 +325,7 @@ def fig4(setting: Setting) -> Outcome:
     cases = [
         Case(
             f"{n:,} mothers", partial(of.mothers, n=n), "stand-in",
-            f"For {name}: as many of the demonstration's mothers, weeks worked on 15 features.", small,
+            f"For {name}: the same number of the demonstration's mothers, weeks worked on 15 features.", small,
         )
         for name, n in (("Boston housing", 506), ("wine quality", 1359), ("bike sharing", 17379))
     ]  # fmt: skip
@@ -340,9 +339,9 @@ def fig4(setting: Setting) -> Outcome:
     checks = order(found[-1], [MURK, NEW, MIXING, ADASSP, SHEFFET], cases[-1].name)
     if setting.size != "tiny":
         share = Measured.mean(missed(found[3], MIXING))
-        checks.append(Check.less("uniform: LinearMixing learns less than a tenth of what is to be learned",
-                                 Measured(0.9), share))  # fmt: skip
+        claim = "uniform: the excess error of LinearMixing is above 0.9 (1: predicting 0)"
+        checks.append(Check.less(claim, Measured(0.9), share))
     checks += order(found[2], [MURK, ADASSP, MIXING], cases[2].name)
     left = float(np.mean(missed(found[3], MIXING)))
-    more = f" Of 512 independent features LinearMixing misses {left:.2g} of what is to be learned (1: predicting 0)."
+    more = f" With 512 independent features LinearMixing has an excess error of {left:.2g} (1: predicting 0)."
     return _outcome(cases, found, checks, more if setting.size != "tiny" else "")

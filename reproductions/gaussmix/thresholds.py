@@ -1,4 +1,4 @@
-"""What noise a sketch needs: the paper's comparison of analyses, and the numbers that follow from its formulas."""
+"""Noise that a sketch needs: figure 1, and numbers that follow from the paper's formulas."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Serie
 ROWS: Final = 150
 DELTA: Final = 1e-8
 RATIOS: Final = {3.0: 1.68, 10.0: 2.73, 100.0: 3.48, 1000.0: 3.92}
-"""Of an independent computation: how many times Sheffet's epsilon is that of lemma 1, by gamma."""
+"""Sheffet's epsilon over lemma 1's, by gamma, from an independent computation."""
 
 
 def sheffet_epsilon(g: float, rows: int, delta: float) -> float:
-    """Sheffet's epsilon (2019, theorem 2) of a sketch whose noisy second moment has least eigenvalue ``g C^2``.
+    """Return Sheffet's epsilon (2019, theorem 2) of a sketch whose noisy second moment has least eigenvalue ``g C^2``.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def sheffet_epsilon(g: float, rows: int, delta: float) -> float:
 
 
 def exact_epsilon(noise: float, rows: int, delta: float) -> float:
-    """The epsilon of a sketch with noise of variance ``noise C^2``, from its exact distribution.
+    """Return the epsilon of a sketch with noise of variance ``noise C^2``, from its exact distribution.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def exact_epsilon(noise: float, rows: int, delta: float) -> float:
 
 
 def fig1(setting: Setting) -> Outcome:
-    """Epsilon by the least eigenvalue of the noisy second moment, and the ratio of Sheffet's bound to lemma 1's."""
+    """Compute epsilon by the least eigenvalue of the noisy second moment, and Sheffet's bound over lemma 1's."""
     grid = np.geomspace(3.0, 1000.0, setting.of(tiny=3, reduced=25, full=60)).tolist()
     ours = [mixing_epsilon(g, ROWS, DELTA) for g in grid]
     theirs = [sheffet_epsilon(g, ROWS, DELTA) for g in grid]
@@ -70,13 +70,13 @@ def fig1(setting: Setting) -> Outcome:
         rows.append(Row(
             what=f"Sheffet's epsilon over lemma 1's, gamma = {g:g}", tag="exact", as_published=ratio,
             default=Measured(by_sheffet / exact_epsilon(g, ROWS, DELTA)),
-            note="Murk's default is the exact distribution (analysis=\"tight\"), the least eigenvalue all noise.",
+            note="Murk's default is the exact distribution (analysis=\"tight\"); the least eigenvalue is noise.",
         ))  # fmt: skip
         checks.append(Check.near(f"ratio at gamma = {g:g}", ratio, expected, relative=0.01))
     rows += _closed_form(checks)
     slack = min(one / two for one, two in zip(ours, exact, strict=True))
     checks += [
-        Check("the exact distribution needs no more than lemma 1, anywhere", slack >= 1.0, f"least ratio {slack:.4g}"),
+        Check("the exact distribution never needs more than lemma 1", slack >= 1.0, f"least ratio {slack:.4g}"),
         _divergence(),
     ]  # fmt: skip
     panels = [
@@ -100,42 +100,41 @@ def fig1(setting: Setting) -> Outcome:
 
 
 def analyses(ratios: Sequence[float], gain: float, deltas: Mapping[float, float]) -> str:
-    """Whether lemma 1 needs less epsilon than Sheffet's bound, the exact distribution less still, and where the
-    closed form is no bound: its delta, by gamma, against `DELTA`."""
+    """Return the verdict on figure 1, from the ratios of the bounds and the closed form's true deltas by gamma."""
     above = sum(ratio > 1.0 for ratio in ratios)
     seen = "Seen" if above == len(ratios) else "Seen in part" if above else "Not seen"
     wrong = [f"{g:g}" for g, delta in deltas.items() if delta > DELTA]
-    fails = f"is no bound at gamma = {', '.join(wrong)}" if wrong else "is a bound where it was tried"
+    fails = f"is not a bound at gamma = {', '.join(wrong)}" if wrong else "is a bound where tested"
     return (
         f"{seen}: Sheffet's bound is {min(ratios):.3g} to {max(ratios):.3g} times lemma 1's epsilon. At gamma = 3 "
-        f"lemma 1's is itself {gain:.2g} times what the exact distribution of a sketch gives. The closed form in the "
-        f"text {fails}."
+        f"lemma 1's is {gain:.2g} times the epsilon of a sketch's exact distribution. The closed form in the text "
+        f"{fails}."
     )
 
 
 def _closed_delta(g: float) -> float:
-    """Delta of a sketch at the closed form's epsilon. The worst case: variance g with the record, g - 1 without it."""
+    """Return delta at the closed form's epsilon, in the worst case: variance g with the record, g - 1 without it."""
     epsilon = ROWS / (2 * g * g) + math.sqrt(2 * ROWS * math.log(1 / DELTA)) / g
     with precise():
         return float(tight.mixing_delta(Decimal(g - 1), ROWS, Decimal(epsilon)))
 
 
 def _closed_form(checks: list[Check]) -> list[Row]:
-    """The closed form after corollary 1, which needs ``log(1/delta) <= (w - 1)^2 rho`` for ``w = 2 gamma / 5``."""
+    """Test the closed form after corollary 1, which needs ``log(1/delta) <= (w - 1)^2 rho``, ``w = 2 gamma / 5``."""
     needed, most = math.log(1 / DELTA), Measured(2 * ROWS / 25)
     rows = [Row(
-        what="log(1/delta), for the closed form after corollary 1", tag="exact", published="formula only",
-        as_published=Measured(needed), corrected=most,
-        note="Corrected is what proposition 2 takes at most, (w - 1)^2 rho < 2 k / 25, whatever gamma is.",
+        what="log(1/delta): needed by the closed form (left), allowed by proposition 2 (right)", tag="exact",
+        published="formula only", as_published=Measured(needed), corrected=most,
+        note="Corrected is the most that proposition 2 allows, (w - 1)^2 rho < 2 k / 25, for every gamma.",
     )]  # fmt: skip
     found = {g: Measured(_closed_delta(g)) for g in (3.0, 10.0)}
     for g, delta in found.items():
-        rows.append(Row(what=f"delta at the closed form's epsilon for {DELTA:g}, gamma = {g:g}", tag="exact",
+        rows.append(Row(what=f"true delta of the closed form, stated as {DELTA:g}, gamma = {g:g}", tag="exact",
                         published="formula only", as_published=delta))  # fmt: skip
     checks += [
         Check.less("proposition 2 does not reach these k and delta", most, needed),
         Check.less(
-            "at gamma = 3 the closed form is wrong: its delta is beyond the stated", Measured(DELTA), found[3.0]
+            "at gamma = 3 the closed form is wrong: its true delta exceeds the stated one", Measured(DELTA), found[3.0]
         ),
         Check.less("at gamma = 10 it holds", found[10.0], DELTA),
     ]
@@ -143,11 +142,11 @@ def _closed_form(checks: list[Check]) -> list[Row]:
 
 
 def _divergence() -> Check:
-    """Lemma 1 against the Renyi divergence of two Gaussians, computed by quadrature."""
+    """Check lemma 1 against the Renyi divergence of two Gaussians by quadrature."""
     from scipy.integrate import quad
 
     order, g = 3.0, 10.0
-    # The worst direction of a row of a sketch: variance g with the record, g - 1 without it.
+    # Worst direction of a row: variance g with the record, g - 1 without it.
     outer, inner = g, g - 1.0
 
     def moment(t: float) -> float:
@@ -170,7 +169,7 @@ _WORDS: Final[dict[Method, str]] = {"linear-mixing": "LinearMixing", "mixing": "
 
 
 def constants(setting: Setting) -> Outcome:
-    """Thresholds at delta = 1e-5, and where the printed formulas are not what they say."""
+    """Compute thresholds at delta = 1e-5, and test the printed formulas."""
     delta, rows, checks = 1e-5, [], []
     for place, ((k, method), expected) in enumerate(_EXPECTED.items()):
         setting.tick(place / 6, f"k = {k}")
@@ -182,7 +181,7 @@ def constants(setting: Setting) -> Outcome:
         rows.append(Row(
             what=f"gamma of {_WORDS[method]}, k = {k}, epsilon = 1", tag="exact", published="formula only",
             as_published=found, default=default,
-            note="Murk's default is the noise of analysis=\"tight\" without an eigenvalue, in the same units.",
+            note="Murk's default is the noise of analysis=\"tight\" without a released eigenvalue, in the same units.",
         ))  # fmt: skip
         checks.append(Check.near(rows[-1].what, found, expected, within=0.006))
     sheffet = Measured(sheffet_threshold(1.0, delta, 100))
@@ -201,18 +200,27 @@ def constants(setting: Setting) -> Outcome:
 
 
 def kept(rows: float, noise: float, eigenvalue: float) -> str:
-    """What four times the rows need, and which formulas do not keep what they promise: by the least eigenvalue with
-    algorithm 1's noise over what is needed, and the released eigenvalue's delta over its share."""
+    """Return the verdict on the formulas.
+
+    Parameters
+    ----------
+    rows
+        Noise for four times the rows, over the noise for the rows.
+    noise
+        Least eigenvalue with algorithm 1's noise, over the needed one.
+    eigenvalue
+        True delta of the released eigenvalue, over its share.
+    """
     broken = [
         *(["algorithm 1's noise where gamma is at most tau"] if abs(noise - 1.0) > 0.5 else []),
         *(["theorem 1's epsilon of the eigenvalue where epsilon is 20"] if eigenvalue > 1.0 else []),
     ]
-    found = f"do not keep what they promise: {', and '.join(broken)}" if broken else "keep what they promise"
-    return f"By the formulas four times the rows need {rows:.3g} times the noise. Those that were tried {found}."
+    result = f"do not keep what they promise: {', and '.join(broken)}" if broken else "keep what they promise"
+    return f"By the formulas, four times the rows need {rows:.3g} times the noise. The tested formulas {result}."
 
 
 def _tight(rows: int, method: Method, delta: float) -> float:
-    """The noise that Murk's default analysis takes for epsilon = 1."""
+    """Return the noise of Murk's default analysis for epsilon = 1."""
     return GaussMixMechanism.calibrate(
         ApproxDP(1.0, delta), rows=rows, columns=4, feature_bound=1.0, target_bound=1.0, method=method, analysis="tight"
     ).g
@@ -223,15 +231,15 @@ def _eigenvalue_delta(delta: float, epsilon: float) -> float:
 
 
 def _of_the_eigenvalue(delta: float, checks: list[Check]) -> list[Row]:
-    """Theorem 1 takes the classic formula for the eigenvalue's epsilon, which is proved for epsilon <= 1 only."""
+    """Test the classic formula that theorem 1 uses for the eigenvalue, which is proved for epsilon <= 1 only."""
     true = {epsilon: Measured(_eigenvalue_delta(delta, epsilon)) for epsilon in (1.0, 20.0)}
     checks.append(Check.less("the eigenvalue's printed epsilon holds at 1", true[1.0], delta / 3))
     checks.append(Check.less("and does not at 20", Measured(delta / 3), true[20.0]))
     return [
         Row(
-            what=f"delta of an eigenvalue released at epsilon = {epsilon:g} by theorem 1's formula for {delta / 3:.3g}",
+            what=f"true delta of the released eigenvalue, stated as {delta / 3:.3g}, epsilon = {epsilon:g}",
             tag="exact", published="formula only", as_published=found,
-            note="The printed formula is proved for epsilon up to 1; beyond some 8 its delta is more than delta / 3.",
+            note="The printed formula is proved for epsilon up to 1; beyond about 8 its delta exceeds delta / 3.",
         )
         for epsilon, found in true.items()
     ]  # fmt: skip
@@ -242,8 +250,10 @@ SMALL_ROWS, SMALL_EPSILON = 4, 12.0
 
 
 def _drawn_least(setting: Setting, delta: float) -> dict[str, Measured]:
-    """The least eigenvalue of a sketch's second moment, over C^2: of sketches that are drawn, of records that have
-    nothing in one direction, with noise of standard deviation gamma, as printed, and as the mechanism adds it."""
+    """Return the least eigenvalue of drawn sketches over C^2, with the printed noise and with the mechanism's.
+
+    The records are zero in one direction.
+    """
     mechanism = GaussMixMechanism.calibrate(
         ApproxDP(SMALL_EPSILON, delta), rows=SMALL_ROWS, columns=4, feature_bound=0.8, target_bound=0.6
     )
@@ -254,7 +264,7 @@ def _drawn_least(setting: Setting, delta: float) -> dict[str, Measured]:
         window = SketchAccumulator(mechanism, SimulatedNoise(seed))
         window.add_block(records)
         sketch = window.release()
-        # The direction without records has the least eigenvalue: what is there is noise.
+        # The direction without records contains noise alone and has the least eigenvalue.
         found.append(mechanism.decode(sketch.integers, sketch.spread)[:, -1])
     squares = np.concatenate(found) ** 2 / size
     g = smallest_threshold(SMALL_EPSILON, delta, SMALL_ROWS)
@@ -263,7 +273,7 @@ def _drawn_least(setting: Setting, delta: float) -> dict[str, Measured]:
 
 
 def _of_the_noise(delta: float, found: Mapping[str, Measured], checks: list[Check]) -> list[Row]:
-    """Algorithm 1 prints ``gamma C_X xi`` for gamma <= tau, where a least eigenvalue of gamma needs its root."""
+    """Test algorithm 1's noise ``gamma C_X xi`` for gamma <= tau; a least eigenvalue of gamma needs its root."""
     tau, g = math.sqrt(2 * math.log(3 / delta)), smallest_threshold(SMALL_EPSILON, delta, SMALL_ROWS)
     checks.append(Check(f"k = {SMALL_ROWS}, epsilon = {SMALL_EPSILON:g}: gamma is between 5/2 and tau", 2.51 < g <= tau,
                         f"{g:.4g}, tau {tau:.4g}"))  # fmt: skip
@@ -272,7 +282,8 @@ def _of_the_noise(delta: float, found: Mapping[str, Measured], checks: list[Chec
                              found["gamma"]))  # fmt: skip
     return [
         Row(
-            what=f"least eigenvalue of drawn sketches, needed {g:.4g} (k = {SMALL_ROWS}, epsilon = {SMALL_EPSILON:g})",
+            what=f"least eigenvalue of drawn sketches; {g:.4g} is needed (k = {SMALL_ROWS}, "
+            f"epsilon = {SMALL_EPSILON:g})",
             tag="exact", published="formula only", as_published=found["gamma"], corrected=found["root"],
             note="Algorithm 1 has noise of standard deviation gamma where gamma <= tau; corrected: its root.",
         )
@@ -280,8 +291,8 @@ def _of_the_noise(delta: float, found: Mapping[str, Measured], checks: list[Chec
 
 
 def least_is(g: float, found: Measured) -> Check:
-    """That the least eigenvalue of drawn sketches is the gamma that the analysis needs."""
-    return Check.near("sketches as they are drawn have the least eigenvalue gamma", found, g)
+    """Check that the least eigenvalue of drawn sketches is the gamma that the analysis needs."""
+    return Check.near("drawn sketches have the least eigenvalue gamma", found, g)
 
 
 def _panel(setting: Setting, delta: float) -> Panel:

@@ -1,4 +1,4 @@
-"""The experiments of the paper on IWP-SGD."""
+"""Experiments of the paper on IWP-SGD."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SURVEY = DataFile(
     name="person records of the American Community Survey 2018, the five largest states in one file",
     columns=("AGEP", "SEX", "SCHL", "WKHP", "PINCP", "PUBCOV"),
 )
-"""The survey's columns that the paper's tasks are made of."""
+"""The survey file, with the columns of the paper's tasks."""
 
 PAPER = Paper(
     number="000",

@@ -1,4 +1,4 @@
-"""Figures 2, 4, 6, 7 and 8: one set of people, releases drawn again and again."""
+"""Figures 2, 4, 6, 7 and 8: repeated releases of one set of people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Judge = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Run:
-    """What was learned of one set of people: iterates at numbers of batches, of each draw where there is noise."""
+    """Iterates at numbers of batches; for each draw where there is noise."""
 
     people: People
     at: list[int]
@@ -44,7 +44,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Ends:
-    """Judgements of iterates at the last batch; how far they have gone along theta of SGD on real data.
+    """Losses or accuracies at the last batch, and the share of the way along theta of SGD on real data.
 
     ``cosine`` is between that theta and the mean of SGD on noisy data.
     """
@@ -61,27 +61,27 @@ class Ends:
 
 
 def fig2(setting: Setting) -> Outcome:
-    """The exponential loss: of models, and of the model averaged over draws."""
+    """Run the exponential loss: of models and of the model averaged over draws."""
     return _losses(setting, EXPONENTIAL)
 
 
 def fig4(setting: Setting) -> Outcome:
-    """Accuracy with the exponential loss."""
+    """Compute the accuracy with the exponential loss."""
     return _accuracies(setting, EXPONENTIAL)
 
 
 def fig6(setting: Setting) -> Outcome:
-    """The log loss."""
+    """Run the log loss."""
     return _losses(setting, LOG)
 
 
 def fig7(setting: Setting) -> Outcome:
-    """Accuracy with the log loss."""
+    """Compute the accuracy with the log loss."""
     return _accuracies(setting, LOG)
 
 
 def fig8(setting: Setting) -> Outcome:
-    """Regression: with the printed steps, and with larger ones."""
+    """Run regression with the printed steps and with larger ones."""
     people = regression(setting)
 
     def judge(theta: Array) -> Array:
@@ -97,7 +97,6 @@ def fig8(setting: Setting) -> Outcome:
         run = _run(setting, people, None, gamma, 128, 535_087)
         ends = _ends(run, judge)
         covered.append(float(np.linalg.norm(run.real[-1]) / np.linalg.norm(best)))
-        # The optimum of the ridge: what SGD goes to; with the printed steps it is far from there.
         rows += _rows(
             setting, f"{people.name}, {words}", "squared loss", ends, nothing=float(judge(np.zeros((1, 4)))[0])
         )
@@ -111,11 +110,11 @@ def fig8(setting: Setting) -> Outcome:
     return Outcome(
         rows=rows, panels=panels, checks=checks,
         verdict=(
-            f"With the printed steps and coded features SGD on real data has gone {covered[0]:.0%} of the way to its "
-            f"limit when the data end, with steps of 5e-5 {covered[1]:.0%}. There the "
-            f"loss of SGD on real data is {ends.real:.4g}, of IWP-SGD averaged over draws {ends.iwp_averaged}, of SGD "
-            f"on noisy data {ends.noisy_averaged}; IWP-SGD has gone {ends.iwp_share} of the way of SGD on real data, "
-            f"SGD on noisy data {ends.noisy_share}. Murk's default has {ends.usual}."
+            f"With the printed steps and coded features SGD on real data goes {covered[0]:.0%} of the way to its "
+            f"limit, with steps of 5e-5 {covered[1]:.0%}. With steps of 5e-5 the loss of SGD on real data is "
+            f"{ends.real:.4g}, of IWP-SGD averaged over draws {ends.iwp_averaged}, of SGD on noisy data "
+            f"{ends.noisy_averaged}, and of Murk's default {ends.usual}. IWP-SGD goes {ends.iwp_share} of the way of "
+            f"SGD on real data, SGD on noisy data {ends.noisy_share}."
         ),
     )  # fmt: skip
 
@@ -137,16 +136,16 @@ def _losses(setting: Setting, loss: Margin) -> Outcome:
         checks += _unbiased(setting, people.name, ends)
         panels += _panels(run, judge, people.name, "test loss")
         said.append(
-            f"{people.name}: IWP-SGD has gone {ends.iwp_share} of the way of SGD on real data, SGD on noisy data "
-            f"{ends.noisy_share}; above the loss of SGD on real data are the averaged model of IWP-SGD by "
-            f"{ends.iwp_averaged.value - ends.real:.2g}, a single one by {ends.iwp.value - ends.real:.2g}, SGD on "
-            f"noisy data by {ends.noisy.value - ends.real:.2g}"
+            f"{people.name}: IWP-SGD goes {ends.iwp_share} of the way of SGD on real data, SGD on noisy data "
+            f"{ends.noisy_share}; losses exceed that of SGD on real data by {ends.iwp_averaged.value - ends.real:.2g} "
+            f"(IWP-SGD, averaged model), {ends.iwp.value - ends.real:.2g} (IWP-SGD, single models) and "
+            f"{ends.noisy.value - ends.real:.2g} (SGD on noisy data)"
         )
     return Outcome(
         rows=rows, panels=panels, checks=checks,
         verdict=(
-            ("As the paper says, the correction takes the bias away. " if all(check.holds for check in checks) else "")
-            + ". ".join(said) + ". With lambda = 10 all of this is close to the loss of theta = 0."
+            ("As the paper says, the correction removes the bias. " if all(check.holds for check in checks) else "")
+            + ". ".join(said) + ". With lambda = 10 all losses are close to that of theta = 0."
         ),
     )  # fmt: skip
 
@@ -167,7 +166,7 @@ def _accuracies(setting: Setting, loss: Margin) -> Outcome:
         common = max(np.mean(people.test_y > 0), np.mean(people.test_y < 0))
         rows += _rows(setting, people.name, "accuracy", ends)
         rows.append(
-            Row(what=f"{people.name}: accuracy, the commonest answer for everybody", tag=tag(setting),
+            Row(what=f"{people.name}: accuracy, always the more common answer", tag=tag(setting),
                 as_published=Measured(float(common)), note=note(setting))
         )  # fmt: skip
         panels += _panels(run, judge, people.name, "test accuracy", averaged=False)
@@ -178,20 +177,22 @@ def _accuracies(setting: Setting, loss: Margin) -> Outcome:
             )
         )  # fmt: skip
         if setting.size != "tiny" and loss is EXPONENTIAL:
-            # By the log loss single models differ too much for ten of them to decide it.
+            # With the log loss ten single models vary too much to decide.
             checks.append(
-                Check.less(f"{people.name}: a single model of SGD on noisy data is behind it", ends.noisy, ends.real)
+                Check.less(
+                    f"{people.name}: a single model of SGD on noisy data has a lower accuracy", ends.noisy, ends.real
+                )
             )
         said.append(
-            f"{people.name}: the commonest answer for everybody is right in {common:.3f}, SGD on real data in "
-            f"{ends.real:.3f}, IWP-SGD {ends.iwp}, SGD on noisy data {ends.noisy}, "
-            f"Murk's default {ends.usual}; averaged over draws IWP-SGD {ends.iwp_averaged}, SGD on noisy data "
-            f"{ends.noisy_averaged}, whose direction has a cosine of {ends.cosine:.2f} with SGD's on real data"
+            f"{people.name}: the more common answer has accuracy {common:.3f}, SGD on real data {ends.real:.3f}, "
+            f"IWP-SGD {ends.iwp}, SGD on noisy data {ends.noisy}, Murk's default {ends.usual}; averaged over draws, "
+            f"IWP-SGD has {ends.iwp_averaged} and SGD on noisy data {ends.noisy_averaged}, whose direction has a "
+            f"cosine of {ends.cosine:.2f} with that of SGD on real data"
         )
     return Outcome(
         rows=rows, panels=panels, checks=checks,
         verdict=(
-            ". ".join(said) + ". Accuracy sees the direction of theta alone, which the ridge and the noise change less "
+            ". ".join(said) + ". Accuracy depends only on the direction of theta, which ridge and noise change less "
             "than its length."
         ),
     )  # fmt: skip
@@ -205,12 +206,12 @@ def _runs(setting: Setting, loss: Margin) -> list[Run]:
 
 
 def _run(setting: Setting, people: People, loss: Margin | None, gamma: float, batch: int, size: int) -> Run:
-    """Learn; without a loss of margins by regression. Fewer people than the paper's take larger steps."""
+    """Run all draws; without ``loss`` this is regression. At the tiny size steps are larger."""
     if setting.size == "tiny":
         gamma *= size / len(people.x)
     at, draws = checkpoints(len(people.x) // batch), setting.of(tiny=4, reduced=10, full=100)
     if loss is None:
-        # Two Gaussian releases of half the budget each vary more, and cost less than those with a label.
+        # Two Gaussian releases with half the budget each vary more and cost less than those with a label.
         draws = setting.of(tiny=16, reduced=48, full=100)
     names = list(range(people.x.shape[1]))
     found: dict[str, list[Array]] = {NOISY: [], IWP: []}
@@ -254,7 +255,7 @@ def _shown(values: Array) -> Measured:
 
 
 def _averaged(theta: Array, judge: Judge) -> Measured:
-    """Of the mean over draws; its error by the jackknife."""
+    """Judge the mean over draws; the error is by the jackknife."""
     n = len(theta)
     without = judge((theta.sum(axis=0) - theta) / (n - 1))
     error = float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum()))
@@ -262,7 +263,7 @@ def _averaged(theta: Array, judge: Judge) -> Measured:
 
 
 def _exact_if_equal(found: Measured) -> Measured:
-    """Without what is rounding alone: accuracies of several models may be the very same."""
+    """Drop an error that is only rounding, since accuracies of several models may be equal."""
     return found if found.error > 1e-12 * abs(found.value) else Measured(found.value)
 
 
@@ -291,21 +292,21 @@ def _rows(setting: Setting, name: str, what: str, ends: Ends, nothing: float | N
 
 
 def _unbiased(setting: Setting, name: str, ends: Ends) -> list[Check]:
-    """On average IWP-SGD has gone as far as SGD on real data; without correction it has not."""
-    # Four draws tell their own standard error but roughly.
+    """Check that IWP-SGD goes on average as far as SGD on real data, and SGD on noisy data does not."""
+    # With four draws the standard error itself is uncertain.
     errors = setting.of(tiny=12.0, reduced=STANDARD_ERRORS, full=STANDARD_ERRORS)
     return [
         Check.near(
             f"{name}: IWP-SGD goes on average as far as SGD on real data", ends.iwp_share, 1.0,
             within=errors * ends.iwp_share.error,
         ),
-        Check.less(f"{name}: SGD on noisy data does not", ends.noisy_share, 0.5),
+        Check.less(f"{name}: SGD on noisy data goes less than half as far", ends.noisy_share, 0.5),
         Check.less(f"{name}: IWP-SGD goes further than SGD on noisy data", ends.noisy_share, ends.iwp_share),
     ]  # fmt: skip
 
 
 def _panels(run: Run, judge: Judge, name: str, y: str, averaged: bool = True) -> list[Panel]:
-    # Where theta = 0 nobody is classified.
+    # theta = 0 classifies nobody.
     since = 0 if averaged else 1
     at = run.at[since:]
 

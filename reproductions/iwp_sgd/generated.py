@@ -1,4 +1,4 @@
-"""Figures 1 and 5: test loss against batches on generated data, with the paper's ridge and with a small one."""
+"""Figures 1 and 5: test loss by batches on generated data, with the paper's ridge and a small one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from reproductions.iwp_sgd.synthetic import classification
 BATCH: Final = 128
 OPTIMUM: Final = "optimum"
 NOT_PRINTED = (
-    "make_classification's other arguments, how features come into [-1, 1], the ball of coefficients and the size of "
-    "the test set (here 100,000) are not in the paper"
+    "the paper does not say make_classification's other arguments, the scaling of features to [-1, 1], the ball of "
+    "coefficients and the size of the test set (here 100,000)"
 )
 
 
@@ -46,16 +46,16 @@ class Case:
     gamma: float = 1e-4
     radius: float | None = None
     often: bool = False
-    """Whether it takes 20 draws by default: its releases end far from each other."""
+    """Whether to use 20 draws at the default size, because its runs differ widely."""
 
     @property
     def title(self) -> str:
-        """For the panel."""
+        """Return the title of the panel."""
         return f"p = {self.features}, epsilon = {self.epsilon:g}, {self.loss.name}, lambda = {self.ridge:g}"
 
     @property
     def own(self) -> bool:
-        """Whether it is not the paper's."""
+        """Return whether the case is not in the paper."""
         return self.ridge != 5.0
 
 
@@ -63,9 +63,9 @@ Found = dict[str, list[Array]]
 
 
 def fig1(setting: Setting) -> Outcome:
-    """The exponential loss; and what the ridge hides, by the quadratic loss with lambda = .1."""
+    """Run the exponential loss, and the quadratic loss with lambda = 0.1 to show what the ridge hides."""
     cases = [Case(p, epsilon, EXPONENTIAL) for p, epsilon in ((2, 2.0), (10, 5.0))]
-    # With a small ridge the printed steps end long before they converge: here they are ten times as large.
+    # With a small ridge the printed steps are too small to converge: these are ten times as large.
     cases += [Case(p, epsilon, QUADRATIC, 0.1, 1e-3, 5.0, often=p == 10) for p, epsilon in ((2, 2.0), (10, 5.0))]
     found = _made(setting, cases)
     rows, checks = _rows(setting, found), _hold(setting, cases[:2], found)
@@ -77,7 +77,7 @@ def fig1(setting: Setting) -> Outcome:
     if setting.size != "tiny":
         checks += [
             Check.near(
-                "p = 2: the optimum as in 20 draws of scikit-learn's own generator", last[cases[0]][OPTIMUM],
+                "p = 2: the optimum as in 20 draws of scikit-learn's generator", last[cases[0]][OPTIMUM],
                 Measured(0.9924, 0.0004),
             ),
             Check.near(
@@ -99,20 +99,22 @@ def fig1(setting: Setting) -> Outcome:
         for words, name, value in (("IWP-SGD", IWP, 0.70), ("the optimum", OPTIMUM, 0.38)):
             checks.append(Check.near(f"lambda = .1, p = 10: {words} as in another simulation", large[name], value))
     checks += [
-        Check.less("lambda = .1, p = 10: the published release is worse than nothing", Measured(0.5), large[IWP]),
+        Check.less("lambda = .1, p = 10: the published release is worse than theta = 0", Measured(0.5), large[IWP]),
         Check.less_paired(
             "lambda = .1, p = 10: the product is better than the published release",
             *([one[-1] for one in found[cases[3]][name]] for name in (PRODUCT, IWP)),
         ),
-        Check.less("lambda = .1, p = 10: so is Murk's default", large[DEFAULT], large[IWP]),
+        Check.less(
+            "lambda = .1, p = 10: Murk's default is better than the published release", large[DEFAULT], large[IWP]
+        ),
     ]
     return Outcome(
         rows=rows,
         panels=[_panel(case, found[case], setting) for case in cases],
         checks=checks,
         verdict=(
-            f"With lambda = 5 the paper's figure {seen}: IWP-SGD is to follow SGD on real data ({last[cases[0]][IWP]} "
-            f"and {last[cases[0]][REAL]} at p = 2), and SGD on noisy data to stay at 1 ({last[cases[0]][NOISY]}). But "
+            f"With lambda = 5 the paper's figure {seen}: IWP-SGD should follow SGD on real data ({last[cases[0]][IWP]} "
+            f"and {last[cases[0]][REAL]} at p = 2), and SGD on noisy data stay at 1 ({last[cases[0]][NOISY]}). But "
             f"that ridge leaves nothing to learn: theta = 0 has 1. With lambda = .1 and the quadratic loss, where "
             f"theta = 0 has .5 and the optimum {large[OPTIMUM]} at p = 10, the published release ends at "
             f"{large[IWP]}, the product at {large[PRODUCT]} and Murk's default at {large[DEFAULT]}."
@@ -121,26 +123,26 @@ def fig1(setting: Setting) -> Outcome:
 
 
 def fig5(setting: Setting) -> Outcome:
-    """The log loss, cut off by the paper's criterion."""
+    """Run the log loss, truncated by the paper's criterion."""
     cases = [Case(p, epsilon, LOG) for p, epsilon in ((2, 2.0), (10, 5.0))]
     found = _made(setting, cases)
     last = {name: Measured.mean([one[-1] for one in paths]) for name, paths in found[cases[0]].items()}
     checks = _hold(setting, cases, found)
-    seen = "As in the paper" if all(check.holds for check in checks) else "Not as in the paper, which has that"
+    seen = "As in the paper" if all(check.holds for check in checks) else "Not seen, as the paper claims, that"
     return Outcome(
         rows=_rows(setting, found),
         panels=[_panel(case, found[case], setting) for case in cases],
         checks=checks,
         verdict=(
             f"{seen}, IWP-SGD ends where SGD on real data does ({last[IWP]} and {last[REAL]} at p = 2) and "
-            f"SGD on noisy data does not ({last[NOISY]}; theta = 0 has {np.log(2.0):.4f}). The ridge hides the "
-            f"rest, as in figure 1: without it Murk's default has {last[DEFAULT]}."
+            f"SGD on noisy data does not ({last[NOISY]}; theta = 0 has {np.log(2.0):.4f}). The ridge hides "
+            f"differences, as in figure 1: without it Murk's default has {last[DEFAULT]}."
         ),
     )
 
 
 def _made(setting: Setting, cases: list[Case]) -> dict[Case, Found]:
-    """Test loss along each path, by case and method: a row of each draw."""
+    """Return test losses along the iterates by case and method, one row for each draw."""
     n = setting.of(tiny=60_000, reduced=1_000_000, full=1_000_000)
     draws, test = setting.of(tiny=2, reduced=5, full=100), setting.of(tiny=20_000, reduced=100_000, full=100_000)
     at = checkpoints(n // BATCH)
@@ -151,7 +153,7 @@ def _made(setting: Setting, cases: list[Case]) -> dict[Case, Found]:
         for number, (p, epsilon) in enumerate(dict.fromkeys((case.features, case.epsilon) for case in drawn)):
             setting.tick((draw + 0.5 * number) / most, f"draw {draw + 1} of {most}")
             x, y = classification(n + test, p, setting.rng(p, draw))
-            # Of few draws: outer products hold many numbers.
+            # Only for few draws, because outer products have many numbers.
             usual = (
                 default(x[:n], y[:n], epsilon, seed_of(setting, draw))
                 if draw < setting.of(tiny=2, reduced=2, full=20)
@@ -184,7 +186,7 @@ def _paths(
     return {name: case.loss.risk(theta, test) for name, theta in paths.items()}
 
 
-OTHER: Final = "The data are those of the other rows; a ridge of .1 is not the paper's."
+OTHER: Final = "Same data as in the other rows; a ridge of .1 is not in the paper."
 
 
 def _rows(setting: Setting, found: dict[Case, Found]) -> list[Row]:
@@ -223,9 +225,9 @@ def _rows(setting: Setting, found: dict[Case, Found]) -> list[Row]:
 
 
 def _hold(setting: Setting, cases: list[Case], found: dict[Case, Found]) -> list[Check]:
-    """Of what SGD on real data gains over theta = 0, IWP-SGD gains most, and SGD on noisy data next to nothing."""
+    """Check the shares of SGD's gain over theta = 0 on real data that IWP-SGD and SGD on noisy data reach."""
     checks = []
-    # Of few people the published release tells too little to be sure of a direction; the product does.
+    # At the tiny size the published release is too noisy; the product is not.
     name = setting.of(tiny=PRODUCT, reduced=IWP, full=IWP)
     for case in cases:
         start = float(case.loss.value(np.zeros(1))[0])

@@ -1,4 +1,4 @@
-"""The learners whose paths the figures compare, each from the library by its public settings."""
+"""The learners whose iterates the figures compare."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ REAL, NOISY, IWP, PRODUCT, DEFAULT = (
 
 DELTA = 1e-5
 DEFAULT_NOTE = (
-    "Murk's default: outer products, here with mechanism='gaussian' (the default's PrivUnit has less noise and takes "
-    "long to simulate); the quadratic or squared loss, no ridge, no constant"
+    "Murk's default: outer products with mechanism='gaussian', because the default's PrivUnit, which has less noise, "
+    "takes long to simulate; quadratic or squared loss, no ridge, no intercept"
 )
 
 
 def seed_of(setting: Setting, draw: int) -> int:
-    """Of a draw's noise."""
+    """Return the seed of a draw's noise."""
     return int(setting.rng(200, draw).integers(2**63))
 
 
 def checkpoints(batches: int, most: int = 24) -> list[int]:
-    """Numbers of batches at which paths are looked at: 0, and up to all."""
+    """Return the numbers of batches at which iterates are recorded, from 0 to all."""
     return sorted({round(batches * share) for share in np.linspace(0.0, 1.0, most + 1)})
 
 
 def published(*, regression: bool = False, **more: Any) -> dict[str, Any]:
-    """Arguments of the paper's release, and of its baseline on the very same releases."""
+    """Return the paper's learner, and its uncorrected baseline on the same releases."""
     settings: dict[str, Any] = {"calibration": "classic", "intercept": False, **more}
     learner = IWPSGDRegressor if regression else IWPSGDClassifier
     return {
@@ -48,22 +48,22 @@ def published(*, regression: bool = False, **more: Any) -> dict[str, Any]:
 
 
 def product(**more: Any) -> IWPSGDClassifier:
-    """The same steps on the released product of label and features, with analytic calibration."""
+    """Return the learner of the released product of label and features, with analytic calibration."""
     return IWPSGDClassifier.as_published(release="joint", intercept=False, **more)
 
 
 def path(model: IWPSGDClassifier | IWPSGDRegressor, x: Array, y: Any, batch: int, at: Sequence[int]) -> Array:
-    """Its iterates after numbers ``at`` of batches, a row each, without the constant."""
-    found, done = [], 0
+    """Return the iterates after each number of batches in ``at``, one a row, without the intercept."""
+    iterates, done = [], 0
     for number in at:
         model.learn_many(x[done : number * batch], y[done : number * batch])
         done = number * batch
-        found.append(model.iterate[:-1] if done else np.zeros(x.shape[1]))
-    return np.array(found)
+        iterates.append(model.iterate[:-1] if done else np.zeros(x.shape[1]))
+    return np.array(iterates)
 
 
 def default(x: Array, y: Any, epsilon: float, seed: int, regression: bool = False) -> Array:
-    """What Murk's default for released examples learns of these people at the same (epsilon, delta)."""
+    """Return the estimate of Murk's default for released examples at the same (epsilon, delta)."""
     learner = IWPSGDRegressor if regression else IWPSGDClassifier
     model = learner(
         budget=ApproxDP(epsilon, DELTA),

@@ -1,4 +1,4 @@
-"""People in place of the American Community Survey: the mothers of the demonstration, or the survey's own file."""
+"""People of the American Community Survey's file, or the demonstration's mothers as a stand-in."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from reproductions.iwp_sgd import SURVEY
 from reproductions.iwp_sgd.plain import Array
 
 STAND_IN: Final = (
-    "stand-in: the demonstration's 254,654 mothers; of four fifths, drawn with replacement, as many as the paper has "
-    "for training, and the last fifth for the test"
+    "stand-in: the demonstration's 254,654 mothers; the training set has the paper's size and is drawn with "
+    "replacement from four fifths, the last fifth is the test set"
 )
-OWN_FILE: Final = "the file given; its features are coded by the bounds of the survey's own codebook"
+OWN_FILE: Final = "the file given; features are coded by the bounds of the survey's codebook"
 _INCOME, _COVERAGE = 668_859, 883_984
 _TRAINING = 0.8
 
 
 @dataclass(frozen=True)
 class People:
-    """People for training and for the test: four features in [-1, 1] and a target in [-1, 1], for labels -1 or 1."""
+    """Training and test people: four features and a target in [-1, 1]; labels are -1 or 1."""
 
     name: str
     x: Array
@@ -36,27 +36,27 @@ class People:
 
     @property
     def u(self) -> Array:
-        """``y x`` of those for training."""
+        """Return ``y x`` of the training people."""
         return self.x * self.y[:, None]
 
     @property
     def test_u(self) -> Array:
-        """``y x`` of those for the test."""
+        """Return ``y x`` of the test people."""
         return self.test_x * self.test_y[:, None]
 
 
 def tag(setting: Setting) -> Tag:
-    """How rows compare with the paper's."""
+    """Return the tag of the rows."""
     return "stand-in" if setting.data is None else setting.tag()
 
 
 def note(setting: Setting) -> str:
-    """Which people."""
+    """Return the description of the people."""
     return STAND_IN if setting.data is None else OWN_FILE
 
 
 def two_tasks(setting: Setting) -> tuple[People, People]:
-    """In place of ACSPublicCoverage and of ACSIncome, in the order of the paper's figures."""
+    """Return the tasks for ACSPublicCoverage and ACSIncome."""
     rng = setting.rng(100)
     if setting.data is not None:
         columns = setting.numbers(SURVEY, empty=True)
@@ -70,7 +70,7 @@ def two_tasks(setting: Setting) -> tuple[People, People]:
 
 
 def regression(setting: Setting) -> People:
-    """In place of ACSIncome with the income itself."""
+    """Return the task for ACSIncome with the income as target."""
     rng = setting.rng(101)
     if setting.data is not None:
         return _income(setting.numbers(SURVEY, empty=True), rng, label=False)
@@ -81,10 +81,10 @@ def regression(setting: Setting) -> People:
 def _mothers(setting: Setting) -> dict[str, Array]:
     names = ("age", "same_sex", "afam", "weeks_worked", "third_child")
     words = read_columns(DATA, names, most=setting.of(tiny=40_000, reduced=None, full=None))
-    found = {name: _sign(np.array(words[name]) == "yes") for name in ("same_sex", "afam", "third_child")}
-    found["age"] = _coded(np.array(words["age"], dtype=float), 21, 35)
-    found["weeks"] = _coded(np.array(words["weeks_worked"], dtype=float), 0, 52)
-    return found
+    coded = {name: _sign(np.array(words[name]) == "yes") for name in ("same_sex", "afam", "third_child")}
+    coded["age"] = _coded(np.array(words["age"], dtype=float), 21, 35)
+    coded["weeks"] = _coded(np.array(words["weeks_worked"], dtype=float), 0, 52)
+    return coded
 
 
 def _working(mothers: Mapping[str, Array]) -> Array:
@@ -100,7 +100,7 @@ def _of_mothers(setting: Setting, name: str, x: Array, y: Array, people: int, rn
 
 
 def _income(columns: Mapping[str, Array], rng: np.random.Generator, *, label: bool) -> People:
-    """Adults with an income who work; the target is more than 50,000 dollars, or the income up to 200,000."""
+    """Select working adults with an income; the target is whether it exceeds 50,000 dollars, or the income itself."""
     c = columns
     kept = (c["AGEP"] > 16) & (c["PINCP"] > 100) & (c["WKHP"] > 0) & np.isfinite(c["SCHL"])
     x = np.column_stack(
@@ -111,7 +111,7 @@ def _income(columns: Mapping[str, Array], rng: np.random.Generator, *, label: bo
 
 
 def _coverage(columns: Mapping[str, Array], rng: np.random.Generator) -> People:
-    """People below 65 with an income of at most 30,000 dollars; the target is public coverage."""
+    """Select people below 65 with an income of at most 30,000 dollars; the target is public coverage."""
     c = columns
     kept = (c["AGEP"] < 65) & (c["PINCP"] <= 30_000) & np.isfinite(c["SCHL"])
     x = np.column_stack(
@@ -122,7 +122,7 @@ def _coverage(columns: Mapping[str, Array], rng: np.random.Generator) -> People:
 
 def _split(name: str, x: Array, y: Array, rng: np.random.Generator) -> People:
     if len(x) < 1_000:
-        raise UserError(f"{len(x)} rows of the file are people of {name}; the figures need at least 1,000")
+        raise UserError(f"the file has {len(x)} people for {name}: give at least 1,000")
     order = rng.permutation(len(x))
     first, last = np.split(order, [int(_TRAINING * len(x))])
     return People(name, x[first], y[first], x[last], y[last])

@@ -1,4 +1,4 @@
-"""SGD and the optimum on true records: what the private learners are held against. Plain numpy, nothing of Murk's."""
+"""SGD and the optimum on true records, in plain NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 500.0
 
 @dataclass(frozen=True)
 class Margin:
-    """A loss of the margin z = theta'x y, with two derivatives."""
+    """A loss of the margin ``z = theta'x y`` and its first two derivatives."""
 
     name: str
     value: Callable[[Array], Array]
@@ -23,7 +23,7 @@ class Margin:
     bend: Callable[[Array], Array]
 
     def risk(self, theta: Array, u: Array) -> Array:
-        """Mean loss of each row of ``theta`` (m, p), or of one, over vectors ``y x`` (n, p)."""
+        """Return the mean loss over vectors ``y x`` (n, p), for one ``theta`` (p,) or each row (m, p)."""
         return np.asarray(self.value(u @ theta.T).mean(axis=0))
 
 
@@ -43,7 +43,7 @@ QUADRATIC: Final = Margin("quadratic", lambda z: 0.5 * (z - 1.0) ** 2, lambda z:
 
 
 def minimiser(loss: Margin, u: Array, ridge: float) -> Array:
-    """The minimiser of mean loss and ``ridge/2 |theta|^2``, by Newton's method."""
+    """Return the minimiser of mean loss plus ``ridge/2 |theta|^2``, by Newton's method."""
     theta = np.zeros(u.shape[1])
     for _ in range(50):
         z = u @ theta
@@ -58,9 +58,9 @@ def minimiser(loss: Margin, u: Array, ridge: float) -> Array:
 def sgd(
     slope: Callable[[Array, int], Array], u: Array, gamma: float, ridge: float, batch: int, at: Sequence[int]
 ) -> Array:
-    """Iterates of SGD with constant steps after numbers ``at`` of batches, a row each.
+    """Return the iterates of SGD with constant steps after each number of batches in ``at``, one a row.
 
-    ``slope`` gives the factors of a batch's rows of ``u`` in its gradient, from their scores and its first row's place.
+    ``slope`` maps the scores of a batch and the index of its first row to the rows' factors in the gradient.
     """
     theta, path, due = np.zeros(u.shape[1]), [], set(at)
     for number in range(max(at)):

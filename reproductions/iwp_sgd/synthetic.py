@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 
 def classification(n: int, features: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Features in [-1, 1] and labels as scikit-learn's ``make_classification`` draws them, without scikit-learn.
+    """Draw features and labels as scikit-learn's ``make_classification`` does, scaled to [-1, 1] by the extremes.
 
-    Two classes of two clusters each, at four corners of the cube {-1, 1}^p drawn without replacement; a cluster is
-    ``z A + corner`` with z standard normal and a matrix A of its own, uniform on [-1, 1]; 1% of the labels are
-    random. That is ``n_informative=p, n_redundant=0`` and the defaults otherwise. Then each feature is moved and scaled
-    to [-1, 1] by its extremes.
+    Two classes have two clusters each, at four distinct corners of the cube {-1, 1}^p. A cluster is ``z A + corner``
+    with z standard normal and its own matrix A, uniform on [-1, 1]; 1% of the labels are random. These are the
+    defaults with ``n_informative=p, n_redundant=0``.
 
     Examples
     --------
@@ -20,7 +19,7 @@ def classification(n: int, features: int, rng: np.random.Generator) -> tuple[NDA
     >>> x.min(axis=0).tolist(), x.max(axis=0).tolist(), y.dtype
     ([-1.0, -1.0], [1.0, 1.0], dtype('bool'))
     """
-    # Where all four are taken, scikit-learn has them in order: the classes lie side by side, not crosswise.
+    # With two features scikit-learn takes the corners in order, so the classes lie side by side.
     corners = np.arange(4) if features == 2 else rng.choice(2**features, size=4, replace=False)
     cluster = rng.permutation(np.arange(n) % 4)
     x = rng.standard_normal((n, features))
@@ -35,6 +34,6 @@ def classification(n: int, features: int, rng: np.random.Generator) -> tuple[NDA
     x -= low
     x *= 2.0 / (high - low)
     x -= 1.0
-    # The sum may leave the interval by a rounding.
+    # Rounding may leave the interval.
     np.clip(x, -1.0, 1.0, out=x)
     return x, y

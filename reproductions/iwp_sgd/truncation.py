@@ -1,4 +1,4 @@
-"""Figure 3: how far the log loss, cut off after K terms, is from unbiased."""
+"""Figure 3: bias of the log loss, truncated after K terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST = 25.0
 
 
 def fig3(setting: Setting) -> Outcome:
-    """bias_K by quadrature beside the Monte Carlo estimate, and how large t gets."""
+    """Compare bias_K by quadrature and by Monte Carlo, and compute t."""
     draws = setting.of(tiny=1_000, reduced=10_000, full=10_000)
     times = [float(t) for t in (0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0)]
     beyond = setting.of(tiny=(100.0,), reduced=(50.0, 100.0, 200.0), full=(50.0, 100.0, 200.0))
@@ -35,7 +35,7 @@ def fig3(setting: Setting) -> Outcome:
         Row(
             what=f"bias_{terms} at t = {times[i]:g}", tag="exact", as_published=Measured(float(sampled[terms][i])),
             corrected=Measured(float(exact[terms][i])),
-            note=f"as published: Monte Carlo, {draws:,} draws at each of 60 times; corrected: quadrature. |z| <= 1",
+            note=f"as published: Monte Carlo with {draws:,} draws at each of 60 times; corrected: quadrature. |z| <= 1",
         )
         for i in (1, 4, 7) for terms in TERMS
     ]  # fmt: skip
@@ -47,7 +47,7 @@ def fig3(setting: Setting) -> Outcome:
             Row(
                 what=f"t at epsilon = 1, delta = 1e-5, unit ball: {words}", tag="exact", published="at most 25",
                 as_published=Measured(classic), corrected=Measured(analytic),
-                note="t = sigma^2/2; as published: the printed noise; corrected: the least noise for the guarantee",
+                note="t = sigma^2/2; as published: printed noise; corrected: the least noise for the guarantee",
             )
         )  # fmt: skip
     classic, analytic = largest["features alone"]
@@ -63,7 +63,7 @@ def fig3(setting: Setting) -> Outcome:
     if setting.size != "tiny":
         checks.append(
             Check(
-                "the Monte Carlo estimate makes K = 1 look best at t = 25, as the paper has it", seen[25.0] == 1,
+                "by Monte Carlo K = 1 looks best at t = 25, as in the paper", seen[25.0] == 1,
                 f"{seen}",
             )
         )  # fmt: skip
@@ -82,25 +82,25 @@ def fig3(setting: Setting) -> Outcome:
         ],
         checks=checks,
         verdict=(
-            f"By quadrature K = {' or '.join(map(str, {*best.values()}))} is best at every t looked at, up to "
-            f"{max(best):g} (at t = 25: {others} for K = 1, 2, 3); a sampled estimate, whose error grows as t^(K + 1), "
-            f"puts K = {seen[25.0]} first there. At epsilon = 1 the printed noise has t = {classic:.3g}; it is 25 at "
-            f"delta = {delta:.2g}."
+            f"By quadrature K = {' or '.join(map(str, {*best.values()}))} has the smallest bias at every t tested, "
+            f"up to {max(best):g} (at t = 25: {others} for K = 1, 2, 3). The sampled estimate, with an error of order "
+            f"t^(K + 1), favours K = {seen[25.0]} at t = 25. At epsilon = 1 the printed noise has t = {classic:.3g}; "
+            f"t = 25 needs delta = {delta:.2g}."
         ),
     )  # fmt: skip
 
 
 def _time(epsilon: float) -> tuple[float, float]:
-    """t of the noise in the unit ball, by the printed calibration and by the exact one."""
-    found = [
+    """Return t in the unit ball by the printed calibration and by the exact one."""
+    classic, analytic = (
         GaussianMechanism.calibrate(ApproxDP(epsilon, DELTA), dimension=1, radius=UNIT, method=method).variance / 2.0
         for method in ("classic", "analytic")
-    ]
-    return found[0], found[1]
+    )
+    return classic, analytic
 
 
 def _sampled(terms: int, t: float, draws: int, rng: np.random.Generator, steps: int = 60) -> float:
-    """The paper's second formula: ``sup |int_0^t (-s)^K / K! W_2s[f^(2K+2)](z) ds|``, the smoothing by Monte Carlo."""
+    """Return ``sup |int_0^t (-s)^K / K! W_2s[f^(2K+2)](z) ds|``, the paper's second formula, by Monte Carlo."""
     z = np.linspace(-UNIT, UNIT, 9)
     total = np.zeros(len(z))
     for s in (np.arange(steps) + 0.5) * t / steps:
@@ -111,7 +111,7 @@ def _sampled(terms: int, t: float, draws: int, rng: np.random.Generator, steps: 
 
 
 def _derivative(order: int, z: Array) -> Array:
-    """An even derivative of ``log(1 + e^-z)``, from 4 to 8, by h = s (1 - s), s the logistic function."""
+    """Return the 4th, 6th or 8th derivative of ``log(1 + e^-z)``, by h = s (1 - s), s the logistic function."""
     h = 0.25 / np.cosh(0.5 * z) ** 2
     factors = {4: (1.0, -6.0), 6: (1.0, -30.0, 120.0), 8: (1.0, -126.0, 1680.0, -5040.0)}[order]
     return np.asarray(h * np.polynomial.polynomial.polyval(h, factors))

@@ -1,4 +1,4 @@
-"""The experiments of the paper on LDP-SGD and LDP-ASGD."""
+"""Experiments of the paper on LDP-SGD and LDP-ASGD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 1: clipped gradients are biased, weighted ones are not."""
+"""Figure 1: clipped against weighted gradients."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MU, ETA, ALPHA = 3.0, 1.0, 1 / 2
 CLIP: Final = math.sqrt(2.0)
 NAMES: Final = ("x1", "x2", "x3", "intercept")
 _NOTE: Final = (
-    "The paper's settings are in a supplement that is not with it; here mu = 3, eta = 1, alpha = 1/2, n = 300,000, "
-    "and clipping at sqrt 2, the bound of weighted gradients, so that the noise is the same. Murk's default is "
+    "The paper's settings are in a supplement that we do not have. Here mu = 3, eta = 1, alpha = 1/2, n = 300,000. "
+    "Clipping is at sqrt 2, the bound of weighted gradients, so that the noise is the same. Murk's default is "
     "ScoreClassifier(budget=...)."
 )
 
 
 def clipped_root(size: int = 200_000) -> Floats:
-    """Where the mean of clipped logistic gradients is zero, over a sample of people: what clipping estimates.
+    """Return the root of the mean clipped logistic gradient over a sample of people, which clipping estimates.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def clipped_root(size: int = 200_000) -> Floats:
 
     def mean(theta: Floats) -> Floats:
         p = logistic(rows @ theta)
-        # Over both outcomes, which is exact given the features.
+        # The mean over both outcomes is exact given the features.
         one = (p - 1.0) * np.minimum(1.0, CLIP / np.maximum((1.0 - p) * length, 1e-300))
         none = p * np.minimum(1.0, CLIP / np.maximum(p * length, 1e-300))
         return np.asarray((chance * one + (1.0 - chance) * none) @ rows / size)
@@ -53,7 +53,7 @@ def clipped_root(size: int = 200_000) -> Floats:
 
 
 def fig1(setting: Setting) -> Outcome:
-    """Estimates of four coefficients, all 1, from weighted and from clipped gradients."""
+    """Estimate four coefficients, all 1, from weighted and from clipped gradients."""
     n, times = setting.of(tiny=60_000, reduced=N, full=N), setting.of(tiny=4, reduced=30, full=100)
     kinds: dict[str, dict[str, object]] = {"Mallows": {}, "clipping": {"weights": "clip", "clip": CLIP}}
     makers: dict[str, Maker] = {
@@ -82,10 +82,10 @@ def fig1(setting: Setting) -> Outcome:
                 )
                 for words, kind, here in (("clipping", "clipping", None), ("Mallows weights", "Mallows", default))
             ]  # fmt: skip
-        rows.append(Row(what=f"where clipped gradients balance, {name}", tag="unreachable",
+        rows.append(Row(what=f"root of the clipped mean, {name}", tag="unreachable",
                         as_published=Measured(root[j]), note=_NOTE))  # fmt: skip
     bias = {name: float(each[:, 1].mean() - 1.0) for name, each in ends.items()}
-    # Coefficients of one run hang together: the error is that of runs' means over coefficients.
+    # Coefficients of a run are correlated, so the error is that of the runs' means over coefficients.
     means = {name: Measured.mean(each[:, 1].mean(axis=1)) for name, each in ends.items()}
     checks.append(Check("the clipped gradients' root exceeds 1 in every coefficient", bool(np.all(root > 1.0)),
                         ", ".join(f"{value:.3f}" for value in root)))  # fmt: skip
@@ -97,9 +97,9 @@ def fig1(setting: Setting) -> Outcome:
     )
     if setting.size != "tiny":
         checks += [
-            Check.near("ASGD with clipping is at the root of the clipped mean",
+            Check.near("ASGD with clipping is within 0.05 of the root of the clipped mean",
                        means["clipping"], float(root.mean()), within=0.05),
-            Check.near("ASGD with Mallows weights is within .05 of the truth", means["Mallows"], 1.0, within=0.05),
+            Check.near("ASGD with Mallows weights is within 0.05 of the truth", means["Mallows"], 1.0, within=0.05),
         ]  # fmt: skip
     panels = [
         Panel(
@@ -117,6 +117,6 @@ def fig1(setting: Setting) -> Outcome:
         verdict=(
             f"{'Seen' if bias['clipping'] > 3 * abs(bias['Mallows']) else 'Not clearly seen'}: with clipping averages "
             f"are off by {bias['clipping']:+.3f} a coefficient, with Mallows weights by {bias['Mallows']:+.3f}. No "
-            f"number of people mends the first: clipped gradients balance at {root.mean():.3f} on average."
+            f"number of people removes the first: the mean clipped gradient is zero at {root.mean():.3f} on average."
         ),
     )  # fmt: skip

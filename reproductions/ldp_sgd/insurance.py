@@ -1,4 +1,4 @@
-"""Figures 7 to 9: charges of health insurance, by Huber regression and by three classes, in shuffled order."""
+"""Figures 7 to 9: charges of health insurance, by Huber regression and in three classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reproductions.ldp_sgd import COLUMNS, INSURANCE
 from reproductions.ldp_sgd.simulate import ALPHAS, LEVELS, Floats, follow, fraction, lines, nearer, points
 
 _HISTORY = {"": 0, "none": 0, "high blood pressure": 1, "diabetes": 2, "heart disease": 3}
-# As the paper numbers them. What region becomes is not said: here its place in the alphabet.
+# The paper's codes, except for regions, which it does not code: here they are in alphabetical order.
 CODES: Final[Mapping[str, Mapping[str, int]]] = {
     "gender": {"female": 0, "male": 1},
     "smoker": {"no": 0, "yes": 1},
@@ -33,23 +33,24 @@ CODES: Final[Mapping[str, Mapping[str, int]]] = {
 NUMBERS: Final = ("age", "bmi", "children")
 D: Final = 11
 STAND_IN: Final = (
-    "Stand-in: generated records with the columns of the insurance data, charges linear in them ({explained:.0%} "
-    "explained). Charges are standardized, which the paper does not say but its step needs. --data takes the real file."
+    "Stand-in: generated records with the columns of the insurance data; they explain {explained:.0%} of the charges' "
+    "variance linearly. Charges are standardized, which the paper does not say but its step needs. --data takes the "
+    "real file."
 )
 GIVEN: Final = (
-    "From the file given. The paper does not say whether charges are standardized, as they are here, nor how regions "
-    "are coded: here by their place in the alphabet."
+    "The file given. The paper does not say whether charges are standardized, as they are here, nor how regions are "
+    "coded; here they are in alphabetical order."
 )
 NOISE: Final = 1000.0
-"""Of the stand-in's charges, a standard deviation."""
+"""Standard deviation of the noise in the stand-in's charges."""
 FEW: Final = 5
-"""Shuffles at least of what is checked."""
+"""Least number of shuffles for a check."""
 Kind = Literal["linear", "classes"]
 
 
 @dataclass(frozen=True)
 class Records:
-    """Coded features (n, 11), standardized charges (n,), their class, and of the stand-in the share explained."""
+    """Coded features (n, 11), standardized charges (n,), their classes, and the stand-in's explained share."""
 
     X: Floats
     charges: Floats
@@ -58,12 +59,12 @@ class Records:
 
 
 def coded(column: str, words: Sequence[str]) -> Floats:
-    """A column's words as numbers.
+    """Return a column's text as numbers.
 
     Raises
     ------
     UserError
-        If one of them is not known.
+        If a value is unknown.
     """
     try:
         if column in CODES:
@@ -72,11 +73,13 @@ def coded(column: str, words: Sequence[str]) -> Floats:
         return as_numbers({column: words})[column]
     except KeyError:
         expected = ", ".join(CODES[column])
-        raise UserError(f"column {column} has other values than the paper's file: expected are {expected}") from None
+        raise UserError(
+            f"column {column} has values that the paper's file does not have: expected {expected}"
+        ) from None
 
 
 def generated(n: int, rng: np.random.Generator) -> dict[str, Floats]:
-    """Columns of the stand-in."""
+    """Draw the columns of the stand-in."""
     columns: dict[str, Floats] = {
         "age": rng.integers(18, 66, size=n).astype(np.float64),
         "bmi": rng.uniform(18.0, 50.0, size=n),
@@ -94,7 +97,7 @@ def generated(n: int, rng: np.random.Generator) -> dict[str, Floats]:
 
 
 def records(setting: Setting) -> Records:
-    """The paper's file, or as many generated records as the size asks for."""
+    """Return the records of the paper's file, or generated ones."""
     if setting.data is not None:
         columns = {name: coded(name, words) for name, words in setting.columns(INSURANCE).items()}
     else:
@@ -108,17 +111,17 @@ def records(setting: Setting) -> Records:
 
 
 def fig7(setting: Setting) -> Outcome:
-    """Mean squared error on records that were set apart, by Huber regression with an estimated scale."""
+    """Compute the test mean squared error of Huber regression with an estimated scale."""
     return _figure(setting, "linear", "mean squared error")
 
 
 def fig8(setting: Setting) -> Outcome:
-    """Cross-entropy on records that were set apart, by softmax regression with a row a class."""
+    """Compute the test cross-entropy of softmax regression."""
     return _figure(setting, "classes", "cross-entropy")
 
 
 def fig9(setting: Setting) -> Outcome:
-    """The share of right classes among records that were set apart."""
+    """Compute the test accuracy of softmax regression."""
     return _figure(setting, "classes", "accuracy")
 
 
@@ -148,9 +151,9 @@ def _of_scores(what: str, scores: Floats, classes: NDArray[np.int64]) -> float:
 
 
 def _default(kind: Kind, what: str, budget: GaussianDP, train: Records, test: Records, seed: int) -> float:
-    """Murk's default, with 2,000 rows' features public where there are several classes."""
+    """Return the test result of Murk's default, with 2,000 public rows of features for classes."""
     if kind == "linear":
-        # Public bounds of standardized charges; all features are brought to the size of 1 by public constants.
+        # Public bounds of standardized charges; dividing by 3 brings features to about 1.
         model: Any = ScoreRegressor(budget=budget, target_bounds=(-3.0, 3.0), features=list(range(D)), seed=seed)
         model.learn_many(train.X / 3.0, train.charges)
         return float(np.mean((test.charges - model.predict_many(test.X / 3.0)) ** 2))
@@ -171,7 +174,7 @@ def _figure(setting: Setting, kind: Kind, what: str) -> Outcome:
     train = order[:n]
     shuffles = setting.of(tiny=2, reduced=2, full=50)
     alphas = setting.of(tiny=(1 / 2, 1.0), reduced=ALPHAS, full=ALPHAS)
-    # The paper looks at each 10,000th person; on a log axis the beginning is seen too.
+    # The paper records every 10,000th person; log spacing shows the beginning too.
     at = points(n, 1000, 12)
     found: dict[tuple[str, float], list[Floats]] = {(level, alpha): [] for level in LEVELS for alpha in alphas}
     starts: list[float] = []
@@ -238,19 +241,19 @@ def _outcome(
 
 
 Last = Mapping[tuple[str, float], Floats]
-"""By budget and decay rate: ``(shuffles, 2)``, of the iterate and of the average, after the last person."""
+"""Results of iterate and average after the last person, by budget and decay rate, ``(shuffles, 2)``."""
 HALF: Final = 1 / 2
 CHECKED: Final = (("no noise", HALF), ("mu = 2", HALF), ("mu = 0.5", HALF), ("mu = 2", 1.0))
 FAR: Final = 0.75
-"""Of the way from the start to the noiseless end: what goes less far does not converge."""
+"""Share of the way from the start to the noiseless end below which a run does not converge."""
 COMPARABLE: Final = 2.0
-"""Losses that are at most so many times the noiseless one, and accuracies with as much of its distance to 1."""
+"""Largest ratio to the noiseless loss, or to the noiseless accuracy's distance to 1, of comparable results."""
 
 
 def travelled(last: Last, starts: Floats) -> Measured:
-    """How far alpha = 1 goes of the way from the start to the noiseless end at alpha = 1/2: iterates, by shuffle.
+    """Return the share of the way from the start to the noiseless end at alpha = 1/2 that iterates go at alpha = 1.
 
-    Whoever ends further off than they started has gone none of it.
+    A run that ends further away than it started counts as 0.
     """
     one, none = last["mu = 2", 1.0][:, 0], last["no noise", HALF][:, 0]
     runs = min(len(one), len(none))
@@ -259,7 +262,7 @@ def travelled(last: Last, starts: Floats) -> Measured:
 
 def _checks(setting: Setting, what: str, last: Last, starts: Floats) -> list[Check]:
     def better(claim: str, one: tuple[str, float], two: tuple[str, float], place: int) -> Check:
-        """One is better than two: smaller, or more accurate."""
+        """Check that ``one`` is smaller than ``two``, or more accurate."""
         runs = min(len(last[one]), len(last[two]))
         first, second = last[one][:runs, place], last[two][:runs, place]
         return Check.less_paired(claim, second, first) if what == "accuracy" else nearer(claim, first, second)
@@ -276,13 +279,13 @@ def _checks(setting: Setting, what: str, last: Last, starts: Floats) -> list[Che
 
 
 def stuck(last: Last, starts: Floats) -> Check:
-    """With alpha = 1 the noiseless end is not reached."""
+    """Check that alpha = 1 does not reach the noiseless end."""
     claim = "mu = 2, iterate: alpha = 1 goes less than three quarters of the way from the start to the noiseless end"
     return Check.less(claim, travelled(last, starts), FAR)
 
 
 def claims(what: str, last: Last, starts: Floats) -> list[tuple[str, bool, str]]:
-    """What the paper says of the figure: in words, whether it is seen here, and the numbers."""
+    """Return the paper's claims about the figure: text, whether it is seen, and the numbers."""
     alphas = sorted({alpha for _, alpha in last})
     levels = list(dict.fromkeys(level for level, _ in last))
     sign = -1.0 if what == "accuracy" else 1.0
@@ -327,7 +330,7 @@ def claims(what: str, last: Last, starts: Floats) -> list[tuple[str, bool, str]]
 
 
 def verdict_of(where: str, what: str, last: Last, starts: Floats) -> str:
-    """Which of the paper's claims are seen, and which are not."""
+    """Return the verdict on the paper's claims."""
     found = claims(what, last, starts)
     count = sum(seen for _, seen, _ in found)
     opening = "Seen" if count == len(found) else "Seen in part" if count else "Not seen"

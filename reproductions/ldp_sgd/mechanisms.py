@@ -1,4 +1,4 @@
-"""Figures 2 and 4: people with budgets of their own, and Laplace against Gaussian noise."""
+"""Figures 2 and 4: people's own budgets, and Laplace against Gaussian noise."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ def _made(budget: Guarantee, **more: object) -> Maker:
 
 
 def fig2(setting: Setting) -> Outcome:
-    """Linear regression at mu = 1, at mu = 2, and with everybody's own mu between them."""
+    """Run linear regression at mu = 1, at mu = 2, and with each person's own mu between them."""
     d, n = 5, setting.of(tiny=20_000, reduced=N, full=N)
     times, fewer = setting.of(tiny=3, reduced=64, full=REPLICATIONS), setting.of(tiny=2, reduced=8, full=REPLICATIONS)
     at, target = points(n), truth("linear", 5)
-    # The uniform distribution on [1, 2] as 16 levels: budgets are public, and each is calibrated.
+    # Budgets are public and each is calibrated, so the uniform distribution has 16 levels.
     levels = [GaussianDP(1.0 + (i + 0.5) / 16) for i in range(16)]
 
     def draw(rng: np.random.Generator, people: int) -> list[Guarantee]:
         return [levels[i] for i in rng.integers(16, size=people).tolist()]
 
-    budgets = {"mu = 1": GaussianDP(1.0), "mu ~ Unif(1, 2)": GaussianDP(1.5), "mu = 2": GaussianDP(2.0)}
+    mixed = "mu uniform on [1, 2]"
+    budgets = {"mu = 1": GaussianDP(1.0), mixed: GaussianDP(1.5), "mu = 2": GaussianDP(2.0)}
     makers: dict[str, Maker] = {name: _made(budget) for name, budget in budgets.items()}
     defaults: dict[str, Maker] = {
         f"default, {name}": lambda seed, budget=budget: LDPSGDRegressor(  # type: ignore[misc]
@@ -58,7 +59,7 @@ def fig2(setting: Setting) -> Outcome:
         )
         for name, budget in budgets.items()
     }
-    own = [name for name in (*makers, *defaults) if "Unif" in name]
+    own = [mixed, f"default, {mixed}"]
     paths = replicate(setting, "linear", d, makers, at, times, draw=draw, drawn=own, share=(0.0, 0.8))
     paths |= replicate(setting, "linear", d, defaults, at, fewer, draw=draw, drawn=own, share=(0.8, 1.0))
     found = {name: distances(each, target) for name, each in paths.items()}
@@ -67,25 +68,26 @@ def fig2(setting: Setting) -> Outcome:
         Row(
             what=f"{name}: {which}", tag="unreachable", as_published=ends[name][row],
             default=ends[f"default, {name}"][1] if row else None,
-            note=f"{DEFAULT} It weights people by their public noise level. The paper does not say d: here 5, and 16 "
-            f"levels for the uniform distribution; {times} runs (the paper: {REPLICATIONS}).",
+            note=f"{DEFAULT} It weights people by their public noise level. The paper does not say d; here it is 5. "
+            f"The uniform distribution has 16 levels; {times} runs (paper: {REPLICATIONS}).",
         )
         for name in budgets
         for row, which in enumerate(WHICH)
     ]  # fmt: skip
     last = {name: each[:, :, -1] for name, each in found.items()}
     between = [
-        nearer(f"{which} with mu ~ Unif(1, 2) {word}", last[one][:, row], last[two][:, row])
+        nearer(f"{which} with {mixed} {word}", last[one][:, row], last[two][:, row])
         for row, which in enumerate(WHICH)
         for word, one, two in (
-            ("is above mu = 2", "mu = 2", "mu ~ Unif(1, 2)"), ("is below mu = 1", "mu ~ Unif(1, 2)", "mu = 1"),
+            ("is above mu = 2", "mu = 2", mixed),
+            ("is below mu = 1", mixed, "mu = 1"),
         )
-    ]  # fmt: skip
+    ]
     two = found["mu = 2"]
     checks = [*between]
     if setting.size != "tiny":
         checks.append(nearer("at mu = 2 the average is nearer", last["mu = 2"][:, 1], last["mu = 2"][:, 0]))
-        checks.append(halved(last["mu ~ Unif(1, 2)"][:, 0], last["mu = 1"][:, 0]))
+        checks.append(halved(last[mixed][:, 0], last["mu = 1"][:, 0]))
     looks = (0, len(at) // 2, len(at) - 1)
     boxes = [
         Series(name=f"{which}, n = {at[place]:,}", y=np.log10(two[:, row, place]).tolist(), style="box")
@@ -93,9 +95,9 @@ def fig2(setting: Setting) -> Outcome:
         for row, which in enumerate(("SGD", "ASGD"))
     ]
     left = [line for place, name in enumerate(budgets) for line in lines(name, at, found[name], place)]
-    left.append(Series(name="Murk's default, mu ~ Unif(1, 2)", x=at,
-                       y=found["default, mu ~ Unif(1, 2)"].mean(axis=0)[1].tolist(), colour=3))  # fmt: skip
-    ours, theirs = ends["default, mu ~ Unif(1, 2)"][1], ends["mu ~ Unif(1, 2)"][1]
+    default_mean = found[f"default, {mixed}"].mean(axis=0)[1].tolist()
+    left.append(Series(name=f"Murk's default, {mixed}", x=at, y=default_mean, colour=3))
+    ours, theirs = ends[f"default, {mixed}"][1], ends[mixed][1]
     return Outcome(
         rows=rows,
         panels=[
@@ -113,16 +115,16 @@ def fig2(setting: Setting) -> Outcome:
 
 
 def weighed(ours: Measured, theirs: Measured) -> str:
-    """How an error compares with another, as far as 4 standard errors tell."""
+    """Return how an error compares with another, by 4 standard errors."""
     gap, error = theirs.value - ours.value, math.hypot(ours.error, theirs.error)
     if abs(gap) <= STANDARD_ERRORS * error:
-        return f"not told apart from {theirs}"
+        return f"not distinguishable from {theirs}"
     return f"{'below' if gap > 0.0 else 'above'} {theirs}"
 
 
 def halved(mixed: Floats, one: Floats) -> Check:
-    """Mixed budgets' noise has mean variance 4 C0^2 E mu^-2 = 2 C0^2, half of that at mu = 1: so has the error."""
-    claim = "E mu^-2 = 1/2 under Unif(1, 2): the iterate is at half of mu = 1, by means of logarithms within log 1.5"
+    """Check that mixed budgets halve the error at mu = 1: their mean noise variance is 4 C0^2 E mu^-2 = 2 C0^2."""
+    claim = "E mu^-2 = 1/2: the iterate with mixed budgets has half the error of mu = 1, by logarithms within log 1.5"
     return Check.near(claim, Measured.mean(np.log(mixed / one)), -math.log(2.0), within=WITHIN)
 
 
@@ -131,7 +133,7 @@ def _times(ratio: float) -> str:
 
 
 def fig4(setting: Setting) -> Outcome:
-    """Laplace noise at epsilon = 1, 2, 3 against Gaussian noise at mu = 1, in five and ten dimensions."""
+    """Compare Laplace noise at epsilon = 1, 2, 3 with Gaussian noise at mu = 1, in five and ten dimensions."""
     n = setting.of(tiny=20_000, reduced=N, full=N)
     times = setting.of(tiny=2, reduced=16, full=REPLICATIONS)
     dimensions = setting.of(tiny=(5,), reduced=(5, 10), full=(5, 10))
@@ -154,7 +156,7 @@ def fig4(setting: Setting) -> Outcome:
             rows.append(Row(
                 what=f"d = {d}, l2 ball in place of Laplace noise, epsilon = 3: {which}", tag=setting.tag(),
                 published="not in the paper", default=ends[d, "l2 ball, epsilon = 3"][row],
-                note="The l2 ball has the same pure guarantee; here with the paper's steps and weights.",
+                note="The l2 ball has the same pure guarantee; run with the paper's steps and weights.",
             ))  # fmt: skip
         for row, which in enumerate(("SGD", "ASGD")):
             shown = [*_BUDGETS, "l2 ball, epsilon = 3", "default, Laplace, epsilon = 3"]
@@ -184,7 +186,7 @@ def fig4(setting: Setting) -> Outcome:
             ]
         checks.append(_noise_ratio(d))
     rows += _privacy_rows()
-    verdict = "At this size directions only."
+    verdict = "This size shows directions only."
     if setting.size != "tiny":
         ratios = {d: ends[d, "Laplace, epsilon = 3"][0].value / ends[d, "GDP, mu = 1"][0].value for d in dimensions}
         checks += as_known(setting, "linear", "mu = 1")
@@ -193,16 +195,16 @@ def fig4(setting: Setting) -> Outcome:
         verdict = (
             f"{'Seen' if ratios[10] > ratios[5] else 'Not seen'}: Laplace noise at epsilon = 3 has {_times(ratios[5])} "
             f"the error of Gaussian noise at mu = 1 for d = 5, and {_times(ratios[10])} for d = 10 (iterates; "
-            f"averages, which hold the start: {_times(average)}). {_what_grows(ball)}"
+            f"averages, which still contain the start: {_times(average)}). {_what_grows(ball)}"
         )  # fmt: skip
     return Outcome(rows=rows, panels=panels, checks=checks, verdict=verdict)
 
 
 def _what_grows(ball: float) -> str:
-    found = f"for d = 10 the l2 ball at the same epsilon has {_times(ball)} the error of the Gaussian"
+    ratio = f"for d = 10 the l2 ball at the same epsilon has {_times(ball)} the error of the Gaussian"
     if ball < 1.0:
-        return f"What grows is the error of independent Laplace noise, not of pure privacy: {found}."
-    return f"It is not the Laplace noise alone: {found}."
+        return f"The growing error belongs to independent Laplace noise, not to pure privacy: {ratio}."
+    return f"Laplace noise is not the only cause: {ratio}."
 
 
 _BUDGETS: Final[dict[str, Guarantee]] = {
@@ -220,7 +222,7 @@ def _mechanisms(setting: Setting, d: int, at: list[int], times: int, share: tupl
     }
     makers["l2 ball, epsilon = 3"] = lambda seed: published("linear", d, PureDP(3.0), seed, mechanism="l2-ball")
     paths = replicate(setting, "linear", d, makers, at, times, share=share)
-    # PrivUnit is drawn by trial, which takes ten times as long as other noise.
+    # PrivUnit uses rejection sampling and takes ten times as long as other noise.
     defaults: dict[str, Maker] = {
         f"default, {name}": lambda seed, budget=_BUDGETS[name]: LDPSGDRegressor(  # type: ignore[misc]
             budget=budget, features=list(range(d)), seed=seed
@@ -233,7 +235,7 @@ def _mechanisms(setting: Setting, d: int, at: list[int], times: int, share: tupl
 
 
 def _noise_ratio(d: int) -> Check:
-    """The variances of both noises, which the mechanisms have; by hand the ratio is 2 (d + 2) / eps^2 * mu^2."""
+    """Check the ratio of the mechanisms' variances against 2 (d + 2) / eps^2 * mu^2."""
     shape = {"dimension": d + 2, "radius": Huber(1.345).bound(math.sqrt(2.0))}
     laplace = calibrate("laplace", PureDP(3.0), **shape)  # type: ignore[arg-type]
     gaussian = calibrate("gaussian", GaussianDP(1.0), **shape)  # type: ignore[arg-type]
@@ -248,16 +250,16 @@ def _privacy_rows() -> list[Row]:
         for epsilon, delta in ((1.0, 0.1269), (2.0, 0.0209), (3.0, 0.0015))
     ]  # fmt: skip
     rows += [
-        Row(what="mu that epsilon = 3 is, all thresholds taken together", tag="exact",
+        Row(what="mu that corresponds to epsilon = 3, over all thresholds", tag="exact",
             published="\"comparable privacy safeguards\" to 1-GDP",
             corrected=Measured(pure_to_gdp(3.0))),
-        Row(what="mu that noise N(0, 4/mu) has, as the text prints it, at mu = 0.5", tag="exact",
+        Row(what="mu of the printed noise N(0, 4/mu), at mu = 0.5", tag="exact",
             published="formula only",
             as_published=Measured(2.0 / math.sqrt(4.0 / 0.5)), corrected=Measured(0.5),
-            note="The text prints N(0, 4/mu); everything here has N(0, 4/mu^2), which has mu."),
+            note="The text prints N(0, 4/mu); everything here uses N(0, 4/mu^2), which gives mu."),
         Row(what="power of d in the mean square of Laplace noise", tag="exact", published="d^3 (log d)^2",
             corrected=Measured(2.0), note="d coordinates of variance 8 d C0^2 / epsilon^2 each."),
-        Row(what="largest norm of the Huber gradient, C0 being half the sensitivity", tag="exact",
+        Row(what="largest norm of the Huber gradient, where C0 is half the sensitivity", tag="exact",
             published="formula only",
             as_published=Measured(math.hypot(1.345 * math.sqrt(2.0), (1.345**2 - Huber(1.345).kappa) / 2.0)),
             corrected=Measured(Huber(1.345).bound(math.sqrt(2.0))),

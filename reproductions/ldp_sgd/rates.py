@@ -30,9 +30,9 @@ from reproductions.ldp_sgd.trajectories import LossGap
 D: Final = 2
 WITHIN: Final = 0.2
 LAST: Final = 1_000_000
-"""People of runs from the truth: at 300,000 averages at 3/4 still have slopes of -1.2 to -1.3."""
-# Decay rate: budget and first step, for runs from the truth. Rates are limits, and how soon they are reached hangs
-# on both: with mu = 1 they stray beyond the linear part of Huber's loss, and above 1/2 first steps are long remembered.
+"""People of runs from the truth; with 300,000, averages at 3/4 are not yet near their limit."""
+# Budget mu and first step eta by decay rate, for runs from the truth. They decide how soon the limits are reached: with
+# mu = 1 iterates leave the quadratic part of Huber's loss, and above 1/2 the first steps are remembered for long.
 LIMITS: Final[dict[float, tuple[float, float]]] = {
     1 / 4: (2.0, 0.2),
     1 / 3: (2.0, 0.2),
@@ -44,14 +44,14 @@ LIMITS: Final[dict[float, tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Rates:
-    """Slopes of the distance, and of the loss gap, by decay rate: of the iterate, of the average, their difference."""
+    """Slopes of distance and loss gap by decay rate: of the iterate, of the average, and their difference."""
 
     distance: dict[float, tuple[Measured, Measured, Measured]]
     gap: dict[float, tuple[Measured, Measured, Measured]]
 
 
 def distance_rates(alpha: float) -> tuple[float, float]:
-    """The paper's, of iterate and average.
+    """Return the paper's rates of iterate and average.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def distance_rates(alpha: float) -> tuple[float, float]:
 
 
 def gap_rates(alpha: float) -> tuple[float, float]:
-    """The paper's bounds of the loss gap without strong convexity, from alpha = 1/3 on.
+    """Return the paper's bounds of the loss gap without strong convexity, for alpha from 1/3.
 
     Examples
     --------
@@ -75,8 +75,10 @@ def gap_rates(alpha: float) -> tuple[float, float]:
 
 
 def slopes(at: list[int], found: Floats) -> tuple[Measured, Measured, Measured]:
-    """Of the means of runs ``(runs, 2, points)`` on a log-log scale: of the iterate, of the average, and their
-    difference; errors by leaving out a run at a time, in which both hang together."""
+    """Return the log-log slopes of means over runs ``(runs, 2, points)``: iterate, average, and their difference.
+
+    Errors are by the jackknife over runs, which share iterate and average.
+    """
     x = np.log(at) - np.log(at).mean()
 
     def of(values: Floats) -> Floats:
@@ -114,13 +116,13 @@ def _slopes(setting: Setting, kind: Kind, times: int, n: int, share: tuple[float
 
 _NOTE: Final = (
     "As published: eta = 0.2 from zero, mu = 2, d = 5. Corrected: d = 2 from the truth, with mu and eta by decay rate "
-    "(2 and 0.2 up to 1/2, 10 and 1 above). n = 1,000,000. These were chosen after several were tried: with mu = 1, "
+    "(2 and 0.2 up to 1/2, 10 and 1 above) and n = 1,000,000, chosen after several were tried: with mu = 1, "
     "eta of 2 and more, or n = 300,000, slopes were up to 0.8 steeper than the limits."
 )
 
 
 def table1(setting: Setting) -> Outcome:
-    """Measured slopes beside the paper's rates; and of the same runs figure 3, the relative order of the average."""
+    """Compare measured slopes with the paper's rates, and from the same runs the orders of figure 3."""
     times, n = setting.of(tiny=4, reduced=24, full=200), setting.of(tiny=30_000, reduced=LAST, full=LAST)
     linear = _slopes(setting, "linear", times, n, (0.0, 0.4), limit=True)
     logistic = _slopes(setting, "logistic", times, n, (0.4, 0.8), limit=True)
@@ -129,7 +131,7 @@ def table1(setting: Setting) -> Outcome:
 
 
 def _table(setting: Setting, linear: Rates, theirs: Rates, logistic: Rates, early_n: int) -> Outcome:
-    """Table 1."""
+    """Return table 1."""
     rows, checks = [], []
     for alpha in LIMITS:
         for place, which in enumerate(("iterate", "average")):
@@ -145,13 +147,13 @@ def _table(setting: Setting, linear: Rates, theirs: Rates, logistic: Rates, earl
             rate, found = gap_rates(alpha)[place], logistic.gap[alpha][place]
             rows.append(Row(
                 what=f"alpha = {fraction(alpha)}: slope of the {which}'s loss gap (logistic)", tag=setting.tag(),
-                published=rate, corrected=found, note="Of the loss gap the paper has bounds: slopes may be steeper.",
+                published=rate, corrected=found, note="The paper has bounds of the loss gap: slopes may be steeper.",
             ))  # fmt: skip
             if setting.size != "tiny":
                 checks.append(_steeper(alpha, which, found, rate))
     early = theirs.distance[3 / 4][1]
     if setting.size == "tiny":
-        # Runs without noise to speak of, which start at the truth: an average of many is nearer than an iterate.
+        # Runs from the truth with little noise, where averages are nearer than iterates.
         one, two, _ = linear.distance[2 / 3]
         checks.append(Check.less("alpha = 2/3: the average falls faster than the iterate", two, one))
     off = max(
@@ -161,36 +163,36 @@ def _table(setting: Setting, linear: Rates, theirs: Rates, logistic: Rates, earl
     return Outcome(
         rows=rows, panels=_table_panels(linear, theirs, logistic), checks=checks,
         verdict=(
-            f"Where the start is forgotten the distance's slopes are within {off:.2g} of the rates; below 1/2 the "
-            "average's is between that of its bias and that of its noise. With the paper's eta and start the average "
-            f"at 3/4 has {early.value:.2f} at n = {early_n:,}, and -1 in the limit. {told_apart(linear.distance)} "
+            f"From the truth, the distance's slopes are within {off:.2g} of the rates; below 1/2 the average's is "
+            "between that of its bias and that of its noise. With the paper's eta and start the average at 3/4 has "
+            f"{early.value:.2f} at n = {early_n:,}, and -1 in the limit. {told_apart(linear.distance)} "
             f"{loose(quick, 4)}"
         ),
     )  # fmt: skip
 
 
 def told_apart(distance: Mapping[float, tuple[Measured, Measured, Measured]]) -> str:
-    """Of how many neighbouring decay rates the iterate's slopes differ by 4 standard errors, as they should."""
+    """Return how many neighbouring decay rates the iterate's slopes tell apart by 4 standard errors."""
     pairs = list(pairwise(one for _, (one, _, _) in sorted(distance.items())))
     differ = sum(a.value - b.value > STANDARD_ERRORS * math.hypot(a.error, b.error) for a, b in pairs)
     return (
-        f"Of {len(pairs)} pairs of neighbouring decay rates the iterate's slopes are told apart, by 4 standard errors, "
-        f"in {differ}."
+        f"Of {len(pairs)} pairs of neighbouring decay rates, the iterate's slopes differ by 4 standard errors in "
+        f"{differ}."
     )
 
 
 def loose(quick: int, cases: int) -> str:
-    """What is to be said of the loss gap's bounds, of which the iterate's falls faster in so many cases."""
-    found = f"the iterate's falls faster than its bound by 0.1 and more in {quick} of {cases} cases"
+    """Return whether the loss gap's bounds are loose: in ``quick`` cases the iterate's gap falls faster."""
+    count = f"the iterate's gap falls faster than its bound by at least 0.1 in {quick} of {cases} cases"
     if not quick:
-        return f"The loss gap's bounds are not seen to be loose: {found}."
-    return f"The loss gap's bounds are loose: {found}; a logistic loss is strongly convex near its optimum."
+        return f"The loss gap's bounds are not seen to be loose: {count}."
+    return f"The loss gap's bounds are loose: {count}; a logistic loss is strongly convex near its optimum."
 
 
 def _between(claim: str, found: Measured, low: float, high: float, *, within: float = 0.0) -> Check:
-    """A slope is from ``low`` to ``high``, within an amount and 4 standard errors beyond it.
+    """Check that a slope is from ``low`` to ``high``, within an amount plus 4 standard errors.
 
-    A slope that is right fails by its noise once in some 16,000 times: 4 standard errors of a normal error.
+    With normal errors a right slope fails about once in 16,000 times.
     """
     noise = STANDARD_ERRORS * found.error
     holds = low - within - noise <= found.value <= high + within + noise
@@ -203,13 +205,13 @@ def _between(claim: str, found: Measured, low: float, high: float, *, within: fl
 
 
 def _steeper(alpha: float, which: str, found: Measured, rate: float) -> Check:
-    """The loss gap's slope is no less steep than its bound's; at alpha = 1/3 the iterate's does not fall at all."""
+    """Check that the loss gap's slope is at least as steep as its bound's."""
     claim = f"alpha = {fraction(alpha)}, {which}: the loss gap falls no more slowly than its bound"
     return _between(claim, found, -math.inf, rate)
 
 
 def _falls(alpha: float, which: str, found: Measured, rate: float) -> Check:
-    """The slope is the rate's; below 1/2 the average's is between that of its bias, n^(-2 alpha), and of noise, 1/n."""
+    """Check that a slope is the rate's; below 1/2 the average's is from its bias, n^(-2 alpha), to its noise, 1/n."""
     name = f"alpha = {fraction(alpha)}, {which}: the distance falls as n^{rate:.3g}"
     if which == "iterate" or rate == -1.0:
         return _between(name, found, rate, rate, within=WITHIN)
@@ -240,7 +242,7 @@ def _table_panels(linear: Rates, theirs: Rates, logistic: Rates) -> list[Panel]:
 
 
 def _orders(setting: Setting, linear: Rates, logistic: Rates) -> Outcome:
-    """Figure 3: the relative order of convergence of average and iterate, of the distance and of the loss gap."""
+    """Return figure 3: the relative orders of average and iterate, for distance and loss gap."""
     orders = {
         "r, of the distance (linear)": (linear.distance, distance_rates, min(LIMITS)),
         "R, of the loss gap (logistic)": (logistic.gap, gap_rates, 1 / 3),
@@ -274,17 +276,17 @@ def _orders(setting: Setting, linear: Rates, logistic: Rates) -> Outcome:
 
 
 def relative(claim: str, found: Measured, expected: float, most: float | None) -> Check:
-    """A relative order: of what is expected up to ``most``, within 0.2 and 4 standard errors.
+    """Check that a relative order is from ``expected`` to ``most``, within 0.2 plus 4 standard errors.
 
-    Of the loss gap, of which the paper has bounds alone (None), no less than by these.
+    None means the loss gap, for which the paper has only bounds: the order is at least theirs.
     """
     if most is None:
-        return _between(f"{claim}: no less than by the bounds", found, expected, math.inf)
+        return _between(f"{claim}: at least that of the bounds", found, expected, math.inf)
     return _between(f"{claim}: as expected", found, expected, most, within=WITHIN)
 
 
 def largest(r: Mapping[float, Measured], big_r: Mapping[float, Measured]) -> str:
-    """Where the relative orders are largest, and whether that is where the paper has them largest."""
+    """Return the verdict on where the relative orders are largest."""
     first, second = (max(each, key=lambda alpha: each[alpha].value) for each in (r, big_r))
     right = (first == 1 / 2) + (second == 1 / 3)
     bounds = {alpha: gap_rates(alpha) for alpha in big_r}
@@ -292,7 +294,7 @@ def largest(r: Mapping[float, Measured], big_r: Mapping[float, Measured]) -> str
     return (
         f"{('Not seen', 'Seen in part', 'Seen')[right]}: the relative order of the distance is largest at alpha = "
         f"{fraction(first)}, {r[first]} (the paper: 1/2), that of the loss gap at {fraction(second)}, {big_r[second]} "
-        f"(the paper: 1/3). At 1/3 the paper's bound of the iterate is n^{bounds[1 / 3][0]:g}: its order says that "
-        f"averaging helps, not that 1/3 is a good rate. By its bounds the iterate's loss is best at {best[0]}, and the "
+        f"(the paper: 1/3). At 1/3 the paper's bound of the iterate is n^{bounds[1 / 3][0]:g}, so the order shows that "
+        f"averaging helps, not that 1/3 is a good rate. By the bounds the iterate's loss is best at {best[0]}, and the "
         f"average's at {best[1]}."
     )

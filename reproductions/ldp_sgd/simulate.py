@@ -1,4 +1,4 @@
-"""The paper's simulated people (section 5), and learners that learn from them with looks in between."""
+"""The paper's simulated people (section 5), and trajectories of learners on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 Kind = Literal["linear", "logistic"]
 
 N: Final = 300_000
-"""People, as in the paper."""
+"""Number of people in the paper."""
 REPLICATIONS: Final = 200
 ALPHAS: Final = (1 / 3, 1 / 2, 2 / 3, 1.0)
 NOISELESS: Final = GaussianDP(900.0)
-"""Murk learns from nothing but releases: "no noise" is noise a 900th of that at mu = 1."""
+"""Murk learns only from releases, so "no noise" has a 900th of the noise at mu = 1."""
 LEVELS: Final[dict[str, GaussianDP]] = {
     "mu = 0.5": GaussianDP(0.5),
     "mu = 1": GaussianDP(1.0),
@@ -33,11 +33,11 @@ LEVELS: Final[dict[str, GaussianDP]] = {
 }
 STYLES: Final[tuple[tuple[str, Literal["line", "dashed"]], ...]] = (("SGD", "line"), ("ASGD", "dashed"))
 SIGMA: Final = 2.0
-"""Scale of the linear model's residuals."""
+"""Residual scale of the linear model."""
 
 
 def fraction(alpha: float) -> str:
-    """A decay rate as the paper writes it.
+    """Return a decay rate as the paper writes it.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def fraction(alpha: float) -> str:
 
 
 def people(kind: Kind, d: int, n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
-    """Standard normal features (n, d) and targets (n,), all coefficients and the intercept being 1."""
+    """Draw standard normal features (n, d) and targets (n,); coefficients and intercept are 1."""
     X = rng.normal(size=(n, d))
     fit = X.sum(axis=1) + 1.0
     if kind == "linear":
@@ -57,18 +57,18 @@ def people(kind: Kind, d: int, n: int, rng: np.random.Generator) -> tuple[Floats
 
 
 def truth(kind: Kind, d: int) -> Floats:
-    """Coefficients, the intercept, and the scale of a linear model."""
+    """Return the true coefficients, intercept, and scale of a linear model."""
     return np.append(np.ones(d + 1), [SIGMA] if kind == "linear" else [])
 
 
 def published(kind: Kind, d: int, budget: Guarantee, seed: int, **more: Any) -> LDPSGDClassifier | LDPSGDRegressor:
-    """The paper's learner: Mallows weights, steps ``eta i^-alpha`` with eta = 0.2, started at zero."""
+    """Return the paper's learner: Mallows weights, steps ``eta i^-alpha`` with eta = 0.2, started at zero."""
     learner = LDPSGDRegressor if kind == "linear" else LDPSGDClassifier
     return learner.as_published(budget=budget, features=list(range(d)), seed=seed, **more)
 
 
 def points(last: int, first: int = 1000, count: int = 16) -> list[int]:
-    """Numbers of people at which a trajectory is looked at, evenly on a log axis."""
+    """Return the numbers of people at which a trajectory is recorded, evenly on a log axis."""
     return sorted({int(n) for n in np.geomspace(min(first, last), last, count).round()})
 
 
@@ -78,30 +78,30 @@ Maker = Callable[[int], Model]
 
 @dataclass(frozen=True)
 class Path:
-    """Iterates and averages of one run at its points, ``(2, points, parameters)``."""
+    """Iterates and averages of one run, ``(2, points, parameters)``."""
 
     values: Floats
 
     def distances(self, target: Floats) -> Floats:
-        """Squared distances to the truth, ``(2, points)``: of the iterate, of the average."""
+        """Return squared distances of iterates and averages to the truth, ``(2, points)``."""
         return np.asarray(np.sum((self.values - target) ** 2, axis=2))
 
 
 def follow(
     model: Model, X: Floats, y: NDArray[Any], at: Sequence[int], budgets: Sequence[Guarantee] | None = None
 ) -> Path:
-    """Learn from people in turn and look at the learner at some of them."""
-    kept, start = [], 0
+    """Learn from people in turn and record iterate and average after each number of people in ``at``."""
+    recorded, start = [], 0
     for stop in at:
         part = slice(start, stop)
         model.learn_many(X[part], y[part], budget=None if budgets is None else budgets[part])
         start = stop
         both = np.array([model.iterate, model.average])
         if isinstance(model, LDPSGDRegressor):
-            # A scale that is learned in larger units is reported in its own.
+            # The scale is learned in larger units.
             both[:, -1] *= model.scale_multiplier
-        kept.append(both)
-    return Path(np.array(kept).transpose(1, 0, 2))
+        recorded.append(both)
+    return Path(np.array(recorded).transpose(1, 0, 2))
 
 
 def replicate(
@@ -109,11 +109,16 @@ def replicate(
     share: tuple[float, float] = (0.0, 1.0), draw: Callable[[np.random.Generator, int], list[Guarantee]] | None = None,
     drawn: Sequence[str] = (),
 ) -> dict[str, list[Path]]:  # fmt: skip
-    """Runs of each learner on the same people, by name; ``drawn`` names those whose people have budgets of their own.
+    """Run each learner on the same people, and return the paths by name.
 
-    ``share`` is the part of the experiment that this is, from and to.
+    Parameters
+    ----------
+    share
+        Start and end of these runs in the progress of the experiment.
+    draw, drawn
+        Draws people's own budgets, for the learners named in ``drawn``.
     """
-    found: dict[str, list[Path]] = {name: [] for name in makers}
+    paths: dict[str, list[Path]] = {name: [] for name in makers}
     for r in range(times):
         rng = setting.rng(d, r)
         X, y = people(kind, d, at[-1], rng)
@@ -121,17 +126,17 @@ def replicate(
         for place, (name, make) in enumerate(makers.items()):
             done = (r + place / len(makers)) / times
             setting.tick(share[0] + (share[1] - share[0]) * done, f"d = {d}, run {r + 1} of {times}")
-            found[name].append(follow(make(1000 * setting.seed + r), X, y, at, budgets if name in drawn else None))
-    return found
+            paths[name].append(follow(make(1000 * setting.seed + r), X, y, at, budgets if name in drawn else None))
+    return paths
 
 
 def distances(paths: Sequence[Path], target: Floats) -> Floats:
-    """``(runs, 2, points)``."""
+    """Return squared distances ``(runs, 2, points)``."""
     return np.array([path.distances(target) for path in paths])
 
 
 def lines(name: str, at: Sequence[int], found: Floats, colour: int | None = None) -> list[Series]:
-    """Means over runs ``(runs, 2, points)``: of the iterate as a line, of the average dashed in the same colour."""
+    """Return means over runs: the iterate as a line, the average dashed in the same colour."""
     mean = found.mean(axis=0)
     return [
         Series(name=f"{name}, {which}", x=list(at), y=mean[row].tolist(), style=style, colour=colour)
@@ -145,16 +150,16 @@ KNOWN: Final[dict[tuple[Kind, str], tuple[Measured, Measured]]] = {
     ("linear", "no noise"): (Measured(-7.1985, 0.0298), Measured(-8.8173, 0.0269)),
     ("logistic", "mu = 2"): (Measured(-2.9569, 0.0318), Measured(-3.3254, 0.0401)),
 }
-"""Means of the logarithm of the squared distance at d = 5, alpha = 1/2, n = 300,000, of the iterate and of the average:
-of 400 runs of a simulation in NumPy alone (``python -m tests.reproduce.plain_ldp_sgd``). A few runs with large errors
-decide the means themselves, so that these would not be told from half of them."""
+"""Mean logarithms of squared distances of iterate and average at d = 5, alpha = 1/2, n = 300,000, from 400 runs of an
+independent simulation in NumPy (``python -m tests.reproduce.plain_ldp_sgd``). A few runs with large errors dominate the
+means of the distances themselves."""
 RUNS: Final = 64
-"""Of ours that are compared with them: a standard error of some 0.09, where `WITHIN` is 0.41."""
+"""Runs compared with `KNOWN`: a standard error of about 0.09, where `WITHIN` is 0.41."""
 WITHIN: Final = math.log(1.5)
 
 
 def as_known(setting: Setting, kind: Kind, level: str) -> list[Check]:
-    """Runs at a level against the independent simulation, by means of logarithms, of the iterate and of the average."""
+    """Check iterate and average at a level against the independent simulation, by means of logarithms."""
     maker: Maker = lambda seed: published(kind, 5, LEVELS[level], seed)  # noqa: E731
     times = max(RUNS, setting.of(tiny=0, reduced=0, full=REPLICATIONS))
     found = distances(replicate(setting, kind, 5, {level: maker}, [N], times)[level], truth(kind, 5))[:, :, -1]
@@ -162,25 +167,21 @@ def as_known(setting: Setting, kind: Kind, level: str) -> list[Check]:
 
 
 def near_known(kind: Kind, level: str, place: int, found: Floats) -> Check:
-    """Squared distances ``(runs,)`` of the iterate (0) or the average (1) against the independent simulation's."""
+    """Check squared distances ``(runs,)`` of the iterate (0) or the average (1) against `KNOWN`."""
     which = ("iterate", "average")[place]
     claim = f"d = 5, alpha = 1/2, {level}, {which}: mean logarithm of an independent simulation, within log 1.5"
     return Check.near(claim, Measured.mean(np.log(found)), KNOWN[kind, level][place], within=WITHIN)
 
 
 def at_least(claim: str, small: Floats, large: Floats, times: float) -> Check:
-    """The second of two positive quantities ``(runs,)`` is measured at so many times the first and more, by the means
-    of their logarithms; of few runs :func:`nearer` says how far that is to be trusted."""
+    """Check that ``large`` is at least ``times`` as large as ``small``, by means of logarithms, ignoring errors."""
     ratio = Measured.mean(np.log(large / small))
     found = f"{math.exp(ratio.value):.3g} times (its logarithm {ratio})"
-    return Check(f"{claim}: measured at {times:g} times and more", bool(ratio.value >= math.log(times)), found)
+    return Check(f"{claim}: the measured ratio is at least {times:g}", bool(ratio.value >= math.log(times)), found)
 
 
 def nearer(claim: str, small: Floats, large: Floats, times: float = 1.0) -> Check:
-    """One positive quantity ``(runs,)`` is below another of the same runs, by the means of their logarithms.
-
-    Errors of a few runs are large: the means themselves would say less.
-    """
+    """Check that ``times * small`` is below ``large``, two positive arrays ``(runs,)``, by means of logarithms."""
     runs = min(len(small), len(large))
     by = "" if times == 1.0 else f" by a factor of {times:g}"
     return Check.less_paired(f"{claim}{by} (logarithms)", np.log(times * small[:runs]), np.log(large[:runs]))

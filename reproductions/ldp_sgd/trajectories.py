@@ -40,10 +40,9 @@ _SAMPLE = 8192
 
 
 class LossGap:
-    """``F(theta) - F(theta*)`` of the weighted loss, over a fixed sample of people.
+    """``F(theta) - F(theta*)`` of the weighted loss over a fixed sample of people.
 
-    The sample's own slope at the truth, which is zero of the distribution, is taken off: what is left is of second
-    order in the distance, and so is the error.
+    The sample's slope at the truth, zero in the distribution, is subtracted, so the error is of second order.
     """
 
     def __init__(self, kind: Kind, d: int) -> None:
@@ -69,22 +68,22 @@ class LossGap:
         return np.asarray(self._weights @ (sigma * rho + huber.kappa * sigma / 2.0))
 
     def __call__(self, theta: Floats) -> Floats:
-        """Of rows of parameters ``(k, parameters)``."""
+        """Return the gaps of rows of parameters ``(k, parameters)``."""
         gap = self._loss(theta) - self._least - (theta - self._target) @ self._slope
         return np.asarray(np.maximum(gap, 0.0))
 
     def along(self, paths: Sequence[Path]) -> Floats:
-        """``(runs, 2, points)``."""
+        """Return the gaps of paths, ``(runs, 2, points)``."""
         return np.array([self(path.values.reshape(-1, len(self._target))).reshape(2, -1) for path in paths])
 
 
 def fig5(setting: Setting) -> Outcome:
-    """Linear regression with a Huber loss and an estimated scale."""
+    """Run linear regression with a Huber loss and an estimated scale."""
     return _grid(setting, "linear")
 
 
 def fig6(setting: Setting) -> Outcome:
-    """Logistic regression, which is not strongly convex."""
+    """Run logistic regression, which is not strongly convex."""
     return _grid(setting, "logistic")
 
 
@@ -120,7 +119,7 @@ def _grid(setting: Setting, kind: Kind) -> Outcome:
 
 
 def _defaults(setting: Setting, kind: Kind, dimensions: Sequence[int], n: int) -> dict[tuple[int, str], Measured]:
-    """Squared distances of Murk's default learner: at all budgets for d = 5, at mu = 2 for the others."""
+    """Return squared distances of Murk's default: at all budgets for d = 5, at mu = 2 for other d."""
     measured = {}
     for d in dimensions:
         times = setting.of(tiny=2, reduced=4 if d == 5 else 2, full=20)
@@ -146,7 +145,7 @@ def _rows(
     gaps: dict[tuple[int, str, float], Floats], defaults: dict[tuple[int, str], Measured],
 ) -> list[Row]:  # fmt: skip
     learner = "LDPSGDRegressor(budget=...), its average" if kind == "linear" else "ScoreClassifier(budget=...)"
-    note = f"Murk's default is {learner}, on people of the same kind. Without noise: mu = 900."
+    note = f"Murk's default is {learner}, on people of the same kind. No noise: mu = 900."
     rows = []
 
     def row(what: str, values: Floats, default: Measured | None = None) -> None:
@@ -183,11 +182,11 @@ def _panels(
 
 
 Ends = Mapping[tuple[int, str, float], Floats]
-"""By dimension, budget and decay rate: ``(runs, 2, points)``, of the iterate and of the average."""
+"""Values of iterates and averages by dimension, budget and decay rate, ``(runs, 2, points)``."""
 
 
 def judged(kind: Kind, apart: Ends, gaps: Ends) -> tuple[Ends, str]:
-    """What the paper's figure is of: distances of the linear model, loss gaps of the logistic one."""
+    """Return the measure of the paper's figure: distances if linear, loss gaps if logistic."""
     return (apart, "squared distance") if kind == "linear" else (gaps, "loss gap")
 
 
@@ -220,8 +219,8 @@ def _checks(setting: Setting, kind: Kind, apart: Ends, gaps: Ends) -> list[Check
         )
         for level in ("mu = 2", "mu = 3")
     ]
-    checks.append(nearer(f"{what}, d = 5, mu = 2, alpha = 2/3: the iterate is below, the start being in the average",
-                         end("mu = 2", 2 / 3, 0), end("mu = 2", 2 / 3, 1)))  # fmt: skip
+    claim = f"{what}, d = 5, mu = 2, alpha = 2/3: the iterate is below the average, which contains the start"
+    checks.append(nearer(claim, end("mu = 2", 2 / 3, 0), end("mu = 2", 2 / 3, 1)))
     for known, level in KNOWN:
         if known == kind and level != "mu = 1":
             checks += as_known(setting, kind, level)
@@ -229,7 +228,7 @@ def _checks(setting: Setting, kind: Kind, apart: Ends, gaps: Ends) -> list[Check
 
 
 def verdict_of(kind: Kind, apart: Ends, gaps: Ends) -> str:
-    """Whether averaging helps up to alpha = 2/3, or 1/2, as the paper has it, by what its figure is of."""
+    """Return the verdict on whether averaging helps up to alpha = 1/2 (linear) or 2/3 (logistic)."""
     each, what = judged(kind, apart, gaps)
     claimed = (1 / 3, HALF) if kind == "linear" else (1 / 3, HALF, 2 / 3)
     ahead: list[str] = []
@@ -250,11 +249,11 @@ def verdict_of(kind: Kind, apart: Ends, gaps: Ends) -> str:
         return ", ".join(f"{rate} at {level}" for level, rate in found)
 
     ends = [apart[5, "mu = 2", HALF][:, place, -1].mean() for place in (0, 1)]
-    beside = "" if kind == "linear" else f" (Beside it, squared distances there: {ends[0]:.2g} and {ends[1]:.2g}.)"
+    beside = "" if kind == "linear" else f" (Squared distances there: {ends[0]:.2g} and {ends[1]:.2g}.)"
     both = each[5, "mu = 2", HALF][:, :, -1].mean(axis=0)
     return (
         f"{seen} that averages are ahead of iterates up to alpha = {fraction(claimed[-1])}: for d = 5, by 4 standard "
-        f"errors of the logarithm of the {what}, they are so at {'; '.join(ahead) or 'none'}, and behind at "
+        f"errors of the logarithm of the {what}, they are ahead at {'; '.join(ahead) or 'none'}, and behind at "
         f"{'; '.join(behind) or 'none'}. At alpha = 1/2, mu = 2 the {what} is {both[0]:.2g} of the iterate and "
         f"{both[1]:.2g} of the average.{beside} The decay rate with the smallest {what} of the iterate is "
         f"{best(each, 0)}; of the average {best(each, 1)}."

@@ -1,4 +1,4 @@
-"""The experiments of the paper on public-data GLM."""
+"""Experiments of the paper on public-data GLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples after the theorems, whose numbers follow from one-dimensional normal expectations: by quadrature."""
+"""The examples of theorems 19, 20 and 26: normal expectations by quadrature."""
 
 from __future__ import annotations
 
@@ -15,26 +15,16 @@ from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Serie
 Floats = NDArray[np.float64]
 
 END: Final = 6.0
-"""The paper's c-bar."""
+"""c-bar of the paper."""
 PRINTED: Final = 1 / 20
 """Standard deviation of ``x'w_ols`` where ``x ~ N(0, I/p)`` and ``|w_ols| = sqrt p / 20``."""
 TRUE: Final = 1 / 4
-"""And of ``x'w*``."""
+"""Standard deviation of ``x'w*``."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One of the three theorems.
-
-    Parameters
-    ----------
-    theorem
-        Its number.
-    curve
-        The mean function, whose slope the theorem is about.
-    most, steepest
-        What it says that bounds the slope and the slope's own.
-    """
+    """A theorem, its mean function, and its bounds of the slope and of the slope's derivative."""
 
     theorem: int
     curve: Curve
@@ -50,13 +40,13 @@ EXAMPLES: Final = (
 
 
 def nodes(points: int) -> tuple[Floats, Floats]:
-    """Points and weights of the standard normal distribution."""
+    """Return quadrature points and weights of the standard normal distribution."""
     found, weights = np.polynomial.hermite_e.hermegauss(points)
     return found, weights / weights.sum()
 
 
 def left_side(curve: Curve, c: float, spread: float, points: int = 101) -> float:
-    """``f(c) = c E Phi''(c s)`` with s normal of that standard deviation.
+    """Return ``f(c) = c E Phi''(c s)``, s normal with standard deviation ``spread``.
 
     Examples
     --------
@@ -68,20 +58,20 @@ def left_side(curve: Curve, c: float, spread: float, points: int = 101) -> float
 
 
 def growth(curve: Curve, c: float, spread: float, points: int = 101) -> float:
-    """The derivative of :func:`left_side` in c."""
+    """Return the derivative of :func:`left_side` in c."""
     z, weights = nodes(points)
     at = c * spread * z
     return float(weights @ (curve.slope(at) + at * curve.bend(at)))
 
 
 def least_squares(curve: Curve) -> float:
-    """Standard deviation of ``x'w_ols`` that belongs to that of ``x'w*``: Stein's identity."""
+    """Return the standard deviation of ``x'w_ols`` for that of ``x'w*``, by Stein's identity."""
     z, weights = nodes(101)
     return TRUE * float(weights @ curve.slope(TRUE * z))
 
 
 def examples(setting: Setting) -> Outcome:
-    """Theorems 19, 20 and 26, and what the links of the experiments do."""
+    """Test theorems 19, 20 and 26, and the link of the experiments."""
     grid, rows, checks, panels = np.linspace(0.0, 8.0, 81), [], [], []
     points = setting.of(tiny=41, reduced=101, full=201)
     z, weights = nodes(points)
@@ -100,7 +90,7 @@ def examples(setting: Setting) -> Outcome:
         ):
             rows.append(Row(
                 what=f"{name}: {what}", tag="exact", published=published, as_published=Measured(found[0]),
-                corrected=Measured(found[1]), note="Corrected has the least-squares vector that belongs to w*.",
+                corrected=Measured(found[1]), note="Corrected uses the least-squares vector of w*.",
             ))  # fmt: skip
         rows += [
             Row(what=f"{name}: bound of Phi''", tag="exact", published=one.most, as_published=Measured(slope)),
@@ -114,9 +104,9 @@ def examples(setting: Setting) -> Outcome:
             Check(f"{name}: a root below 6", max(roots) < END, f"{roots[0]:.4g}, {roots[1]:.4g}"),
             Check(f"{name}: the bounds hold", slope <= one.most + 1e-12 and steepest <= one.steepest,
                   f"{slope:.4g} and {steepest:.4g}"),
-            Check.near(f"{name}: w* is the root times w_ols, once w_ols is what belongs to it",
-                       Measured(roots[1] * own), TRUE, relative=1e-6),
-            Check.less(f"{name}: with the printed w_ols it is not", Measured(roots[0] * PRINTED), TRUE, times=1.2),
+            Check.near(f"{name}: w* is the root times the right w_ols", Measured(roots[1] * own), TRUE, relative=1e-6),
+            Check.less(f"{name}: w* is not the root times the printed w_ols", Measured(roots[0] * PRINTED), TRUE,
+                       times=1.2),
         ]  # fmt: skip
         if one.theorem != 26:
             panels.append(_panel(one, grid, own))
@@ -131,15 +121,15 @@ def examples(setting: Setting) -> Outcome:
     agrees = abs(own - PRINTED) < 0.01 * PRINTED
     return Outcome(
         rows=rows, panels=panels, checks=checks,
-        verdict=f"The inequalities {'hold' if kept else 'do not hold'}. The length of w_ols in their premises is "
-        f"{'right' if agrees else 'another'}: |w*| = sqrt p / 4 goes with |w_ols| = sqrt p / {1 / own:.3g} "
-        f"(c = {root:.3g}), where sqrt p / 20 is printed; with it c would have to be 5 and is "
+        verdict=f"The inequalities {'hold' if kept else 'do not hold'}. The printed length of w_ols is "
+        f"{'right' if agrees else 'wrong'}: |w*| = sqrt p / 4 goes with |w_ols| = sqrt p / {1 / own:.3g} "
+        f"(c = {root:.3g}), where sqrt p / 20 is printed. With the printed length c would have to be 5, and is "
         f"{solve(logistic, PRINTED * z, weights, None)[1]:.3g}.",
     )  # fmt: skip
 
 
 def _falling(checks: list[Check]) -> Row:
-    """The experiments' link log(1 + e^-x) falls: its left side is never positive, and no c > 0 makes it 1."""
+    """Test the experiments' link log(1 + e^-x): it falls, so no c > 0 solves f(c) = 1."""
     softplus = LINKS["softplus"]
     z, weights = nodes(101)
 
@@ -147,7 +137,7 @@ def _falling(checks: list[Check]) -> Row:
         return -c * float(weights @ softplus.slope(-c * TRUE * z))
 
     most = Measured(max(falling(c) for c in np.linspace(0.01, 50.0, 500)))
-    # Half the slope at 0 everywhere, by symmetry: the root is at c = -2 whatever the spread.
+    # By symmetry the root is c = -2 for every spread.
     root = Measured(-2.0)
     checks += [
         Check.less("log(1 + e^-x): the left side is below 1 for every c > 0", most, 0.0),

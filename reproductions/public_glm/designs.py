@@ -1,4 +1,4 @@
-"""The paper's made-up people: designs, models, and its own, the corrected and the default learner for each."""
+"""The paper's simulated people, and the published, corrected and default learners for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Model = Literal["logistic", "poisson", "cubic"]
 Design = Literal["diagonal", "rotated", "bernoulli"]
 
 ERROR: Final = 0.001
-"""The paper's C: the cubic model's errors are within it."""
+"""The paper's C, a bound of the cubic model's errors."""
 COUNTS: Final = 8.0
-"""The public bound of counts where the guarantee shall hold: the paper has 1, which counts exceed."""
+"""Public bound of counts for a valid guarantee; counts exceed the paper's bound of 1."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,9 @@ class Population:
 
     Parameters
     ----------
-    model
-        The labels'.
     design
         ``"diagonal"``: normal with variances uniform in [0, 1]; ``"rotated"``: the same, turned at random;
         ``"bernoulli"``: each feature -1/p or 1/p.
-    p
-        Number of features.
     """
 
     model: Model
@@ -46,21 +42,21 @@ class Population:
 
     @property
     def truth(self) -> Floats:
-        """w*."""
+        """Return w*."""
         return np.full(self.p, 1.0 / math.sqrt(self.p))
 
     @property
     def coding(self) -> float:
-        """What Murk's default codes features by: two values become -1 and 1."""
+        """Return the factor by which Murk's default codes features: two values become -1 and 1."""
         return float(self.p) if self.design == "bernoulli" else 1.0
 
     @property
     def largest(self) -> float:
-        """The largest ``|y|`` of the cubic model where ``|x| <= 1 / sqrt p`` and ``|w| <= 1``."""
+        """Return the largest ``|y|`` of the cubic model for ``|x| <= 1 / sqrt p`` and ``|w| <= 1``."""
         return math.pow(self.p, -1.5) / 3.0 + ERROR
 
     def covariance_root(self, rng: np.random.Generator) -> Floats:
-        """What standard normal rows are multiplied by."""
+        """Return the factor of standard normal rows."""
         root = np.diag(np.sqrt(rng.random(self.p)))
         if self.design == "rotated":
             turned, _ = np.linalg.qr(rng.normal(size=(self.p, self.p)))
@@ -68,13 +64,13 @@ class Population:
         return root
 
     def features(self, rng: np.random.Generator, n: int, root: Floats) -> Floats:
-        """Rows of features (n, p)."""
+        """Draw features (n, p)."""
         if self.design == "bernoulli":
             return (2.0 * rng.integers(2, size=(n, self.p), dtype=np.int8) - 1.0) / self.p
         return np.asarray(rng.normal(size=(n, self.p)) @ root)
 
     def targets(self, rng: np.random.Generator, X: Floats) -> Floats:
-        """Targets (n,)."""
+        """Draw targets (n,)."""
         line = X @ self.truth
         if self.model == "logistic":
             return (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-line))).astype(np.float64)
@@ -83,30 +79,26 @@ class Population:
         return np.asarray(line**3 / 3.0 + rng.uniform(-ERROR, ERROR, size=len(X)))
 
     def error(self, found: Floats) -> float:
-        """The paper's: squared relative error in the l2 norm for normal features, else in the largest coefficient."""
+        """Return the squared relative error: in the l2 norm for normal features, else of the largest coefficient."""
         order = np.inf if self.design == "bernoulli" else 2
         return float(np.linalg.norm(found - self.truth, order) / np.linalg.norm(self.truth, order)) ** 2
 
     def turned(self, found: Floats) -> float:
-        """Distance between the directions of the estimate and of the truth: sqrt 2 of unrelated ones."""
+        """Return the distance between the directions of estimate and truth; sqrt 2 if they are orthogonal."""
         length = float(np.linalg.norm(found))
         return float(np.linalg.norm(found / length - self.truth)) if length > 0.0 else math.sqrt(2.0)
 
 
 @dataclass(frozen=True)
 class People:
-    """So many people of a population, and public rows.
+    """People of a population, and public rows.
 
     Parameters
     ----------
-    printed
-        Means over people, of targets as they are.
-    held
-        Of targets within their public bound.
+    printed, held
+        Moments with unbounded targets, and with targets within their public bound.
     public
         Public rows without targets.
-    X, y
-        The people themselves.
     """
 
     printed: Moments
@@ -123,9 +115,9 @@ def drawn(
     public: Sequence[int] = (),
     kept: int = KEPT,
 ) -> Iterator[People]:
-    """More and more people, and as many public rows of others; or so many public rows, for all of the people.
+    """Yield increasing numbers of people with as many public rows, or all people with numbers ``public`` of rows.
 
-    Of the public rows some are kept, as learners do, and of the others their moments.
+    As in learners, ``kept`` public rows are stored and the others enter through their moments.
     """
     root = population.covariance_root(rng)
     X = population.features(rng, max(counts), root)
@@ -144,14 +136,14 @@ def drawn(
 def published(
     population: Population, people: People, epsilon: float, delta: float, rng: np.random.Generator
 ) -> Learner:
-    """The paper's learner, at its own release; counts are not bounded, as the paper has it."""
+    """Return the paper's learner after its release; counts are not bounded, as in the paper."""
     learner = _published(population, people, epsilon, delta)
     release_moments(learner, people.printed, rng)
     return learner
 
 
 def noiseless(population: Population, people: People, epsilon: float, delta: float) -> Learner:
-    """The same from moments without noise."""
+    """Return the paper's learner without noise."""
     learner = _published(population, people, epsilon, delta)
     release_moments(learner, people.printed, None)
     return learner
@@ -160,7 +152,7 @@ def noiseless(population: Population, people: People, epsilon: float, delta: flo
 def _published(population: Population, people: People, epsilon: float, delta: float) -> Learner:
     more: dict[str, Any] = {"public": people.public, "features": list(range(population.p))}
     if population.design == "bernoulli":
-        # The paper's bound of the l1 norm, which is 1 for every row.
+        # The paper bounds the l1 norm, which is 1 for every row.
         more["radius"] = 1.0
     else:
         more |= {"design": "gaussian", "people": people.printed.people}
@@ -168,7 +160,7 @@ def _published(population: Population, people: People, epsilon: float, delta: fl
     if population.model == "logistic":
         return PublicGLMClassifier.as_published(budget=budget, **more)
     if population.model == "poisson":
-        # |y| <= 1, as the paper has it.
+        # The paper assumes |y| <= 1.
         return PublicGLMRegressor.as_published(
             budget=budget, link="exp", lipschitz=0.0, error=0.0, **more, target_bounds=(-1.0, 1.0)
         )
@@ -178,13 +170,13 @@ def _published(population: Population, people: People, epsilon: float, delta: fl
 def corrected(
     population: Population, people: People, epsilon: float, delta: float, rng: np.random.Generator
 ) -> Learner:
-    """One joint release of second moments by an exactly calibrated Gaussian, within bounds that hold."""
+    """Return a learner after one joint release of second moments, exactly calibrated and within valid bounds."""
     more: dict[str, Any] = {
         "public": people.public, "features": list(range(population.p)), "release": "joint", "mechanism": "gaussian",
         "intercept": False,
     }  # fmt: skip
     if population.design == "bernoulli":
-        # Rows are as long as this to the last digit: rounding must not take them for longer.
+        # Every row has this length; rounding must not make it exceed the bound.
         more["radius"] = (1.0 + 1e-9) / math.sqrt(population.p)
     else:
         more |= {"design": "gaussian", "people": people.printed.people}
@@ -194,7 +186,7 @@ def corrected(
 
 
 def default(population: Population, people: People, epsilon: float, delta: float, rng: np.random.Generator) -> Learner:
-    """What Murk releases where nothing is asked for; features of two values are coded to -1 and 1."""
+    """Return Murk's default learner after its release; features of two values are coded to -1 and 1."""
     gain, public = population.coding, people.public
     scale = np.append(np.full(population.p, gain), 1.0)
     coded = PublicSample(public.names, gain * public.rows, public.total, public.moment * np.outer(scale, scale))

@@ -1,4 +1,4 @@
-"""The files of figure 6: how they are distributed, and the yes-or-no question that the paper asks of each."""
+"""The files of figure 6, and the yes-or-no question that the paper asks of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reproductions.data_file import DataFile, read_numbers
 
 Floats = NDArray[np.float64]
 _EXPLAINED: Final = 1e-6
-"""A feature is explained by others where so small a share of its standard deviation is left."""
+"""Share of a feature's standard deviation below which others explain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,22 +24,14 @@ class Source:
 
     Parameters
     ----------
-    name
-        As the figure has it.
-    file
-        How it is distributed.
-    target
-        The column of answers.
     yes
-        Which answers are yes.
+        Returns which values of the target mean yes.
     counts
         The paper's numbers of people.
     rows
-        How many are read, where the paper has not all.
+        Number of rows to read, if the paper does not use all.
     features
-        How many are kept of correlated ones.
-    note
-        What is to be said of it.
+        Number of features to keep, if the paper removes correlated ones.
     """
 
     name: str
@@ -53,23 +45,23 @@ class Source:
 
 
 def read(source: Source, path: Path) -> tuple[Floats, Floats]:
-    """Features (n, p) as they are, and answers 0 or 1.
+    """Return features (n, p) and answers 0 or 1.
 
     Raises
     ------
     UserError
-        If the file cannot be read, or has only one answer.
+        If the file cannot be read or has only one answer.
     """
     columns = read_numbers(path, source.file, most=source.rows)
     y = source.yes(columns.pop(source.target)).astype(np.float64)
     if not 0.0 < y.mean() < 1.0:
-        raise UserError(f"{path.name} has one answer only in column {source.target}", code="MURK-DATA-001")
+        raise UserError(f"{path.name} has only one answer in column {source.target}", code="MURK-DATA-001")
     x = np.column_stack(list(columns.values()))
     return x[:, unexplained(x, source.features)], y
 
 
 def unexplained(x: Floats, most: int | None = None) -> list[int]:
-    """Features none of which others explain, at most so many: one by one that which those before explain least.
+    """Return at most ``most`` features that do not explain each other, chosen one by one by what is unexplained.
 
     Examples
     --------
@@ -106,8 +98,8 @@ def _covertype(name: str, header: bool) -> Source:
         counts=range(10_000, 400_000, 10_000),
         features=44,
         note=(
-            "Which 10 of 54 correlated features the paper removes is not said; here they are those that the 44 others "
-            "explain best. The question is whether the type is 2."
+            "The paper does not say which 10 of 54 correlated features it removes; here they are those that the 44 "
+            "others explain best. The question is whether the type is 2."
         ),
     )
 
@@ -122,7 +114,7 @@ SOURCES: Final = (
         yes=lambda kind: kind == 1.0,
         counts=range(10_000, 350_000, 20_000),
         rows=500_000,
-        note="How the paper samples 500,000 rows is not said; here they are the first ones.",
+        note="The paper does not say how it samples 500,000 rows; here they are the first ones.",
     ),
 )
 FILES: Final = tuple(source.file for source in SOURCES)

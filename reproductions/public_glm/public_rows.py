@@ -1,4 +1,4 @@
-"""Figure 7: how many public rows it takes."""
+"""Figure 7: error by the number of public rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTE: Final = "Medians over replications. Relative errors of the largest coeffi
 
 
 def fig7(setting: Setting) -> Outcome:
-    """Relative error by the number of public rows, logistic and cubic, p = 10, features of two values."""
+    """Compute relative errors by the number of public rows, logistic and cubic, p = 10, features of two values."""
     n = setting.of(tiny=60_000, reduced=200_000, full=200_000)
     counts = setting.of(
         tiny=(5_000, 40_000), reduced=(20_000, 80_000, 160_000), full=tuple(range(20_000, 180_000, 20_000))
@@ -51,8 +51,8 @@ def fig7(setting: Setting) -> Outcome:
             ),
         ]  # fmt: skip
         words.append(
-            f"{model}, epsilon = 10: with {least:,} public rows the joint release's error is {few}, "
-            f"with {most:,} {many}; as published it is {printed} with as many."
+            f"{model}, epsilon = 10: the joint release's error is {few} with {least:,} public rows and {many} with "
+            f"{most:,}; as published it is {printed} with {most:,}."
         )
         panels += [_panel(f"{model}: {title}", found, method, counts) for method, title in (
             ("published", "as published"), ("corrected", "joint release"), ("default", "Murk's default"),

@@ -1,4 +1,4 @@
-"""Figure 6: accuracy of the logistic model on real people, by privacy and number."""
+"""Figure 6: accuracy of the logistic model on real people, by epsilon and number of people."""
 
 from __future__ import annotations
 
@@ -23,25 +23,22 @@ Places = NDArray[np.int64]
 
 EPSILONS: Final = (20.0, 10.0, 5.0)
 _PRINTED: Final = 10.0
-"""The largest epsilon of the figure's three at which the printed noise keeps its promise."""
+"""The largest of the figure's epsilons at which the printed noise has the stated guarantee."""
 _TRAINING: Final = 0.7
 _CODED: Final = (
     "features centred, coded to [-1, 1] and divided by their number, so that their l1 norm is at most 1. Corrected: "
     "one joint release, exact calibration. Default: whitened directions, with an intercept. The paper's noise for "
-    "epsilon = 20 promises more than it keeps, and is refused: no number stands there"
+    "epsilon = 20 does not have its stated guarantee and is refused, so there is no number"
 )
 _NOTE: Final = (
-    "stand-in: of the demonstration's 254,654 mothers as many with either answer, seven tenths of them for training, "
-    f"half of these as public rows; {_CODED}"
+    "stand-in: the demonstration's 254,654 mothers, balanced between both answers; seven tenths are for training, half "
+    f"of these as public rows; {_CODED}"
 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """A yes-or-no question about people: features coded to [-1, 1], (n, p), and answers 0 or 1.
-
-    With numbers of people to learn from, how it compares with the paper's, and a note.
-    """
+    """A yes-or-no question: features coded to [-1, 1] (n, p), answers 0 or 1, and numbers of people to learn from."""
 
     name: str
     x: Floats
@@ -53,32 +50,32 @@ class Task:
 
     @property
     def guess(self) -> float:
-        """The share of right answers of whoever always gives the same."""
+        """Return the accuracy of always giving the more common answer."""
         return float(max(self.y.mean(), 1.0 - self.y.mean()))
 
 
 @dataclass
 class Accuracies:
-    """By method, epsilon and number of people, one for each replication."""
+    """Accuracies by method, epsilon and number of people, one for each replication."""
 
     found: dict[tuple[str, float, int], list[float]] = field(default_factory=dict)
 
     def add(self, method: str, epsilon: float, n: int, accuracy: float) -> None:
-        """One replication's."""
+        """Add the accuracy of one replication."""
         self.found.setdefault((method, epsilon, n), []).append(accuracy)
 
     def at(self, method: str, epsilon: float, n: int) -> Measured | None:
-        """The mean; None where the method gives none."""
+        """Return the mean, or None if the method has no result."""
         values = self.found.get((method, epsilon, n))
         return Measured.mean(values) if values else None
 
     def known(self, method: str, epsilon: float, n: int) -> Measured:
-        """The mean of a method that gives one."""
+        """Return the mean of a method that has a result."""
         return Measured.mean(self.found[method, epsilon, n])
 
 
 def fig6(setting: Setting) -> Outcome:
-    """Accuracy by epsilon and the number of people, on two tasks; or on a file of the paper's."""
+    """Compute accuracy by epsilon and number of people, on two tasks or on one of the paper's files."""
     rows, checks, panels, words = [], [], [], []
     tasks = [_of_file(setting)] if setting.data is not None else _tasks(setting)
     for number, task in enumerate(tasks):
@@ -105,17 +102,24 @@ def fig6(setting: Setting) -> Outcome:
         half = (task.guess + plain.value) / 2.0
         if setting.data is None:
             checks += [
-                Check.less(f"{task.name}, epsilon = 10: as published there is little to see", printed, half),
+                Check.less(
+                    f"{task.name}, epsilon = 10: as published, accuracy is nearer to guessing than to no noise",
+                    printed,
+                    half,
+                ),
                 Check.near(
-                    f"{task.name}, epsilon = 10: Murk's answers are those without noise", own, plain.value, within=0.005
+                    f"{task.name}, epsilon = 10: Murk's default has the accuracy without noise",
+                    own,
+                    plain.value,
+                    within=0.005,
                 ),
             ]
         else:
             checks.append(Check.less(f"{task.name}, epsilon = 10: the printed noise costs accuracy", printed, plain))
         seen = "seen" if printed.value > half else "not seen"
         words.append(
-            f"{task.name}: what the figure shows, an accuracy near that without noise, is {seen}: at epsilon = 10 and "
-            f"n = {most:,} accuracy is {printed} as published, {own} by Murk's default, {plain} without noise, and "
+            f"{task.name}: an accuracy near that without noise is {seen}: at epsilon = 10 and n = {most:,} accuracy is "
+            f"{printed} as published, {own} by Murk's default, {plain} without noise, and "
             f"{f'{task.guess:.3f}'.strip('0')} by guessing."
         )
         panels += [
@@ -126,7 +130,7 @@ def fig6(setting: Setting) -> Outcome:
 
 
 def _of_file(setting: Setting) -> Task:
-    """The paper's own question, of its own file."""
+    """Return the task of the paper's own file."""
     assert setting.data is not None
     file = setting.file([one.file for one in SOURCES])
     source = next(one for one in SOURCES if one.file == file)
@@ -142,8 +146,8 @@ def _of_file(setting: Setting) -> Task:
     other = "" if len(y) in file.rows else f" The published file has {file.rows[0]:,}."
     note = (
         f"The file given: {len(y):,} rows, {x.shape[1]} features.{other} {source.note} Fewer replications than the "
-        "paper's 1,000. Seven tenths are for training, of which the last are the public rows; where there are more "
-        f"people than half of these, some are both; {_CODED}"
+        "paper's 1,000. Seven tenths are for training, and the last of these are the public rows, so that large "
+        f"numbers of people overlap with them; {_CODED}"
     )
     coded = _centred(2.0 * (x - low) / (high - low) - 1.0)
     return Task(source.name, coded, y, counts, tag="stand-in" if other else "reduced", note=note)
@@ -172,7 +176,7 @@ def _tasks(setting: Setting) -> Sequence[Task]:
 
 
 def _balanced(setting: Setting, name: str, place: str, x: Floats, y: Floats, rng: np.random.Generator) -> Task:
-    """As many people with either answer: a model without a constant says nothing of how common one is."""
+    """Return a task with as many people for each answer, since the model has no intercept."""
     parts = [np.flatnonzero(y == answer) for answer in (0.0, 1.0)]
     size = min(map(len, parts))
     kept = np.concatenate([rng.permutation(part)[:size] for part in parts])
@@ -183,7 +187,7 @@ def _balanced(setting: Setting, name: str, place: str, x: Floats, y: Floats, rng
 
 
 def _centred(x: Floats) -> Floats:
-    """Features of [-1, 1] without their mean, and within [-1, 1] again."""
+    """Return features of [-1, 1] without their mean, scaled to [-1, 1]."""
     middle = x.mean(axis=0)
     return np.asarray((x - middle) / (1.0 + np.abs(middle)))
 
@@ -197,7 +201,7 @@ def _accuracies(setting: Setting, task: Task, before: float, share: float) -> Ac
         for n in task.counts:
             mine, others = training[:n], training[min(len(training) // 2, len(training) - n) :][:n]
             seen = task
-            # Of 5,000 places none may be of a rare soil.
+            # A rare soil may be missing from the kept rows.
             for rows in (others[: setting.of(tiny=2_000, reduced=5_000, full=20_000)], mine):
                 known = unexplained(seen.x[rows])
                 if len(known) < seen.x.shape[1]:
@@ -210,7 +214,7 @@ def _accuracies(setting: Setting, task: Task, before: float, share: float) -> Ac
 def _learners(
     setting: Setting, task: Task, mine: Places, others: Places, r: int
 ) -> Iterator[tuple[str, float, Learner]]:
-    """What is learned from some people, with as many others' rows public; the default in the first replications."""
+    """Yield learners from some people, with as many others' rows public; the default only in the first runs."""
     n, p = len(mine), task.x.shape[1]
     X, Z = task.x[mine] / p, np.column_stack([task.x[others] / p, np.ones(n)])
     moments = Moments.of(X, task.y[mine])
@@ -228,7 +232,7 @@ def _learners(
 
 
 def _accuracy(learner: Learner, x: Floats, y: Floats) -> float:
-    """Share of right answers; a learner with an intercept has its features coded to [-1, 1], others by their number."""
+    """Return the accuracy on features that are coded to [-1, 1]."""
     values = coefficients(learner)
     scores = x @ values
     if learner.intercept:

@@ -1,10 +1,8 @@
-"""What a learner holds after many people released: the sum of their releases, drawn at once.
+"""Put the sum of many people's releases into a learner's state, drawn at once.
 
-The figures need millions of releases for each of their points. Noise is added to each, but only their sum is learned
-from, and what is known of it is enough: the sum of n Gaussian noises is Gaussian, of n times the variance; that of n
-directions (PrivUnit) is Gaussian but for terms that fade as 1/n, with the mean and the covariance that the mechanism
-has. So the sum is drawn from these, with the learner's own mechanism, and put into the learner's own state: all that
-follows is what it computes for released data.
+The figures need millions of releases for each point, but learners use only their sum. The sum of n Gaussian noises is
+Gaussian with n times the variance; the sum of n directions (PrivUnit) is Gaussian up to terms of order 1/n, with the
+mechanism's mean and covariance. The sum is drawn from that distribution.
 """
 
 from __future__ import annotations
@@ -35,16 +33,14 @@ _BLOCK = 20_000
 
 @dataclass(frozen=True)
 class Moments:
-    """Means over people without noise.
+    """Means over ``people`` without noise.
 
     Parameters
     ----------
-    people
-        How many, n.
     square
-        Of ``z z'``, z the features and a constant, (p + 1, p + 1).
+        Mean of ``z z'`` (p + 1, p + 1), z being the features and a constant.
     cross
-        Of ``z y``, (p + 1,), y as it is counted.
+        Mean of ``z y`` (p + 1,).
     """
 
     people: int
@@ -53,12 +49,12 @@ class Moments:
 
     @classmethod
     def of(cls, X: Floats, y: Floats) -> Moments:
-        """Of rows (n, p) and their targets."""
+        """Return the moments of rows (n, p) and their targets."""
         Z = np.column_stack([X, np.ones(len(X))])
         return cls(len(X), Z.T @ Z / len(X), Z.T @ y / len(X))
 
     def plus(self, more: Moments) -> Moments:
-        """Of both together."""
+        """Return the moments of both groups together."""
         n = self.people + more.people
         own, other = self.people / n, more.people / n
         return Moments(n, own * self.square + other * more.square, own * self.cross + other * more.cross)
@@ -67,18 +63,14 @@ class Moments:
 def release_moments(
     learner: Learner, people: Moments, rng: np.random.Generator | None, variances: tuple[float, float] | None = None
 ) -> None:
-    """Give a learner of second moments what people would have released, all within the bounds.
+    """Put the releases of people within the bounds into a new learner of second moments.
 
     Parameters
     ----------
-    learner
-        That has learned nothing.
-    people
-        Who releases.
     rng
-        Of the noise; None for none.
+        Generator of the noise; None for no noise.
     variances
-        Of the noise on the numbers of ``x x'`` and of ``x y``, coded, in place of what the learner's mechanism has.
+        Variances of the noise on coded ``x x'`` and ``x y``, in place of the mechanism's.
     """
     engine = learner._require()
     assert isinstance(engine, MomentEngine)
@@ -100,7 +92,7 @@ def release_moments(
 
 
 def release_moments_of(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
-    """The same of rows, whatever the mechanism; y is coded, as learners do."""
+    """Put the releases of rows into a new learner of second moments, by any mechanism; y is coded."""
     engine = learner._require()
     assert isinstance(engine, MomentEngine)
     (mechanism,) = engine.mechanisms.values()
@@ -113,20 +105,20 @@ def release_moments_of(learner: Learner, X: Floats, y: Floats, rng: np.random.Ge
 
 
 def _numbers(layout: Statistics, square: Floats, cross: Floats) -> Floats:
-    """The numbers of a release, from both matrices: the reverse of `Statistics.matrices`."""
+    """Return the numbers of a release from both matrices, the inverse of `Statistics.matrices`."""
     whole = square * np.where(np.eye(layout.size, dtype=bool), 1.0, layout.root)
     return np.concatenate([whole[np.triu_indices(layout.size)][: layout.cross], layout.weight * cross])
 
 
 def _put_moments(learner: Learner, engine: MomentEngine, n: int, mean: Floats, noise: Floats) -> None:
-    # Every release with weight 1.
+    # Every release has weight 1.
     counts = np.array([n, n, n * noise[0], n * noise[1], n, n], dtype=np.float64)
     fold = {**engine.state_dict(), "n_releases": n, "total": pack(n * mean), "sums": pack(counts)}
     learner.load_state_dict({**learner.state_dict(), "fold": fold})
 
 
 def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
-    """Give a learner of directions what people would have released; y is 0 or 1, or coded to [-1, 1]."""
+    """Put the releases of people into a new learner of directions; y is 0 or 1, or coded to [-1, 1]."""
     engine = learner._require()
     assert isinstance(engine, LocalScores)
     state = engine.state_dict()
@@ -152,16 +144,14 @@ def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Ge
 
 
 def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Generator) -> tuple[int, Floats]:
-    """How many rows there are, and the sum of their decoded releases, drawn from its own mean and covariance.
+    """Return the number of rows and the sum of their decoded releases, drawn from its mean and covariance.
 
     Parameters
     ----------
     mechanism
-        What each row is randomized by: one that adds noise of one variance, or that releases a direction.
+        Adds noise of one variance, or releases a direction.
     blocks
         Rows (m, d) within the mechanism's bound.
-    rng
-        Of the noise.
     """
     across, excess = direction_spread(mechanism)
     d = mechanism.dimension
@@ -170,7 +160,7 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
         n += len(rows)
         mean += rows.sum(axis=0)
         if excess is not None:
-            # Of each row excess u u' - r r', where u = r / |r|.
+            # Each row adds excess u u' - r r', where u = r / |r|.
             squares = np.maximum(np.einsum("ij,ij->i", rows, rows), 1e-300)
             spread += (rows * (excess / squares - 1.0)[:, None]).T @ rows
     spread += n * across * np.eye(d)
@@ -179,7 +169,7 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
 
 
 def coefficients(learner: Learner) -> Floats:
-    """Slopes in the features' own units; where there is no root, the direction as if scores were short."""
+    """Return slopes in the features' units; without a root, the direction for short scores."""
     engine = learner._require()
     if isinstance(engine, LocalScores):
         return np.asarray(learner.estimate().values[: len(learner._names)])

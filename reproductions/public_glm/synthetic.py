@@ -1,4 +1,4 @@
-"""Figures 1 to 5: squared relative error on made-up people, by privacy and by dimension."""
+"""Figures 1 to 5: squared relative error on simulated people, by epsilon and by dimension."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from reproductions.public_glm.released import coefficients
 
 EPSILONS: Final = (10.0, 5.0, 3.0, 2.0)
 DIMENSIONS: Final = (5, 10, 12, 15)
+NAMES: Final[dict[Model, str]] = {"logistic": "logistic", "poisson": "Poisson", "cubic": "cubic"}
 METHODS: Final = {"published": "as published", "corrected": "joint release", "default": "Murk's default"}
 _NOTE: Final = (
-    "Medians over replications: the estimates have no mean. Corrected: one joint release, exact calibration, bounds "
-    "that hold. Default: whitened directions, with an intercept (of the cubic link second moments)."
+    "Medians over replications, since the estimates have no mean. Corrected: one joint release, exact calibration, "
+    "valid bounds. Default: whitened directions with an intercept; second moments for the cubic link."
 )
 
 
 @dataclass
 class Errors:
-    """Squared relative errors, and how far directions are turned, by method, curve and number of people."""
+    """Squared relative errors and distances of directions, by method, curve and number of people."""
 
     found: dict[tuple[str, float, int], list[float]] = field(default_factory=dict)
     turned: dict[tuple[str, float, int], list[float]] = field(default_factory=dict)
 
     def add(self, method: str, curve: float, n: int, error: float, turned: float) -> None:
-        """One replication's."""
+        """Add one replication."""
         self.found.setdefault((method, curve, n), []).append(error)
         self.turned.setdefault((method, curve, n), []).append(turned)
 
     def at(self, method: str, curve: float, n: int) -> Measured:
-        """The median error."""
+        """Return the median error."""
         return Measured.median(self.found[method, curve, n])
 
     def logs(self, method: str, curve: float, n: int) -> NDArray[np.float64]:
-        """Logarithms of the errors: whose means are not one replication's, as those of the errors are."""
+        """Return logarithms of the errors, whose means no single replication dominates."""
         return np.log(self.found[method, curve, n])
 
     def line(self, method: str, curve: float, counts: Sequence[int]) -> list[float]:
-        """Median errors by n."""
+        """Return median errors by n."""
         return [self.at(method, curve, n).value for n in counts]
 
 
 def fig1(setting: Setting) -> Outcome:
-    """Normal designs, by epsilon."""
+    """Run normal designs by epsilon."""
     outcomes = [
         _by_privacy(setting, "logistic", "diagonal", 0, 2), _by_privacy(setting, "poisson", "rotated", 1, 2),
     ]  # fmt: skip
@@ -56,7 +57,7 @@ def fig1(setting: Setting) -> Outcome:
 
 
 def fig2(setting: Setting) -> Outcome:
-    """Normal designs, by dimension."""
+    """Run normal designs by dimension."""
     outcomes = [
         _by_dimension(setting, "logistic", "diagonal", 0, 2), _by_dimension(setting, "poisson", "rotated", 1, 2),
     ]  # fmt: skip
@@ -64,17 +65,17 @@ def fig2(setting: Setting) -> Outcome:
 
 
 def fig3(setting: Setting) -> Outcome:
-    """A logistic model of features of two values."""
+    """Run a logistic model on features of two values."""
     return _two_values(setting, "logistic")
 
 
 def fig4(setting: Setting) -> Outcome:
-    """Poisson regression on features of two values."""
+    """Run Poisson regression on features of two values."""
     return _two_values(setting, "poisson")
 
 
 def fig5(setting: Setting) -> Outcome:
-    """A cubic regression on features of two values."""
+    """Run cubic regression on features of two values."""
     return _two_values(setting, "cubic")
 
 
@@ -84,7 +85,8 @@ def _two_values(setting: Setting, model: Model) -> Outcome:
 
 
 def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts: int) -> Outcome:
-    """p = 10, n up to 290,000."""
+    """Vary epsilon at p = 10 and n up to 290,000."""
+    name = NAMES[model]
     counts = setting.of(
         tiny=(10_000, 60_000), reduced=(10_000, 90_000, 290_000), full=tuple(range(10_000, 300_000, 20_000))
     )
@@ -92,29 +94,30 @@ def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts
     errors, most = Errors(), max(counts)
     tick = _ticker(setting, part, parts, model)
     _replicate(setting, Population(model, design, 10), epsilons, lambda epsilon: epsilon, counts, errors, tick)
-    what = f"{model}, p = 10, n = {most:,}"
+    what = f"{name}, p = 10, n = {most:,}"
     rows = [_row(setting, f"{what}, epsilon = {epsilon:g}", errors, epsilon, most) for epsilon in epsilons]
     rows.append(_turned(setting, what, errors, epsilons[0], most))
-    checks = _common(setting, f"{model}, epsilon = 10", errors, epsilons[0], counts, design)
+    checks = _common(setting, f"{name}, epsilon = 10", errors, epsilons[0], counts, design)
     least, largest = (errors.logs("corrected", epsilon, most) for epsilon in (epsilons[0], epsilons[-1]))
     checks.append(
-        _behind(f"{model}: the joint release's error at epsilon = {epsilons[-1]:g} is larger than at 10",
+        _behind(f"{name}: the joint release's error at epsilon = {epsilons[-1]:g} is larger than at 10",
                 least, largest, by=1.5)
     )  # fmt: skip
     if design != "bernoulli" and setting.size != "tiny":
         expected = {"logistic": 0.001, "poisson": 0.0002}[model]
         quiet = Measured.median(errors.logs("no noise", 0.0, most))
         checks.append(
-            Check.near(f"{model}: without noise, logarithm of the error", quiet, np.log(expected), within=np.log(2.0))
+            Check.near(f"{name}: without noise, logarithm of the error", quiet, np.log(expected), within=np.log(2.0))
         )
     return Outcome(
-        rows=rows, checks=checks, verdict=_verdict(model, errors, epsilons, counts, "epsilon"),
-        panels=_panels(f"{model}, p = 10", errors, epsilons, counts, "epsilon"),
+        rows=rows, checks=checks, verdict=_verdict(name, errors, epsilons, counts, "epsilon"),
+        panels=_panels(f"{name}, p = 10", errors, epsilons, counts, "epsilon"),
     )  # fmt: skip
 
 
 def _by_dimension(setting: Setting, model: Model, design: Design, part: int, parts: int) -> Outcome:
-    """Epsilon = 10, n up to 480,000."""
+    """Vary p at epsilon = 10 and n up to 480,000."""
+    name = NAMES[model]
     counts = setting.of(tiny=(20_000, 60_000), reduced=(100_000, 480_000), full=tuple(range(100_000, 500_000, 20_000)))
     dimensions = setting.of(tiny=(5, 15), reduced=DIMENSIONS, full=DIMENSIONS)
     errors, most = Errors(), max(counts)
@@ -125,17 +128,17 @@ def _by_dimension(setting: Setting, model: Model, design: Design, part: int, par
             setting, population, (10.0,), lambda epsilon, p=p: float(p), counts, errors,  # type: ignore[misc]
             lambda share, place=place: tick((place + share) / len(dimensions)),  # type: ignore[misc]
         )  # fmt: skip
-    rows = [_row(setting, f"{model}, epsilon = 10, n = {most:,}, p = {p}", errors, p, most) for p in dimensions]
-    checks = _common(setting, f"{model}, p = {dimensions[-1]}", errors, dimensions[-1], counts, design)
+    rows = [_row(setting, f"{name}, epsilon = 10, n = {most:,}, p = {p}", errors, p, most) for p in dimensions]
+    checks = _common(setting, f"{name}, p = {dimensions[-1]}", errors, dimensions[-1], counts, design)
     if design == "bernoulli" or setting.size != "reduced":
-        # Errors of normal designs differ so much between replications that a few do not decide it.
+        # Errors of normal designs vary too much for a few replications to decide.
         few, many = (Measured.mean(errors.logs("corrected", p, most)) for p in (dimensions[0], dimensions[-1]))
-        claim = f"{model}: the joint release's error grows with p (means of logarithms)"
+        claim = f"{name}: the joint release's error grows with p (means of logarithms)"
         checks.append(Check.less(claim, Measured(few.value + np.log(1.5), few.error), many))
     return Outcome(
         rows=rows, checks=checks,
-        verdict=_verdict(f"{model}, p = {dimensions[-1]}", errors, dimensions[::-1], counts, "p"),
-        panels=_panels(f"{model}, epsilon = 10", errors, dimensions, counts, "p"),
+        verdict=_verdict(f"{name}, p = {dimensions[-1]}", errors, dimensions[::-1], counts, "p"),
+        panels=_panels(f"{name}, epsilon = 10", errors, dimensions, counts, "p"),
     )  # fmt: skip
 
 
@@ -147,7 +150,7 @@ def _replicate(
     setting: Setting, population: Population, epsilons: Sequence[float], curve_of: Callable[[float], float],
     counts: Sequence[int], errors: Errors, tick: Callable[[float], None],
 ) -> None:  # fmt: skip
-    """Add replications to ``errors``; the default learner has fewer, at the largest n."""
+    """Add replications to ``errors``; the default learner has fewer, only at the largest n."""
     times = setting.of(tiny=9, reduced=20, full=100)
     own = setting.of(tiny=2, reduced=12, full=20)
     kept = setting.of(tiny=2_000, reduced=5_000, full=20_000)
@@ -165,7 +168,7 @@ def _replicate(
             quiet = noiseless(population, people, epsilons[0], delta)
             add("no noise", 0.0 if len(epsilons) > 1 else curve_of(epsilons[0]), quiet)
             for epsilon in epsilons:
-                # A replication's noise is one draw, scaled: what differs between curves is epsilon and n alone.
+                # Curves share the draw of a replication's noise and differ by epsilon and n alone.
                 curve, of = curve_of(epsilon), (population, people, epsilon, delta)
                 add("published", curve, published(*of, setting.rng(*key, 1)))
                 add("corrected", curve, corrected(*of, setting.rng(*key, 2)))
@@ -196,15 +199,15 @@ def _common(
     quiet = errors.logs("no noise", curve if ("no noise", curve, most) in errors.found else 0.0, most)
     turned = Measured.mean(errors.turned["published", curve, most])
     checks = [
-        _behind(f"{what}: as published, the error is far from that without noise, which the paper's figure nears",
+        _behind(f"{what}: as published, the error is far above that without noise, which the paper's figure approaches",
                 quiet, as_published, by=setting.of(tiny=3.0, reduced=30.0, full=30.0)),
         Check.less(
-            f"{what}: as published, directions are on average more than 45 degrees from the truth (a distance of .77)",
+            f"{what}: as published, directions are on average more than 45 degrees off (a distance of 0.77)",
             Measured(2.0 * np.sin(np.pi / 8.0)), turned,
         ),
         _behind(f"{what}: the joint release's error falls with n", joint, errors.logs("corrected", curve, min(counts))),
     ]  # fmt: skip
-    # With the few people of a small run, or variances that are drawn near 0, the joint release is useless, too.
+    # In small runs, or with variances near 0, the joint release is useless too.
     if setting.size != "tiny" and design == "bernoulli":
         checks.append(_behind(f"{what}: the joint release is nearer than as published", joint, as_published))
     if setting.size != "tiny" or design != "bernoulli":
@@ -213,13 +216,13 @@ def _common(
 
 
 def _behind(claim: str, small: NDArray[np.float64], large: NDArray[np.float64], by: float = 1.0) -> Check:
-    """One method's errors are below another's, or so many times below, replication by replication."""
+    """Check that errors are below others by a factor, replication by replication."""
     times = "" if by == 1.0 else f", {by:g} times"
     return Check.less_paired(f"{claim} (logarithms{times})", small + np.log(by), large)
 
 
 def _verdict(what: str, errors: Errors, curves: Sequence[float], counts: Sequence[int], name: str) -> str:
-    """Of the first curve; and on which the joint release is behind the published one."""
+    """Return the verdict on the first curve, and the curves on which the joint release is behind."""
     most = max(counts)
     as_published, joint, own = (errors.at(method, curves[0], most) for method in METHODS)
     seen = "does not appear" if as_published.value > 0.5 else "appears"
@@ -231,12 +234,12 @@ def _verdict(what: str, errors: Errors, curves: Sequence[float], counts: Sequenc
 
 
 def behind(medians: Mapping[float, tuple[Measured, Measured]], name: str) -> str:
-    """Where the joint release's median error is above the one as published, which says little where both exceed 1."""
+    """Return a sentence on where the joint release has the larger median error, or an empty text."""
     worse = [curve for curve, (joint, published) in medians.items() if joint.value > published.value]
     if not worse:
         return ""
     both = all(min(one.value for one in medians[curve]) > 1.0 for curve in worse)
-    said = "; both are worse than zero coefficients there" if both else ""
+    said = "; there both are worse than zero coefficients" if both else ""
     return f" The joint release has the larger median error at {name} = {', '.join(f'{c:g}' for c in worse)}{said}."
 
 

@@ -47,7 +47,7 @@ def test_the_list_names_every_figure():
 def test_a_table_says_what_was_published_and_what_is_found(made_up_paper, tmp_path):
     made_up_paper("good", "failing")
     found = run("009/good", "--out", tmp_path)
-    for words in ("as published, here", "it is so", "Seen.", "good.png", "all of 1 checks hold"):
+    for words in ("as published, here", "it is so", "Seen.", "good.png", "all 1 checks hold"):
         assert words in found.output
     found = run("all", "--out", tmp_path, "--json")
     assert found.exit_code == 1
@@ -60,7 +60,7 @@ def test_what_could_not_be_made_is_said_beside_what_was(made_up_paper, tmp_path)
     found = run("all", "--out", tmp_path)
     assert found.exit_code == 2
     assert "Not made: 009/mistaken: rows=0: give at least 1" in found.output
-    assert "1 made again; all of 1 checks hold." in found.output
+    assert "1 reproduced; all 1 checks hold." in found.output
     with pytest.raises(ValueError, match="rows=0"):
         run("009/mistaken", "--out", tmp_path)
 
@@ -98,9 +98,9 @@ def test_a_file_that_is_not_there_and_a_place_that_cannot_be_written_end_with_2(
 
 def test_mistakes_are_said_in_a_line(made_up_paper, tmp_path):
     made_up_paper("good", "with_file")
-    with pytest.raises(ValueError, match="the nearest is 009/good"):
+    with pytest.raises(ValueError, match="did you mean 009/good"):
         run("009/god")
-    with pytest.raises(ValueError, match="name one"):
+    with pytest.raises(ValueError, match="give one ID"):
         run("all", "--data", tmp_path / "x.csv")
 
 

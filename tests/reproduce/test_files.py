@@ -120,7 +120,7 @@ def test_hours_of_both_distributors_have_the_features_of_the_public_code(tmp_pat
     found = regression._calendar(["2011-01-01 05:00:00", "2012-12-31 23:00:00"])
     assert found == {"hour": ["5", "23"], "day": ["5", "0"], "month": ["1", "12"], "year": ["0", "1"]}
     rows = [["once", *row[1:]] for row in cells(rented, 40, np.random.default_rng(5))]
-    with pytest.raises(UserError, match="a date and time is not as in") as error:
+    with pytest.raises(UserError, match="a date and time does not have the form") as error:
         regression.read(rented, write(tmp_path / "bike.csv", rented, rows))
     assert "once" not in str(error.value)
 
@@ -155,7 +155,8 @@ def test_another_file_is_answered_with_those_that_are_taken_and_none_of_its_cell
 
 
 @pytest.mark.parametrize(
-    ("cell", "words"), [("?", "no number"), ("nan", "no number"), ("Zaphod", "no number"), (None, "has 18 cells")]
+    ("cell", "words"),
+    [("?", "not a number"), ("nan", "not a number"), ("Zaphod", "not a number"), (None, "has 18 cells")],
 )
 def test_a_cell_that_is_no_number_is_named_by_its_place(tmp_path, cell, words):
     susy = accuracy.SOURCES[-1]
@@ -251,7 +252,7 @@ def test_accuracies_of_the_papers_file_are_of_its_question(tmp_path, monkeypatch
 def test_one_answer_only_is_no_question(tmp_path):
     susy = accuracy.SOURCES[-1]
     rows = [("1", *row[1:]) for row in cells(susy, 50, np.random.default_rng(7))]
-    with pytest.raises(UserError, match="one answer only in column signal"):
+    with pytest.raises(UserError, match="only one answer in column signal"):
         accuracy.read(susy, write(tmp_path / "SUSY.csv", susy, rows))
 
 

@@ -25,7 +25,7 @@ def test_linear_mixing_outperforms_where_it_is_ahead_of_all_its_rivals():
     last = [name for name in BEST_FIRST if name not in (r.MIXING, "zero")] + [r.MIXING, "zero"]
     somewhere = r.verdict_of({"one": errors(BEST_FIRST), "two": errors(last)})
     assert somewhere.startswith("Seen in part")
-    assert "(corrected) on two;" in somewhere
+    assert "(corrected) on two," in somewhere
     assert r.verdict_of({"two": errors(last)}).startswith("Not seen")
 
 
@@ -34,7 +34,7 @@ def test_the_verdict_says_where_linear_mixing_is_behind_each_and_behind_nothing_
     first = errors(BEST_FIRST)
     first[r.FEWER], last[r.FEWER] = first[r.MIXING], {1.0: [99.0] * 10}
     said = r.verdict_of({"one": first, "two": last})
-    assert "Behind Sheffet it is on two; behind Sheffet, new analysis on two; behind AdaSSP on two;" in said
+    assert "It is behind Sheffet on two, behind Sheffet, new analysis on two, behind AdaSSP on two," in said
     assert "behind predicting 0 on two, with k = 1.5 d on two." in said
     first[r.FEWER] = {1.0: [98.0] * 10}
     assert "with k = 1.5 d on one, two." in r.verdict_of({"one": first, "two": last})
@@ -94,11 +94,11 @@ def test_uniform_records_have_the_spread_of_the_public_code():
 
 def test_analyses_are_seen_by_their_numbers():
     assert analyses([1.7, 3.9], 1.7, {3.0: 2 * DELTA}).startswith("Seen:")
-    assert "no bound at gamma = 3" in analyses([1.7, 3.9], 1.7, {3.0: 2 * DELTA, 10.0: DELTA / 2})
+    assert "not a bound at gamma = 3" in analyses([1.7, 3.9], 1.7, {3.0: 2 * DELTA, 10.0: DELTA / 2})
     assert analyses([0.9, 3.9], 1.7, {3.0: DELTA / 2}).startswith("Seen in part")
     assert "is a bound" in analyses([0.9, 0.8], 1.7, {3.0: DELTA / 2})
     assert analyses([0.9, 0.8], 1.7, {}).startswith("Not seen")
-    assert "lemma 1's is itself 1.7 times what the exact distribution" in analyses([1.7, 3.9], 1.7, {})
+    assert "lemma 1's is 1.7 times the epsilon of a sketch's exact distribution" in analyses([1.7, 3.9], 1.7, {})
 
 
 def test_formulas_keep_what_they_promise_or_do_not():

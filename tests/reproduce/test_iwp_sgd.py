@@ -88,8 +88,8 @@ def test_the_surveys_own_file_takes_the_place_of_the_mothers(tmp_path):
 
 def test_a_file_of_other_things_is_refused(tmp_path):
     survey(tmp_path / "few.csv", 300)
-    with pytest.raises(UserError, match="at least 1,000"):
+    with pytest.raises(UserError, match="give at least 1,000"):
         two_tasks(Setting(data=tmp_path / "few.csv"))
     survey(tmp_path / "words.csv", 300, [["old", 1, 1, 1, 1, 1, 1]])
-    with pytest.raises(UserError, match="row 302, column AGEP: no number"):
+    with pytest.raises(UserError, match="row 302, column AGEP: not a number"):
         two_tasks(Setting(data=tmp_path / "words.csv"))

@@ -95,6 +95,6 @@ def test_a_verdict_says_where_the_joint_release_has_the_larger_error():
     low, one, high = Measured(0.1), Measured(1.7), Measured(14.0)
     assert behind({10.0: (low, one), 5.0: (one, high)}, "epsilon") == ""
     assert behind({10.0: (low, one), 5.0: (high, one), 3.0: (high, one)}, "epsilon") == (
-        " The joint release has the larger median error at epsilon = 5, 3; both are worse than zero coefficients there."
+        " The joint release has the larger median error at epsilon = 5, 3; there both are worse than zero coefficients."
     )
     assert behind({5.0: (one, low)}, "p") == " The joint release has the larger median error at p = 5."

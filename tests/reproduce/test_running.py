@@ -112,7 +112,7 @@ def test_a_process_whose_parent_is_gone_ends_without_a_word(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
-    ("cell", "words"), [("NA", "row 3, column age: no number"), ("nan", "row 3, column age"), (None, "no rows")]
+    ("cell", "words"), [("NA", "row 3, column age: not a number"), ("nan", "row 3, column age"), (None, "no rows")]
 )
 def test_a_files_cells_are_numbers_and_none_is_repeated(tmp_path, cell, words):
     path = tmp_path / "people.csv"
@@ -122,7 +122,7 @@ def test_a_files_cells_are_numbers_and_none_is_repeated(tmp_path, cell, words):
     assert cell is None or cell not in str(error.value)
     path.write_text("age,sex\n30,1\n,1\n")
     assert Setting(data=path).numbers(AGES, empty=True)["age"].tolist() == pytest.approx([30.0, np.nan], nan_ok=True)
-    with pytest.raises(UserError, match=r"row 3, column age: no number \(1 of 2 rows\)"):
+    with pytest.raises(UserError, match=r"row 3, column age: not a number \(1 of 2 rows\)"):
         Setting(data=path).numbers(AGES)
 
 
@@ -136,11 +136,13 @@ def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
     (found,) = reproduce([takes], Setting(data=right), tmp_path)
     assert found["origin"]["data"] == {"name": "right.csv.gz", "sha256": store.sha256_of(right)}
     for data, words in (
-        (wrong, "is not a file that is taken here"), (cut, "is no CSV file"), (tmp_path / "none.csv", "No such file"),
-    ):  # fmt: skip
+        (wrong, "is not a file that this figure accepts"),
+        (cut, "is not a CSV file"),
+        (tmp_path / "none.csv", "No such file"),
+    ):
         with pytest.raises((UserError, OSError), match=words):
             reproduce([takes], Setting(data=data), tmp_path)
-    with pytest.raises(UserError, match="simulated data alone"):
+    with pytest.raises(UserError, match="only simulated data"):
         reproduce([experiment("good")], Setting(data=right), tmp_path)
 
 
@@ -158,16 +160,14 @@ def test_a_word_means_a_figure_a_paper_or_all_and_another_is_answered_with_the_n
     assert [one.id for one in catalogue.chosen("all")] == ["008/a", "009/a"]
     assert catalogue.chosen("009/both") == catalogue.chosen("009/a")
     assert [one.id for one in catalogue.chosen("009")] == [one.id for one in catalogue.chosen("009/a")] == ["009/a"]
-    with pytest.raises(
-        UserError, match=r"no figure or table '09/a': the nearest is 009/a; known are all, 008/a, 008/both"
-    ):
+    with pytest.raises(UserError, match=r"no figure or table '09/a': did you mean 009/a\? \(all, 008/a, 008/both"):
         catalogue.chosen("09/a")
 
 
 def test_a_stand_in_has_no_published_number_and_says_what_it_is():
-    with pytest.raises(ValueError, match="no published number"):
+    with pytest.raises(ValueError, match="cannot have a published number"):
         Row(what="accuracy", tag="stand-in", published=0.9, note="other data")
-    with pytest.raises(ValueError, match="which stand-in"):
+    with pytest.raises(ValueError, match="name the stand-in"):
         Row(what="accuracy", tag="stand-in")
 
 
