@@ -10,6 +10,10 @@ import murk.learners.examples.forecast as examples
 import murk.planning.forecast as module
 from murk.errors import MurkError, UserError
 from murk.learners.core.design import Effects, designs
+from murk.learners.core.scoring.forecasting import _answers as planned_answers
+from murk.learners.core.scoring.model import QUESTIONS, Model, vectors
+from murk.learners.core.symmetric import flattened
+from murk.learners.problem import problem_for
 from murk.planning.forecast import DRAWS, forecast, forecasts
 from murk.planning.line import outlook
 from murk.stream import Task
@@ -203,3 +207,21 @@ def test_the_line_before_a_run_says_what_it_assumes():
     stated = outlook(of, 100_000, rate=0.06)
     assert "Assumed: 6% of the targets positive, as stated" in stated
     assert stated.partition(". Assumed")[0] != outlook(of, 100_000).partition(". Assumed")[0]
+
+
+@pytest.mark.parametrize(("kind", "question"), [(kind, each) for kind in ("binary", "real") for each in QUESTIONS])
+def test_scores_are_added_up_as_devices_release_them(kind, question):
+    """At any model, that of people beyond its reach too; at another one they are others."""
+    rng, engine = np.random.default_rng(3), problem_for(task(kind=kind)).engine()
+    records = population(kind).records
+    p = records.X.shape[1]
+    for model in (
+        Model(np.zeros(p), np.eye(p), 1.3, 1.0, 0.2, 0.2),
+        Model(rng.normal(size=p), rng.normal(size=(p, p)), 1.3, 0.5, 0.2, 0.2),
+    ):
+        released = vectors(records.X, records.y, model, engine.settings.response, question)
+        if question != "score":
+            released = flattened(released[:, :, None] * released[:, None, :])
+        asked = SimpleNamespace(model=model, settings=engine.settings)
+        assert planned_answers(asked, records, question) == pytest.approx(released, abs=1e-12)
+    assert not np.allclose(planned_answers(engine, records, question), released)
