@@ -29,7 +29,9 @@ from murk.stream.worker.publication import is_published, newest_published, spaci
 
 # Targets are coded to [-1, 1]: no residual is beyond 2, so that Huber's loss is the squared one, and few are within a
 # twentieth, so that it is that of the median.
-_REAL = {"squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0)}
+_OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
+    "logistic": Logistic(), "balanced": Balanced(), "squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0),
+}  # fmt: skip
 # In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
 # makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
@@ -158,24 +160,17 @@ def problem_for(task: Task) -> GradientProblem:
     """
     learner, coding = task.learner, task.coding
     assert task.objective is not None
-    objective: Logistic | Balanced | Softmax | Huber
     classes: tuple[str, ...] = ()
-    if task.objective == "logistic":
-        objective = Logistic()
-    elif task.objective == "balanced":
-        objective = Balanced()
+    if task.objective in _OBJECTIVES:
+        objective = _OBJECTIVES[task.objective]
     elif task.objective == "softmax":
         assert isinstance(task.target, ClassTarget)
         classes = tuple(task.target.classes)
         objective = Softmax(len(classes))
-    elif task.objective in _REAL:
-        objective = _REAL[task.objective]
     else:
         known = None if learner.scale == "estimate" else float(learner.scale)
         objective = Huber(learner.huber_c, known, SCALE_MULTIPLIER if known is None else 1.0)
-    covariates = None
-    if task.covariates is not None:
-        covariates = PublicCovariates(*task.covariates)
+    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     step = learner.step
     radius = FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
     settings = Settings(

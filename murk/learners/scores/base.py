@@ -99,11 +99,11 @@ class Scores(StreamEstimator):
                 raise UserError(f"X has {len(rows)} rows, budget has {len(levels)}")
         else:
             levels = ["default" if budget is None else engine.level(budget)]
-        engine.learn_records(rows, self._held(y), levels)
+        engine.learn_records(rows, self._clipped(y), levels)
         if self._first_records is not None:
             self._survey_rows(X, y)
 
-    def _held(self, y: Floats) -> Floats:
+    def _clipped(self, y: Floats) -> Floats:
         """Return coded targets within their bounds."""
         return y
 

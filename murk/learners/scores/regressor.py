@@ -122,7 +122,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         with np.errstate(over="ignore"):
             return np.asarray((np.where(np.isfinite(y), y, np.nan) - self._middle) / self._half)
 
-    def _held(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(y, -1.0, 1.0)
 
     def _scale(self) -> Scale:

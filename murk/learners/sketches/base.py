@@ -81,10 +81,10 @@ class GaussMix(StreamEstimator):
             raise UserError(f"intercept={self.intercept!r} is neither True nor False")
         if self.seed is not None and self.noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
-        self._way()
+        self._release_method()
         super()._prepare()
 
-    def _way(self) -> Method:
+    def _release_method(self) -> Method:
         """Return the method: as given, or second moments unless an argument of mixtures is given."""
         mixing = {"rows": self.rows is not None, "analysis": self.analysis != "tight", "debiased": not self.debiased}
         given = [name for name, is_given in mixing.items() if is_given]
@@ -130,15 +130,15 @@ class GaussMix(StreamEstimator):
             "constant": self.intercept,
         }
         problems: dict[str, Any] = {"newton": NewtonProblem, "moments": GramProblem}
-        if self._way() == "newton":
+        if self._release_method() == "newton":
             first = first_part(getattr(self, "first", None), len(coded), self.window)
             self._settings: Settings = NewtonSettings(first=first, **shared)
-        elif self._way() == "moments":
+        elif self._release_method() == "moments":
             self._settings = GramSettings(**shared)
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-        self._problem: WindowProblem = problems.get(self._way(), SketchProblem)(
+        self._problem: WindowProblem = problems.get(self._release_method(), SketchProblem)(
             self._settings, self._level_mechanisms()
         )
         self._names = names
@@ -148,7 +148,7 @@ class GaussMix(StreamEstimator):
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
-        mixing = {"method": self._way(), "analysis": self.analysis}
+        mixing = {"method": self._release_method(), "analysis": self.analysis}
         return calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
 
     def _open(self) -> Accumulator:

@@ -75,7 +75,7 @@ def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
     """Return coefficients in coded units from the sums of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
     solution = solve(merged, debiased=settings.debiased, constant=settings.constant)
-    values, covariance, note = _model(settings, solution)
+    values, covariance, note = _fitted(settings, solution)
     if solution.held:
         note = _HELD.format(solution.held, settings.features)
     elif not settings.debiased and not np.all(np.isfinite(covariance)):
@@ -110,7 +110,7 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
     if not merged.people:
         nothing = np.full(len(names), math.inf)
         return MomentEstimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
-    values, covariance, note = _model(settings, solution)
+    values, covariance, note = _fitted(settings, solution)
     if solution.directions:
         note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
@@ -128,7 +128,7 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
     )  # fmt: skip
 
 
-def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
+def _fitted(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
     fit, covariance = solution.values, solution.covariance
     if settings.kind == "real":
         return fit, covariance, _LINEAR if settings.constant else _ALL_COUNTED + _LINEAR

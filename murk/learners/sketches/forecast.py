@@ -80,7 +80,7 @@ def newton_estimate(
             moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
             model = model_of(settings, mechanism.start, moment, own)
             first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
-            seen = _seen(z, model, mechanism)
+            seen = _at_model(z, model, mechanism)
             step = _summed(seen, alike * others, records, rng) + noise_of(mechanism.step, d, rng, alike)
             engine.learn_matrices(first, step, model=model, records=size, mechanism=mechanism, windows=alike)
     return engine.estimate()
@@ -91,7 +91,7 @@ def _summed(z: NDArray[np.float64], count: int, records: Records, rng: np.random
     return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
 
 
-def _seen(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
+def _at_model(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
     """Return rows as they are weighted at a model."""
     from murk.privacy.sketches.accumulators import at_model
 
@@ -114,14 +114,14 @@ def sketch_estimate(
     windows = split(max(people // (settings.window or people), 1), levels)
     size = people // sum(windows.values())
     for name, count in windows.items():
-        for alike in _shared(count):
+        for alike in _multiplicities(count):
             counts = records.drawn(alike * size, rng) / alike
             drawn = _window((z * counts[:, None]).T @ z, size, alike, settings, problem.mechanisms[name], rng)
             engine.sums = engine.sums.merged(drawn)
     return engine.estimate()
 
 
-def _shared(count: int) -> list[int]:
+def _multiplicities(count: int) -> list[int]:
     """Return the number of windows that each draw represents."""
     drawn = min(count, _DRAWN)
     return [count // drawn + (index < count % drawn) for index in range(drawn)]

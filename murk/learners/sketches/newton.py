@@ -79,7 +79,7 @@ def estimate_newton(
     if not merged.stepped:
         return replace(first, note=_NO_STEP + first.note) if merged.people else first
     start = _start(first, settings)
-    step = _solved(merged, target_weights[1], start, settings)
+    step = _take_step(merged, target_weights[1], start, settings)
     share = _share(start, step) if start.known else 0.0
     values = share * start.values + (1.0 - share) * step.values
     # The remaining share of the start's error, and of the step's.
@@ -175,7 +175,7 @@ def _share(start: _Start, step: _Step) -> float:
     return own / (apart if apart > _APART * (own + other) else own + other)
 
 
-def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: NewtonSettings) -> _Step:
+def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: NewtonSettings) -> _Step:
     p = sums.columns - 1
     information = sums.step[:p, :p]
     noise, along, around = sums.step_noise[p, p], sums.step_noise[:p, p], sums.step_noise[:p, :p]
@@ -204,7 +204,7 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
     # A row within the bounds of each feature is not scaled down, and its constant is 1.
     whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
     scores = Scores.of(
-        sums, values, covariance, people=_counted(sums, settings), bounds=bounds, target_weight=target_weight,
+        sums, values, covariance, people=_with_target(sums, settings), bounds=bounds, target_weight=target_weight,
         constant=whole,
     )  # fmt: skip
     beyond = scores.remainder(inverse, information, bounds)
@@ -212,7 +212,7 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
     return _Step(values, left, covariance, beyond, scores, hidden, count)
 
 
-def _counted(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
+def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
     """Return how many of the steps' people have a target (the others are rows of zeros), and the error of that.
 
     The first part's constants tell; without a constant everybody counts.

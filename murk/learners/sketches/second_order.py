@@ -65,7 +65,7 @@ class Scores:
         every record that counts.
         """
         p, count = len(values), people[0]
-        u, v = _figure((sums.low, sums.high), values, bounds, constant)
+        u, v = _grid((sums.low, sums.high), values, bounds, constant)
         chance, after = 1.0 / (1.0 + np.exp(-u)), 1.0 / (1.0 + np.exp(-u - v))
         own = chance * (1.0 - chance)
         kept = np.exp(np.minimum(EDGE - np.abs(u), 0.0))
@@ -153,7 +153,7 @@ def _slope(score: Vector) -> Vector:
     return np.asarray(chance * (1.0 - chance))
 
 
-def _figure(
+def _grid(
     ends: tuple[Vector, Vector], values: Vector, bounds: tuple[float, float], constant: bool
 ) -> tuple[Vector, Vector]:
     """Return the grid points (u, v) that bounded features may have, and those up to a cell outside."""

@@ -56,7 +56,7 @@ class WindowSums:
         """
         return min(max(square, float(self.columns)), max(self.people, 1.0))
 
-    def _counted(self, moment: Matrix, records: int, weight: float) -> None:
+    def _add_common(self, moment: Matrix, records: int, weight: float) -> None:
         """Add what every kind of window adds."""
         self.moment += weight * moment
         self.people += weight * records
@@ -80,7 +80,7 @@ class GramSums(WindowSums):
 
     def add(self, moment: Matrix, *, records: int, noise: float, weight: float) -> None:
         """Add one window: its ``M``, n, v and w."""
-        self._counted(moment, records, weight)
+        self._add_common(moment, records, weight)
         self.noise += weight * weight * noise
 
 
@@ -132,7 +132,7 @@ class NewtonSums(WindowSums):
         weights: tuple[float, float],
     ) -> None:  # fmt: skip
         """Add one window: its ``A`` and ``B``, s, and n, v and w of both parts."""
-        self._counted(first, records[0], weights[0])
+        self._add_common(first, records[0], weights[0])
         self.noise += weights[0] ** 2 * noise[0]
         n, v, w = records[1], noise[1], weights[1]
         self.records += n
@@ -189,7 +189,7 @@ class SketchSums(WindowSums):
 
     def add(self, moment: Matrix, *, rows: int, records: int, noise: float, weight: float) -> None:
         """Add one sketch: its ``M``, k, n, v and w."""
-        self._counted(moment, records, weight)
+        self._add_common(moment, records, weight)
         self.noise += weight * noise
         self.square += weight * weight * records * records / rows
         self.cross += weight * weight * records * noise / rows
