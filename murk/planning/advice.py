@@ -1,7 +1,7 @@
-"""What would help a result that says nothing: by forecasts of the task as it is, and of the task with one change.
+"""Changes of a task that would help a result without information, by forecasts.
 
-A change is only advised where its forecast half width is clearly smaller, with as many people and the same trust. The
-people are taken to be as releases say they are, where these say anything, and else typical; effects are moderate.
+A change is advised only if its forecast half-width is clearly smaller with as many people and the same trust. People
+are as releases describe them, else typical; effects are moderate.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 CLEARLY: Final = 0.75
-"""A half width is clearly smaller below so much of what it was."""
+"""Largest ratio of a clearly smaller half-width."""
 LARGEST: Final = 25
-"""Coefficients beyond which forecasts take too long to be made for a report."""
+"""Most coefficients for forecasts within a report, which take longer with more."""
 
 _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
@@ -41,18 +41,18 @@ _DRAWS: Final = 2
 
 
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
-    """Return changes of a task whose forecast is clearly better, the best first; none where none is.
+    """Return changes of a task whose forecast is clearly better, the best first.
 
     Parameters
     ----------
     task
         The task.
     people
-        How many released; of an organisation, how many records it has.
+        Number of people who released, or of an organisation's records.
     extent
-        Where people lie within their public bounds, as releases say.
+        Where people lie within their public bounds, by releases.
     sizes
-        Whether more people and a larger budget are tried, too.
+        Whether to try more people and a larger budget.
     """
     if task.coding.size > LARGEST or people < 1:
         return []
@@ -75,13 +75,13 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
 def _changes(
     task: Task, population: Population, people: int, sizes: bool
 ) -> Iterator[tuple[str, Task, Population, int]]:
-    """Each change in words, with the task, its population and the number of people."""
+    """Yield each change in words, with its task, population and number of people."""
     kind = "records" if task.of_organisations else "people"
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
         settings = task.block.model_dump(mode="json") | changed
         yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
     if not task.of_organisations:
-        # Devices are asked for no more than they do now.
+        # Devices should not have to do more than now.
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
         for name in able:
             if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
@@ -100,7 +100,7 @@ def _changes(
 
 
 def _population(task: Task, extent: Extent | None) -> Population:
-    """The people as released moments say they are; typical ones where nothing is known of them."""
+    """Return the people as released moments describe them, or typical ones."""
     typical = designs(task, Effects())[0]
     if task.covariates is not None or extent is None or not extent.known or len(extent.moment) != task.coding.size:
         return typical
@@ -111,7 +111,7 @@ def _population(task: Task, extent: Extent | None) -> Population:
         if variance < _SIGMAS * error:
             continue
         if set(np.unique(column)) <= {-1.0, 1.0}:
-            # As many have the category as released means say; those who are nearest to it otherwise come first.
+            # The category's share is the released one; the rows nearest to it otherwise come first.
             share = min(max((1.0 + mean) / 2.0, 1.0 / len(column)), 1.0 - 1.0 / len(column))
             rank = np.argsort(np.argsort(column, kind="stable"), kind="stable")
             points[:, place] = np.where(rank >= len(column) - round(share * len(column)), 1.0, -1.0)
@@ -125,7 +125,7 @@ def _population(task: Task, extent: Extent | None) -> Population:
 
 
 def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[str, Task, Population, int]]:
-    """The task with bounds that hold the people of a feature who fill little of its own."""
+    """Yield the task with tighter bounds for features whose people fill little of their own."""
     if task.covariates is not None:
         return
     document, names = json.loads(task.document()), task.coding.names

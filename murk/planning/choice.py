@@ -1,22 +1,21 @@
-r"""Which protocol is best for a task: a rule, from what each one's noise comes to.
+r"""A rule for the best protocol of a task, by the error that each protocol's noise causes.
 
-What is compared is the error of an average effect: by how much a standard deviation of a feature changes the
-probability of a positive target, or a real target in terms of its range, in points (hundredths). With n people, p coded
-features (the constant among them) and s^2 the variance of a number of a release of length 1 it is, for coefficients of
-ordinary size, about
+The rule compares the error of an average effect: the change of a positive target's probability, or of a real target
+relative to its range, per standard deviation of a feature, in points (hundredths). With n people, p coded features
+(including the constant) and s^2 the variance of a number of a release of length 1 it is, for coefficients of ordinary
+size, about
 
 .. math::
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
     50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
 
-and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length; of
-their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p.
-Where the distribution of the features is not known, moments and examples miss something of a logistic model that no
-number of people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
-benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
-plan a study by: `murk.planning` forecasts half widths, by which the rule can choose instead. What is no error
-at all, but decides, is asked for: whether devices can read a model before they release, and whether an organisation
-that has the records is trusted with them.
+and, for examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length;
+for their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. Without a known
+distribution of the features, moments and examples have an error in a logistic model that does not shrink with people,
+about ``2 / sqrt(d)`` points for d features. The factors c were measured with `python -m benchmarks.protocols` for a
+binary target and hold within a factor of about 2: enough to compare protocols, not to plan a study. For planning use
+the half-widths of `murk.planning`, which the rule also accepts. Whether devices can read a model before they release,
+and whether an organisation is trusted with the records, are inputs.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
 
 EQUAL: Final = 1.25
-"""What is larger by less does about equally well."""
+"""Errors up to this factor larger count as equal."""
 _NOTHING: Final = 0.1
-"""Points of error below which it is all one: nobody need be trusted for less."""
+"""Points of error below which differences do not matter: not worth more trust."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to choose, and why.
+    """The protocol to choose, and why.
 
     Parameters
     ----------
     protocol
-        As a task file says it.
+        Its name in a task file.
     reason
         In words.
     expected
-        Protocol to the expected error of an average effect of a standard deviation of a feature, in points: of each
-        that would do, the best first.
+        Suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
+        best first.
     refused
-        Protocol to the reason for which it would not.
+        Unsuitable protocol to the reason.
     measure
-        What is expected: an ``error``, or a ``half width``.
+        The expected quantity: an ``error``, or a ``half width``.
     method
-        Of a sketch, ``sketch.method`` where another than the default is expected to do clearly better.
+        ``sketch.method``, if another than the default is clearly better.
     """
 
     protocol: str
@@ -66,7 +65,7 @@ class Recommendation:
     method: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "protocol": self.protocol,
             **({} if self.method is None else {"method": self.method}),
@@ -80,27 +79,27 @@ def recommend(
     task: Task, people: int, *, online: bool = True, organisation: bool = False,
     half_widths: Mapping[str, float] | None = None,
 ) -> Recommendation:  # fmt: skip
-    """The protocol with which a task would be learned best.
+    """Return the best protocol for a task.
 
     Parameters
     ----------
     task
-        Features, target, guarantee of the default level, and whether there are public covariates; the protocol that it
-        names, and that one's own settings, are not looked at.
+        Features, target, guarantee of the default level, and whether there are public covariates. Its own protocol and
+        that protocol's settings are ignored.
     people
-        How many will release.
+        Number of people who will release.
     online
         Whether devices can read a model before they release.
     organisation
-        Whether an organisation holds the records already, and is trusted with them.
+        Whether an organisation already holds the records, and is trusted with them.
     half_widths
-        Protocol to the half width that was forecast of its intervals, in points, by which it is then chosen (infinite
-        where it has none); by default it is by the expected error.
+        Protocol to the forecast half-width of its intervals, in points, to choose by (infinite where it has none); by
+        default the expected error decides.
 
     Raises
     ------
     UserError
-        If no protocol can give what the task asks for.
+        If no protocol suits the task.
 
     Examples
     --------
@@ -153,7 +152,7 @@ def recommend(
 
 
 def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
-    """The expected error of an average effect of a standard deviation of a feature, in points, by one protocol.
+    """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
     Parameters
     ----------
@@ -162,14 +161,14 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     protocol
         Its name.
     people
-        How many will release.
+        Number of people who will release.
     settings
-        Keys of the protocol's block that are not to have their defaults.
+        Keys of the protocol's block that differ from their defaults.
 
     Raises
     ------
     UserError
-        If the protocol cannot learn this task, or give its guarantee.
+        If the protocol cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)
@@ -178,7 +177,6 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
 
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
-    """In words."""
     each = "per standard deviation of a feature"
     words = [f"{best}: an expected {measure} of {_points(ranked[best])} {each}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):

@@ -1,8 +1,8 @@
-"""Half widths before anybody has released anything, by the estimator that a task's releases would have.
+"""Forecasts of half-widths before anybody releases, by the estimator that a task's releases would have.
 
-What so many people of an assumed population would release is added up, noise and all, a few times; each protocol's own
-estimator is run on the sums, and of each half width the median is taken. So whatever an interval allows for (noise in
-a curvature, a public sample's own chance, directions that noise hides) is in the forecast as it will be in the answer.
+The releases of an assumed population are summed with noise a few times, each protocol's own estimator runs on the sums,
+and the forecast is each half-width's median. So it includes everything that intervals allow for, such as noise in a
+curvature, a public sample's sampling error and directions hidden by noise.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from murk.stream.task.task import Task
 Array = NDArray[np.float64]
 
 DRAWS: Final = 5
-"""Times that sums are drawn, at first."""
+"""Number of draws of the sums, at first."""
 WIDEST: Final = 50.0
-"""Points per standard deviation of a feature beyond which an interval says nothing."""
+"""Points per standard deviation of a feature beyond which an interval is useless."""
 
 _UNSETTLED = 0.1
-# Settled half widths are drawn up to so many times more until their medians are known to this relative standard error.
+# Factor of draws up to which settled half-widths are redrawn, and the relative standard error of medians to reach.
 _MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
 _NONE: Final = ("none: ", "no interval: ")
-"""How notes of estimates begin that have no interval."""
+"""Prefixes of the notes of estimates without intervals."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Half widths that a protocol is expected to have.
+    """Half-widths that a protocol is expected to have.
 
     Parameters
     ----------
     people
-        Who release.
+        Number of people who release.
     halves
-        Coefficient to its half width, in coded units; infinite where it is not to be learned.
+        Coefficient to its half-width, in coded units; infinite if it will not be learned.
     effects
-        Feature to the half width of its average effect per unit, as reports state it: on a probability, or on a real
-        target; empty where reports state none.
+        Feature to the half-width of its average effect per unit, as in reports: on a probability, or on a real target;
+        empty where reports have none.
     spread
-        Feature to that of a standard deviation of it, in points: hundredths of a probability or of the target's range.
+        Feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's
+        range.
     settled
-        Whether draws of the noise hardly matter: before that asymptotics do not hold yet, and half widths still vary
-        from one run to the next.
+        Whether half-widths hardly vary between draws of the noise, as they do only when asymptotics hold.
     why
-        Why no interval has an end; empty where one has.
+        Why no interval is bounded; empty if one is.
     """
 
     people: int
@@ -72,16 +72,16 @@ class Forecast:
 
     @property
     def learned(self) -> bool:
-        """Whether any coefficient is to be learned."""
+        """Whether any coefficient will be learned."""
         return any(map(math.isfinite, self.halves.values()))
 
     @property
     def points(self) -> float:
-        """Median half width of the average effect of a standard deviation of a feature, in points."""
+        """Median half-width of the average effect per standard deviation of a feature, in points."""
         return float(np.median(list(self.spread.values()))) if self.spread else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "people": self.people,
             "half_widths": dict(self.halves),
@@ -98,25 +98,24 @@ def forecast(
     task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
     seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> Forecast:  # fmt: skip
-    """What a task is expected to learn of so many people.
+    """Forecast what a task learns from a number of people.
 
     Parameters
     ----------
     task
-        The task; where it sets public rows aside they are drawn from the population, else they are its covariates.
+        The task. Public rows to be set aside are drawn from the population; a file's are its covariates.
     population
-        The people, as they are taken to be.
+        The assumed people.
     people
-        How many release; of an organisation, how many records it has.
+        Number of people who release, or of an organisation's records.
     levels
-        Level to its share of the people; by default all are at the default one.
+        Level to its share of people; by default all are at the default level.
     draws, seed
-        How often sums are drawn, and from what.
+        Number of draws of the sums, and their seed.
     more
-        Whether they are drawn up to three times as often where half widths are settled and their median is not known to
-        2.5%.
+        Whether to draw up to three times as often, until the medians of settled half-widths are known to 2.5%.
     even_unlearned
-        Whether they are drawn again where the first draw told nothing.
+        Whether to continue after a first draw without any bounded interval.
     level
         Nominal level of the intervals.
 
@@ -135,14 +134,14 @@ def forecasts(
     task: Task, population: Population, counts: Sequence[int], *, levels: Mapping[str, float] | None = None,
     draws: int = DRAWS, seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> dict[int, Forecast]:  # fmt: skip
-    """What a task is expected to learn of several numbers of people, each as `forecast` says it.
+    """Forecast what a task learns from several numbers of people, each as in `forecast`.
 
-    Where models follow one another, all are read off one path: the first so many of the people are the same ones.
+    Protocols with consecutive models are simulated once: smaller numbers of people are the first of the larger ones.
 
     Raises
     ------
     UserError
-        As `forecast`.
+        As in `forecast`.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:
@@ -162,7 +161,7 @@ def forecasts(
 
 
 class _Draws:
-    """What draws of some people's releases gave."""
+    """Half-widths from repeated draws of the releases of a number of people."""
 
     def __init__(self, people: int) -> None:
         self.people = people
@@ -173,7 +172,7 @@ class _Draws:
         self.why = ""
 
     def add(self, task: Task, one: Estimate | None, level: float) -> None:
-        """Add a draw; None where its sums have no solution."""
+        """Add a draw; None if its sums have no solution."""
         self.drawn += 1
         if one is None:
             return
@@ -188,32 +187,32 @@ class _Draws:
         self.names = one.names
         self.halves.append(halves)
         self.effects.append(effects)
-        # Notes that do not begin so are on intervals, which noise left without an end.
+        # Other notes are about intervals that the noise left unbounded.
         if not np.isfinite(halves).any() and one.note.startswith(_NONE):
             self.why = one.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
 
     @property
     def learned(self) -> bool:
-        """Whether any half width has an end."""
+        """Whether any half-width is bounded."""
         return any(np.isfinite(halves).any() for halves in self.halves)
 
     @property
     def unsure(self) -> bool:
-        """Whether medians are worth further draws."""
+        """Whether medians need further draws."""
         return _unsure(self.halves, self.drawn)
 
     def forecast(self, task: Task, population: Population) -> Forecast:
-        """The medians."""
+        """Return the medians."""
         if not self.halves:
             return Forecast(self.people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
         settled = _settled(self.halves, self.drawn)
-        # Draws without a solution are of runs that learn nothing, too: their half widths have no end.
+        # Draws without a solution count as infinite half-widths.
         without = self.drawn - len(self.halves)
         halves, effects = (
             np.median(np.array([*known, *([np.full_like(known[0], math.inf)] * without)]), axis=0)
             for known in (self.halves, self.effects)
         )
-        # Where there are no effects at all they are none, and not infinite.
+        # No effects at all are empty, not infinite.
         stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(
             self.people,
@@ -226,7 +225,7 @@ class _Draws:
 
 
 def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> Task:
-    """The task with public rows that are a sample of the population, as many as it has."""
+    """Return the task with public rows sampled from the population, as many as it has."""
     if task.public is None:
         return task
     size = task.public.set_aside if task.covariates is None else int(task.covariates[1].sum())
@@ -239,7 +238,7 @@ def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> 
 def _estimates(
     task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
 ) -> Iterator[tuple[int, Estimate | None]]:
-    """Each number of people with its estimate; None where its sums have no solution."""
+    """Yield each number of people with its estimate, or None if its sums have no solution."""
     problem = problem_for(task)
     chains = min(task.log.partitions, _MOST_CHAINS)
     steps = part(task.protocol, "forecast").estimates(problem, records, counts, shares, chains, rng)
@@ -260,7 +259,7 @@ def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
 
 
 def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
-    """A level's guarantee, as in ``mu = 1``."""
+    """Return a level's guarantee in words, such as ``mu = 1``."""
     ((kind, figures),) = task.privacy.levels[level].to_dict().items()
     return ", ".join(f"{name} = {value:g}" for name, value in figures.items()) or kind
 
@@ -270,7 +269,7 @@ def _stated(task: Task) -> list[str]:
 
 
 def _effects(task: Task, one: Estimate, level: float) -> Array:
-    """Half widths of average effects, in the order of `_stated`; empty where reports state none."""
+    """Return half-widths of average effects, in the order of `_stated`; empty where reports have none."""
     found = average_effects(task.coefficient_scale, units(task), one, level)
     if found is None:
         return np.zeros(0)
@@ -278,31 +277,31 @@ def _effects(task: Task, one: Estimate, level: float) -> Array:
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
-    """Half widths per standard deviation of a feature, in points."""
+    """Return half-widths per standard deviation of a feature, in points."""
     coding, X, shares = task.coding, population.points, population.shares
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
-    # A real target's factors are in its own units, of which its coded range is 2.
+    # A real target's coded range is 2.
     points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
-    # Of classes each has an effect of every feature, in their order.
+    # Each class has an effect of every feature, in order.
     places = {name: place % coding.size for place, name in enumerate(units(task))}
     return {name: half * float(points[places[name]]) for name, half in effects.items()}
 
 
 def _settled(halves: Sequence[Array], draws: int) -> bool:
-    """Whether half widths hardly differ from draw to draw, and none has an end in some and not in others."""
+    """Return whether half-widths hardly vary between draws, and are bounded in all of them or none."""
     spread = _spread(halves, draws)
     return spread is not None and spread <= _UNSETTLED
 
 
 def _unsure(halves: Sequence[Array], draws: int) -> bool:
-    """Whether half widths hardly differ, and more than what is wanted of their medians."""
+    """Return whether half-widths hardly vary, but by more than their medians may be off."""
     spread = _spread(halves, draws)
-    # A median's standard error, of normal draws.
+    # The standard error of a median of normal draws.
     return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / draws) * spread > _KNOWN
 
 
 def _spread(halves: Sequence[Array], draws: int) -> float | None:
-    """The largest relative standard deviation; None where draws disagree on which half widths have an end."""
+    """Return the largest relative standard deviation; None if only some draws bound a half-width."""
     found = np.array(halves)
     ended = np.isfinite(found)
     if len(found) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):

@@ -1,4 +1,4 @@
-"""One line of a plan, for whoever begins a run: what so many people are expected to tell."""
+"""A plan in one line, shown when a run begins."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
 LARGEST: Final = 25
-"""Coefficients beyond which a forecast takes too long to be made before a run; half as many where few people release,
-and half where chains of scores have models of their own: each has its own epochs."""
+"""Most coefficients for a forecast before a run; half for few people, or for chains with models of their own."""
 MANY: Final = 20_000
-"""People whose run takes so long that a second before it is nothing."""
+"""People from which a run takes so long that another second does not matter."""
 SETTLED: Final = 13
-"""Coefficients beyond which there is time for one draw, which does not tell how much draws differ."""
+"""Most coefficients for more than one draw, which shows how much draws differ."""
 
 _NAMED = 3
 
 
 def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
-    """Say which half widths so many people are expected to give; None where it cannot be said at once.
+    """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
 
     Parameters
     ----------
     task
         The task, its public covariates resolved.
     people
-        How many release.
+        Number of people who release.
     level
-        A level's name; ``lot`` is all levels alike. Of levels that a column names the shares are not known.
+        A level's name; ``lot`` for all levels in equal shares. The shares of levels in a column are unknown.
     rate
-        The share of positive targets; None for what the task states, or a half where it states nothing.
+        The share of positive targets; None for the task's, or a half.
 
     Examples
     --------
@@ -52,7 +51,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
     if people < 1 or not shares.keys() <= levels.keys():
         return None
-    # Without covariates gradients have no interval, or by random scaling one that long paths must be simulated for.
+    # Without covariates gradients have no interval, or one by random scaling, which is slow to simulate.
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
     chains = getattr(task.block, "models", None) == "own" and task.log.partitions > 1

@@ -1,4 +1,4 @@
-"""How many people it takes for half widths that are asked for."""
+"""The number of people that half-widths take."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from murk.stream.task.task import Task
 
 FEWEST: Final = 1_000
 MOST: Final = 2**30
-"""Numbers of people between which an error's is searched."""
+"""Bounds of the search for a number of people."""
 
 
 def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
-    """How many people give average effects per unit half widths of at most so much; None for more than a billion.
+    """Return how many people give average effects per unit at most these half-widths; None for more than a billion.
 
-    Found by bisection over powers of two, and between the last two by the root of the number.
+    Uses bisection over powers of two, then the root of the number between the last two.
 
     Raises
     ------
     UserError
-        For a feature that the task does not have, or half widths that are not above 0.
+        For a feature that the task does not have, or a half-width that is not above 0.
     """
     names = check_half_widths(task, within)
 
     def excess(people: int) -> float:
-        """How many times too wide the widest is."""
+        """Return the largest ratio of a half-width to the one wanted."""
         effects = forecast(task, population, people, draws=draws).effects
         wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
         return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
@@ -53,12 +53,12 @@ def people_for(task: Task, population: Population, within: Mapping[str | None, f
 
 
 def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
-    """Return the names of the coefficients that have half widths, once what is asked of them is right.
+    """Return the names of the coefficients that have half-widths, after checking those wanted.
 
     Raises
     ------
     UserError
-        For a feature that the task does not have, or half widths that are not above 0.
+        For a feature that the task does not have, or a half-width that is not above 0.
     """
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():

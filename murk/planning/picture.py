@@ -1,4 +1,4 @@
-"""A plan as a picture: half widths over numbers of people, a line for each protocol, a panel for each budget."""
+"""A plan as a picture: half-widths over numbers of people, with a line per protocol and a panel per budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLOURS: Final = {
 
 
 def draw(found: Plan, form: str = "png") -> bytes:
-    """Draw a plan as PNG, SVG or PDF; where an interval has no end there is no point.
+    """Draw a plan as PNG, SVG or PDF; unbounded intervals have no point.
 
     Raises
     ------

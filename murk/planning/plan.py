@@ -1,4 +1,4 @@
-"""A plan: forecasts over people, budgets and protocols, how many people an error takes, and what to choose."""
+"""A plan: forecasts over people, budgets and protocols, the people that an error takes, and a recommendation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from murk.stream.task.task import Task
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
 BEYOND: Final = 10**12
-"""More people than there are."""
+"""More people than exist."""
 TOO_FEW: Final = "not to be learned at this privacy by so many people"
-"""What is said where more people would give intervals."""
+"""The reason where more people would give intervals."""
 
 _DRAWS: Final = 3
-"""Times that sums are drawn for each cell, fewer than for a forecast by itself: a table has two digits."""
+"""Draws for each cell, fewer than for a single forecast: a table has two digits."""
 
 Tick = Callable[[int, str], None]
 
@@ -43,9 +43,9 @@ class Cell:
     Parameters
     ----------
     protocol, people, budget, design
-        Of what: ``budget`` is a factor of the task's own.
+        What it forecasts; ``budget`` is a factor of the task's own.
     forecast
-        What is expected; None where the protocol cannot do it.
+        The forecast; None if the protocol cannot learn the task.
     refused
         Why it cannot.
     """
@@ -59,16 +59,16 @@ class Cell:
 
     @property
     def points(self) -> float:
-        """Median half width of the average effect of a standard deviation of a feature, in points."""
+        """Median half-width of the average effect per standard deviation of a feature, in points."""
         return math.inf if self.forecast is None else self.forecast.points
 
     @property
     def without_effects(self) -> bool:
-        """Whether coefficients have intervals, and no average effect follows from them."""
+        """Whether coefficients have intervals, but no average effects."""
         return self.forecast is not None and self.forecast.learned and not self.forecast.effects
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "protocol": self.protocol, "people": self.people, "budget": self.budget, "design": self.design,
             "forecast": None if self.forecast is None else self.forecast.to_dict(), "refused": self.refused,
@@ -84,23 +84,22 @@ class Plan:
     task
         The task.
     designs
-        The populations that it is for; the first is the one that protocols are compared on.
+        The assumed populations; protocols are compared on the first.
     cells
         All forecasts.
     budgets
-        Factor to the guarantee that it comes to, in words.
+        Factor to its guarantee, in words.
     effect
-        What a standard deviation of a feature does on average, in points, as it is taken to be: the median feature.
+        Assumed average effect per standard deviation of the median feature, in points.
     chosen
-        Number of people to the protocol that would be chosen at the task's own budget, and why; an empty name where
-        nothing is to be learned.
+        Number of people to the protocol chosen at the task's own budget, and why; an empty name if nothing is learned.
     needs
-        Protocol to how many people the error asked for takes; None where it is not to be had. One that states no
-        average effects is not in it.
+        Protocol to the people that the wanted half-widths take; None if they cannot be reached. Protocols without
+        average effects are missing.
     effects
-        What was taken for granted of the target.
+        Assumptions about the target.
     off
-        How far off half widths would be at another rate, where nobody stated one; else empty.
+        How half-widths would differ at another rate, if nobody stated one; else empty.
     """
 
     task: Task
@@ -114,7 +113,7 @@ class Plan:
     off: str = ""
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
-        """One forecast."""
+        """Return one forecast."""
         for one in self.cells:
             if (one.protocol, one.people, one.budget, one.design) == (protocol, people, budget, design):
                 return one
@@ -122,7 +121,7 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to what its average effect is of, in words; empty where coefficients are contrasts of classes."""
+        """Feature to the unit of its average effect, in words; empty for classes' contrasts."""
         return {name: unit.label for name, unit in units(self.task).items() if not is_constant(name)}
 
     @property
@@ -136,7 +135,7 @@ class Plan:
         return list(dict.fromkeys(one.protocol for one in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         names, rate = self.task.coding.names, rate_of(self.task, self.effects)
         return {
             "task": self.task.name,
@@ -177,24 +176,24 @@ def plan(
     Parameters
     ----------
     task
-        Features, target, guarantee, protocol, and public covariates: resolved, or so many that are to be set aside.
+        Features, target, guarantee, protocol, and public covariates: resolved, or a number to be set aside.
     people, budgets
         Numbers of people, and factors of the task's own budget.
     protocols
-        Which to compare; by default all.
+        Protocols to compare; by default all.
     effects
-        What is taken for granted of the target.
+        Assumptions about the target.
     within
-        Feature to the half width that is wanted of its average effect per unit, None being all features.
+        Feature to the wanted half-width of its average effect per unit; None stands for all features.
     draws
-        Times that sums are drawn for each forecast.
+        Number of draws of the sums for each forecast.
     tick
-        Called with how many forecasts are made, and a word.
+        Called with the number of forecasts made, and a word.
 
     Raises
     ------
     UserError
-        For fewer people than 1, an unknown protocol, or an effect of a feature that is not there.
+        For fewer people than 1, an unknown protocol, or an effect of an unknown feature.
     """
     for count in people:
         if not 1 <= count <= BEYOND:
@@ -207,10 +206,10 @@ def plan(
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
-        # Of the task's own protocol all designs; of the others the first.
+        # All designs for the task's own protocol, the first for the others.
         for design in found if name == task.protocol else found[:1]:
             made: list[Cell] = []
-            # The largest budget first: what it does not learn the smaller ones do not either.
+            # The largest budget first: smaller ones learn no more.
             for factor in sorted(_budgets_of(design, found, budgets), reverse=True):
                 own = _variant(task, name, factor)
                 made += _cells(own, name, people, factor, design, _draws(factor, draws), made)
@@ -245,7 +244,7 @@ def plan(
 
 
 def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
-    """How far off a wrong rate would be, of the largest number of people by the task's own protocol and budget."""
+    """Describe half-widths at another rate, for most people by the task's own protocol and budget."""
     own = [
         one.forecast
         for one in cells
@@ -256,29 +255,29 @@ def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population
 
 
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
-    """How many forecasts a plan makes."""
+    """Return the number of forecasts of a plan."""
     others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
     hard = 0 if task.covariates is not None else len(_own(budgets))
     return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
 
 
 def _own(budgets: Sequence[float]) -> set[float]:
-    """The task's own budget, or all where it is not among them."""
+    """Return the task's own budget, or all budgets without it."""
     return {1.0} if 1.0 in budgets else set(budgets)
 
 
 def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
-    """Budgets that a design is forecast at: the first at all of them."""
+    """Return the budgets of a design: all for the first, else the task's own."""
     return set(budgets) if design is found[0] else _own(budgets)
 
 
 def _draws(factor: float, draws: int) -> int:
-    """Times that sums are drawn at a budget: one fewer than at the task's own."""
+    """Return the number of draws at a budget: one fewer than at the task's own."""
     return draws if factor == 1.0 else max(draws - 1, 1)
 
 
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
-    """The task by a protocol at a budget, or why it cannot be had."""
+    """Return the task by a protocol at a budget, or why that is impossible."""
     try:
         own = task if protocol == task.protocol else task.with_protocol(protocol)
         return own if factor == 1.0 else own.with_budget(factor)
@@ -290,11 +289,11 @@ def _cells(
     own: Task | str, name: str, people: Sequence[int], factor: float, design: Population, draws: int,
     larger: Sequence[Cell] = (),
 ) -> list[Cell]:  # fmt: skip
-    """Forecasts of a protocol at one budget, of which those at larger budgets are there already."""
+    """Return forecasts of a protocol at one budget, given those at larger budgets."""
     counts = list(dict.fromkeys(people))
     if isinstance(own, str):
         return [Cell(name, count, factor, design.name, None, own) for count in counts]
-    # More people at a larger budget learn whatever fewer do at a smaller one.
+    # Fewer people at a smaller budget learn no more.
     hopeless = {one.people: one.forecast for one in larger if one.forecast is not None and not one.forecast.learned}
     made: dict[int, Forecast] = {}
     for count in counts:
@@ -318,10 +317,10 @@ def _words(task: Task, factor: float) -> str:
 
 
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
-    """The protocol to choose by forecasts of equal people, budget and design, and why; an empty name for none.
+    """Return the best protocol by forecasts of equal people, budget and design, and why; an empty name for none.
 
-    By the rule of `murk.planning.choice`. Sketches ask for a trust that no device gives: they are chosen for a task
-    that has them already.
+    Uses the rule of `murk.planning.choice`. Sketches, which need trust in an organisation, are chosen only for a task
+    that already has them.
     """
     points = {one.protocol: one.points for one in cells}
     try:
@@ -330,7 +329,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         able = next((one.protocol for one in cells if one.without_effects), None)
         if able is None:
             return "", TOO_FEW
-        # As of classes, which have no units: the task's own protocol comes first.
+        # For example classes, which have no units: the task's own protocol comes first.
         return able, f"{able}: coefficients have intervals, but no average effect to compare"
     reason = found.reason
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
@@ -351,7 +350,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 
 
 def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
-    """What is to be said where no protocol has an interval: it is for want of people, or for another reason."""
+    """Return why no protocol has an interval: too few people, or another reason."""
     for own in tasks:
         try:
             if not isinstance(own, str) and forecast(own, population, BEYOND, draws=1).learned:
@@ -362,7 +361,7 @@ def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
 
 
 def why_not(one: Cell) -> str:
-    """Why a forecast has no half width to compare."""
+    """Return why a forecast has no half-width to compare."""
     if one.forecast is None:
         return one.refused
     if one.forecast.why:
@@ -373,11 +372,11 @@ def why_not(one: Cell) -> str:
 
 
 def remarks(found: Plan) -> Iterator[str]:
-    """What is to be said of a plan beside its figures: which protocols never have any and why, and too few people."""
+    """Yield notes on a plan: protocols without any half-width, and too few people."""
     first, own = found.designs[0].name, found.task.protocol
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
-        # One that never has any, and why: of the largest number of people at the largest budget.
+        # The reason is that of most people at the largest budget.
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
             yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
@@ -385,7 +384,7 @@ def remarks(found: Plan) -> Iterator[str]:
         one.people for one in cells
         if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
     ]  # fmt: skip
-    # Where there is no interval for another reason than their number, it says nothing of people.
+    # If another reason than their number prevents intervals, people are no remark.
     known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
     if wide and (known or _nothing([found.task], found.designs[0]) == TOO_FEW):
         yield (
@@ -395,7 +394,7 @@ def remarks(found: Plan) -> Iterator[str]:
 
 
 def _effect(one: Population) -> float:
-    """What a standard deviation of the median feature does on average, in points."""
+    """Return the average effect per standard deviation of the median feature, in points."""
     if one.theta.ndim > 1:
         return math.nan
     spreads = np.sqrt(np.maximum(one.shares @ one.points**2 - (one.shares @ one.points) ** 2, 0.0))[:-1]

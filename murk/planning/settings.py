@@ -1,4 +1,4 @@
-"""A task from a few settings, for a plan of what has no task file yet."""
+"""A task from a few settings, for a plan without a task file."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ _KEYS: Final = ("features", "target", "classes", *_BUDGETS, "public", "protocol"
 
 
 def task_of(text: str) -> Task:
-    """The task that settings describe: so many numbers between -1 and 1, and a target.
+    """Return the task that settings describe: a number of features between -1 and 1, and a target.
 
     Parameters
     ----------
     text
-        ``KEY=VALUE``, with commas between them: *features*, how many; *target*, ``binary``, ``real`` (between -1 and 1)
-        or ``classes``, and then *classes*, how many; the budget of a release, *mu*, *rho*, *epsilon*, or *epsilon* and
-        *delta*; *public*, how many rows are set aside as public, or ``none``; *protocol*, by default the task's.
+        ``KEY=VALUE``, separated by commas: *features*, their number; *target*, ``binary``, ``real`` (between -1 and 1)
+        or ``classes``, with *classes* for their number; the budget of a release, *mu*, *rho*, *epsilon*, or *epsilon*
+        and *delta*; *public*, the number of rows set aside as public, or ``none``; *protocol*, by default the task's.
 
     Raises
     ------
     UserError
-        For a setting that is unknown, missing, given twice, not of its kind, or at odds with another; and for what no
-        task may have.
+        For a setting that is unknown, missing, repeated, invalid, or inconsistent with another.
 
     Examples
     --------
@@ -64,7 +63,7 @@ def task_of(text: str) -> Task:
         if found["protocol"] not in PROTOCOLS:
             raise UserError(f"--settings: protocol={found['protocol']}; {nearest(found['protocol'], PROTOCOLS)}")
         content["protocol"] = found["protocol"]
-    # What is written as JSON is read as YAML.
+    # JSON is valid YAML.
     return Task.parse(json.dumps(content), source="--settings")
 
 

@@ -1,4 +1,4 @@
-"""What a forecast takes for granted, in words, and how far off that could be."""
+"""A forecast's assumptions in words, and what they change."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from murk.stream.task.data.features import CategoryFeature, RealTarget
 from murk.stream.task.task import Task
 
 RARE: Final = 0.05
-"""The rate that an assumed one is compared with."""
+"""Rate of a rare outcome, for comparison with a guessed one."""
 
 
 def rate_words(task: Task, effects: Effects) -> str:
-    """Say which rate a forecast takes for granted, and where that is from.
+    """Return the assumed rate and its source in words.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def rate_words(task: Task, effects: Effects) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in two digits.
+    """Return a share as a percentage with two digits.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def percent(share: float) -> str:
 
 
 def features_words(task: Task) -> str:
-    """Say what is taken for granted of the features, in a few words; empty where public rows say what they are."""
+    """Return the assumptions about features in words; empty with public rows."""
     if task.public is not None:
         return ""
     numbers = [feature for feature in task.features if not isinstance(feature, CategoryFeature)]
@@ -70,12 +70,12 @@ def features_words(task: Task) -> str:
 
 
 def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
-    """Say how wide half widths would be of a rare outcome, where nobody stated a rate; else nothing."""
+    """Return how wide half-widths would be for a rare outcome, if nobody stated a rate; else nothing."""
     rate = rate_of(task, effects)
     if not rate.assumed or task.target.kind != "binary" or not found.spread:
         return ""
     rare = Effects(effects.each, effects.named, RARE)
-    # Another rate needs other constants, and nothing else.
+    # Another rate changes only the constants.
     other = forecast(task, designs(task, rare)[0], found.people, draws=1, more=False)
     if not other.learned or not math.isfinite(other.points):
         said = "most coefficients would not be learned"

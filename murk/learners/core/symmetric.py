@@ -16,7 +16,7 @@ def matrix_size(features: int) -> int:
 
 
 def symmetric(flat: Array, features: int) -> Array:
-    """Return the matrix of its upper triangle, row after row, off the diagonal times sqrt 2: norms are kept."""
+    """Return the matrix of a vector: its upper triangle by rows, off the diagonal times sqrt 2, which keeps norms."""
     rows, columns = np.triu_indices(features)
     matrix = np.zeros((features, features))
     matrix[rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))

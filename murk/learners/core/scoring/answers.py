@@ -1,4 +1,4 @@
-"""The memory of the kernel of one answer: the model that it is given at, and sums of answers that no chain has yet."""
+"""The memory of the kernel of one answer: the current model, and sums of answers not yet joined to a chain."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ Advance = Callable[[Chain, int, tuple[Epoch, ...]], Chain]
 
 
 class Answers(KernelMemory, Held):
-    """A chain, and answers of one level in its newest epoch as the kernel of one record adds them up.
+    """A chain, and a memory in which the kernel adds up answers of one level in its newest epoch.
 
-    The kernel keeps the interpreter's lock, and all that it has added up is read in one go: nobody finds half of an
-    answer.
+    The kernel keeps the interpreter's lock, and sums are read in one piece: nobody reads half of an answer.
 
     Parameters
     ----------
     chain, level
-        What they are joined to.
+        The chain and level that answers are joined to.
     pair, settings
-        How they are randomized, and what is public.
+        The mechanisms and the public settings.
     room
-        How many there may be.
+        Largest number of answers.
     seed
-        What noise is simulated from, if it is.
+        Seed of simulated noise, if any.
     """
 
     def __init__(
@@ -84,11 +83,11 @@ class Answers(KernelMemory, Held):
 
     @property
     def count(self) -> int:  # type: ignore[override]
-        """How many answers the chain does not have yet."""
+        """Number of answers not yet joined to the chain."""
         return int(self._found[0])
 
     def joined(self, advance: Advance) -> Chain:
-        """The chain with all answers; ``advance`` makes one of the chain before, a count and epochs."""
+        """Return the chain with all answers; ``advance`` makes it from the chain before, a count and epochs."""
         found = self._found.tolist()
         count, known = found[0], self._known
         if count == known[0]:
@@ -104,21 +103,21 @@ class Answers(KernelMemory, Held):
         return chain
 
     def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
-        """Words that did not suffice for an answer's noise, for how many trials they are, and where it goes."""
+        """Return the words that were too few for an answer's noise, their number of trials, and the noise's memory."""
         size = self._sizes[QUESTIONS[int(self.whole[k.ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
 
 
 class OneAnswer(Answers):
-    """A device's answers, one after another: what the kernel has added up of a single one is its release.
+    """A device's answers, one after another: the kernel's sum of a single answer is its release.
 
     Parameters
     ----------
     model
-        What they are given at.
+        The model to answer at.
     pair, settings, seed
-        As of `Answers`.
+        As for `Answers`.
     """
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
@@ -126,16 +125,16 @@ class OneAnswer(Answers):
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
-        """The payload of one coded record's release, and the question it answers; None where no randomness came.
+        """Return the payload of one coded record's release and its question; None without randomness.
 
         Parameters
         ----------
         x, y
-            Coded features with the constant last, (p,), and the target; NaN where it is missing.
+            Coded features with the constant last, (p,), and the target; NaN if missing.
         index
-            Which draws of a simulation.
+            Index of a simulation's draws.
         """
-        # Whatever has become of the one before, nothing is added to it.
+        # An interrupted answer before this one must not be added to.
         self._found[:] = 0
         self.whole[k.START] = index
         try:
@@ -159,5 +158,5 @@ class OneAnswer(Answers):
 
 
 def in_place(pair: ScoreMechanisms) -> bool:
-    """Whether the kernel of one record randomizes as these mechanisms do."""
+    """Return whether the kernel of one record randomizes like these mechanisms."""
     return type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))

@@ -1,4 +1,4 @@
-"""The solution of all epochs' equations, and whether these agree with each other."""
+"""The solution of all epochs' equations, and whether the epochs agree with each other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
 def solution_of(found: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
-    """The solution: over public rows, where there are any and they are like the people.
+    """Return the solution: over public rows if there are any and people are like them.
 
-    Of several classes without public rows it is their lines.
+    Without public rows, several classes are solved by their lines.
     """
     if response.classes:
         return ClassLines(found, response.classes) if rows is None else ClassSolution(found, response.classes, rows)
@@ -36,11 +36,11 @@ def solution_of(found: Sequence[Summary], response: Response, rows: Rows | None)
 
 
 NATS: Final = 20.0
-"""Honest equations are taken for such as disagree with a probability of e^-20, or 2e-9, at most."""
+"""Honest equations count as disagreeing with probability e^-20, or 2e-9, at most."""
 
 
 def largest_square(freedom: float, nats: float = NATS) -> float:
-    """What a chi-square variable exceeds with a probability of at most e^-nats.
+    """Return a bound that a chi-square variable exceeds with probability at most e^-nats.
 
     References
     ----------
@@ -55,14 +55,14 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
 
 
 def disagreement(solution: AnySolution) -> float:
-    """By which factor intervals are wider since the epochs' mean scores disagree; 1 where chance alone explains it.
+    """Return the factor by which disagreeing epochs widen intervals; 1 where chance explains the differences.
 
-    The squared residuals of the equations at their solution, in units of their own variances, are together chi-square.
-    Beyond what chance leaves, all variances are taken to be as much larger as the residuals are (Birge's ratio). Public
-    rows are held against the answers in another way, and not used where these contradict them.
+    The squared residuals of the equations, in units of their variances, are chi-square. Beyond what chance explains,
+    all variances grow with the residuals (Birge's ratio). Public rows are compared with the answers elsewhere, and
+    dropped where these contradict them.
     """
     if isinstance(solution, ClassLines):
-        # The noise of one class's scores is in the others', too: the largest of all classes counts.
+        # Classes share their scores' noise: the largest factor counts.
         return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
     return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
 

@@ -1,17 +1,17 @@
-r"""The linear probability model of each of several classes, where no rows are public.
+r"""The linear probability model of each of several classes, without public rows.
 
 Log odds of K classes need a curvature of (K - 1) p by (K - 1) p numbers, which nobody releases. The least-squares line
-through a class's indicator needs none: at an origin of constants alone the classes' probabilities q are the same for
-everybody, and a person's score at it, ``B'(e_y - q) (x) c z / m`` with ``m = max_k |e_k - q|``, holds the score of each
-class's indicator, since ``B B'(e_y - q) = e_y - q``:
+through a class's indicator does not: at an origin of constants alone everybody has the same class probabilities q, and
+a score, ``B'(e_y - q) (x) c z / m`` with ``m = max_k |e_k - q|``, contains the score of each class's indicator, since
+``B B'(e_y - q) = e_y - q``:
 
 .. math:: m\, (B\, E\, u)_k = E\, (y_k - q_k)\, c z = \pi\, E\, c z x'\, (b_k - q_k e).
 
-So all epochs are asked there, each class is a binary target of `line`, with noise of variance ``1 - 1/K`` times as
-large, and released scatters tell ``E c z z'`` for all of them. The lines of all classes have the same weights c, so
-that without noise the slopes of each feature add up to zero.
+So all epochs ask at such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise variance,
+and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that without noise
+each feature's slopes add up to zero.
 
-What is reported is ``2 b_k``, with 1 less of the constant: the line through labels of -1 and +1, as `moments` has it.
+The reported values are ``2 b_k``, less 1 for the constant: the line through labels of -1 and +1, as in `moments`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from murk.learners.estimates.links import class_probabilities
 Array = NDArray[np.float64]
 
 FIRST_SHARES = (0.375, 0.125)
-"""Shares of the people who are asked for a scatter and for a curvature until their moments are known."""
+"""Shares of people asked for a scatter and for a curvature until the moments are known."""
 
 _LOGISTIC = Response(True)
-# Of matrices so many are curvatures, which tell the share of targets that are there.
+# Share of curvatures among matrices: they determine the share of targets present.
 _CURVATURES = 0.25
-# Standard errors by which targets are missing before anything is said of it, and what they are all there within.
+# Standard errors from which missing targets are reported, and a share of them that counts as none.
 _SURELY, _SAME = 2.0, 0.01
 
 
 class ClassLines:
-    """The least-squares lines through the indicators of all classes; values and covariance are of K p coefficients.
+    """The least-squares lines through the indicators of all classes, with K p values.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class ClassLines:
     Attributes
     ----------
     indicators
-        Of each class, the epochs' answers as those of a binary target.
+        Each class's answers as those of a binary target.
     lines
-        Each class's line; none before released answers tell any.
+        Each class's line; none before the answers determine any.
     """
 
     public = False
@@ -87,14 +87,14 @@ class ClassLines:
 
     @property
     def missing(self) -> float:
-        """Share of the people whose target is surely missing."""
+        """Share of people whose target is missing, 0 unless significant."""
         if not self.lines:
             return 0.0
         share, error = self.lines[0].share
         return max(1.0 - share - _SURELY * error - _SAME, 0.0)
 
     def of_fewer(self, found: Sequence[Summary]) -> ClassLines:
-        """The solution of fewer answers, in the way in which all were solved."""
+        """Return the solution of fewer answers, solved in the same way."""
         return ClassLines(found, len(self._basis))
 
     @property
@@ -108,16 +108,15 @@ class ClassLines:
 
     @cached_property
     def origin(self) -> Array:
-        """Contrasts of log odds that predictions are by, ((K - 1) p,).
+        """Contrasts of log odds for predictions, ((K - 1) p,).
 
-        They are one step of Newton's method from the constants: slopes over the class's share, each class's drawn to
-        zero as far as noise rules. So they are of moderate effects; nothing is said of their error.
+        One step of Newton's method from the constants: slopes over the class's share, shrunk towards zero by the noise.
         """
         rates, theta = self.rates, np.zeros((len(self._basis), self.features))
         for label, line in enumerate(self.lines):
             signal, noise = line.signal, line.noise
             theta[label] = signal / max(signal + noise, 1e-300) * line.values / rates[label]
-        # The constant is what leaves each class its share at the mean of the features.
+        # The constant gives each class its share at the mean of the features.
         means = self.moments.moment[-1, :-1]
         theta[:, -1] = np.log(rates) - theta[:, :-1] @ means
         return np.asarray((self._basis.T @ theta).ravel())
@@ -126,7 +125,7 @@ class ClassLines:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the values, (K p, K p); before there are any lines a wide prior's."""
+        """Covariance of the values, (K p, K p); before there are lines a wide prior's."""
         classes, p = len(self._basis), self.features
         if not self.lines:
             return np.eye(classes * p) * PRIOR_VARIANCE
@@ -139,7 +138,7 @@ class ClassLines:
         return np.asarray(4.0 * found.reshape(classes * p, classes * p))
 
     def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
-        """Of each epoch what two classes' mean scores have in common, as `ProbabilityLine.covariance_with` has it."""
+        """Return the covariance of two classes' mean scores by epoch, for `ProbabilityLine.covariance_with`."""
         rates, found = (self.lines[one].rate, self.lines[other].rate), []
         for each in self._found:
             if each.score is None:
@@ -151,7 +150,7 @@ class ClassLines:
         return found
 
     def half_widths(self, quantile: float) -> Array:
-        """Half widths of the intervals, (K p,); infinite where one was not learned."""
+        """Return half-widths of the intervals, (K p,); infinite where one was not learned."""
         if not self.lines:
             return np.full(len(self.values), math.inf)
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
@@ -159,7 +158,7 @@ class ClassLines:
     # What comes next
 
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
-        """The model of the next epoch: at the classes' shares, in coordinates that people are spread evenly in.
+        """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
 
         Parameters
         ----------
@@ -181,18 +180,18 @@ class ClassLines:
 
 
 def centre(model: Model, basis: Array) -> Array:
-    """The classes' probabilities that scores are centred at where a model's origin is of constants alone, (K,)."""
+    """Return the class probabilities that scores are centred at, (K,), for an origin of constants alone."""
     constants = model.origin.reshape(basis.shape[1], -1)[:, -1]
     return np.asarray(class_probabilities(model.exponent * constants[None, :], basis)[0])
 
 
 def _largest(at: Array) -> float:
-    """m, the largest ``|e_k - q|``."""
+    """Return m, the largest ``|e_k - q|``."""
     return math.sqrt(1.0 - 2.0 * float(at.min()) + float(at @ at))
 
 
 def indicator(each: Summary, label: int, basis: Array) -> Summary:
-    """An epoch's mean answers about a class as those of a binary target, whose origin is of the constant alone."""
+    """Return an epoch's mean answers about a class as those of a binary target with an origin of the constant alone."""
     at = centre(each.model, basis)
     q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)
     origin = np.append(np.zeros(len(each.model.transform) - 1), math.log(q / (1.0 - q)))
@@ -203,6 +202,6 @@ def indicator(each: Summary, label: int, basis: Array) -> Summary:
         mean = factor * basis[label] @ score.mean.reshape(basis.shape[1], -1)
         score = Answer(mean, factor**2 * even * score.noise, score.share, factor**2 * even * score.whole)
     if curvature is not None:
-        # Asked of classes it is half of the scatter of those whose target is there.
+        # For classes it is half of the scatter of people with a target.
         curvature = curvature.times(2.0 * float(_LOGISTIC.weights(origin[-1:], 1.0)[0]))
     return Summary(model, score, each.scatter, curvature)

@@ -1,19 +1,18 @@
-r"""From epochs' answers to the coefficients of several classes, over public rows.
+"""Coefficients of several classes from epochs' answers, over public rows.
 
-With K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
-and the probabilities of the classes at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
+For K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
+and the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
 
     r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
 
-no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth, whatever the
-distribution of x, and no weight that depends on x alone is larger. It is no gradient: so it is solved for. The mean
-score of an epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, pi the share of people
-whose target is there; all epochs' equations are solved together, weighted by their noise.
+no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth for any
+distribution of x. The score is no gradient, so its equation is solved: the mean score of an epoch estimates
+``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, where pi is the share of people with a target. All
+epochs' equations are solved together, weighted by their noise.
 
-What people are asked for beside scores is ``1/2 c z z'``, zero where the target is missing: it tells pi, and whether
-the rows are like the people. Intervals allow for people who are as unlike the rows as that check might miss: as if the
-rows were a sample of ``1 / kappa`` of them, kappa being the largest, up to 1/4, that the matrices do not contradict by
-a standard deviation.
+Other people are asked for ``1/2 c z z'``, zero if the target is missing: it determines pi, and whether people are like
+the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of ``1 / kappa``
+people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from murk.learners.estimates.misfit import UNLIKE, excess
 Array = NDArray[np.float64]
 
 _FITS, _STEPS = 3, 10
-# kappa at most, and how many standard deviations less than chance makes it the misfit may be by it.
+# The largest kappa, and the standard deviations by which it may bring the misfit below chance.
 _MOST, _DOUBTED = 0.25, 1.0
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """The scores that rows would have, of each class, at an epoch's model.
+    """The scores of rows for each class, at an epoch's model.
 
     Parameters
     ----------
     rows
-        The covariates, m of them.
+        The m covariates.
     basis
         B, (K, K - 1).
     directions
@@ -66,37 +65,37 @@ class ClassScores:
 
     @classmethod
     def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:
-        """Those of one epoch's model."""
+        """Return the scores at one epoch's model."""
         at = probabilities(rows.points, model.origin * model.exponent, basis)
         largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
         answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
         return cls(rows, basis, directions(rows.points, model), answers)
 
     def summands(self, at: Array) -> Array:
-        """The rows' own terms of G, (m, (K - 1) p), where the classes' probabilities are ``at`` (m, K)."""
+        """Return the rows' terms of G, (m, (K - 1) p), at class probabilities ``at`` (m, K)."""
         mean = np.einsum("ik,ika->ia", at, self.answers)
         return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
 
     def score(self, at: Array) -> Array:
-        """G, ((K - 1) p,)."""
+        """Return G, ((K - 1) p,)."""
         return np.asarray(self.rows.shares @ self.summands(at))
 
     def slope(self, at: Array) -> Array:
-        """dG/dTheta, square."""
+        """Return dG/dTheta, square."""
         weighted = at[:, :, None] * self.answers
         steep = np.einsum("ika,kb->iab", weighted, self.basis)
         steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
         return self._blocks(steep, self.rows.points)
 
     def spread(self, at: Array, *, whole: bool = False) -> Array:
-        """Mean of a score's square, of what it would be at length ``c |z|`` where ``whole``."""
+        """Return the mean of a score's square; with ``whole``, as if its length were ``c |z|``."""
         answers = self.answers
         if whole:
             answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
         return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
 
     def _blocks(self, weights: Array, others: Array) -> Array:
-        """Mean of ``weights (x) c z others'``."""
+        """Return the mean of ``weights (x) c z others'``."""
         c, p = weights.shape[1], self.directions.shape[1]
         out = np.empty((c, p, c, p))
         for a in range(c):
@@ -107,12 +106,12 @@ class ClassScores:
 
 
 def probabilities(points: Array, theta: Array, basis: Array) -> Array:
-    """Probabilities of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
+    """Return class probabilities, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
     return class_probabilities(points @ theta.reshape(basis.shape[1], -1).T, basis)
 
 
 class ClassSolution:
-    """The solution of all epochs' equations; values and covariance are of the K classes' own coefficients, K p of them.
+    """The solution of all epochs' equations, with values for the K classes' own coefficients, K p in all.
 
     Parameters
     ----------
@@ -133,7 +132,7 @@ class ClassSolution:
         self.ratio, self.ratio_variance, self.alike, self.doubt = _compared(found, rows)
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
-            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
+            # Only a centred score has mean zero at the truth for any distribution of the covariates.
             asked = [one for one in asked if one[1].exponent == 1.0]
         self._equations: list[tuple[Answer, ClassScores]] = [
             (answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked
@@ -152,13 +151,13 @@ class ClassSolution:
         return max(0.0, 1.0 - self.ratio)
 
     def of_fewer(self, found: Sequence[Summary]) -> ClassSolution:
-        """The solution of fewer answers, in the way in which all were solved."""
+        """Return the solution of fewer answers, solved in the same way."""
         return ClassSolution(found, len(self._basis), self.rows)
 
     # The equations
 
     def _noise(self, one: ClassScores, answer: Answer, at: Array) -> Array:
-        """Covariance of an epoch's mean score."""
+        """Return the covariance of an epoch's mean score."""
         own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
         return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
 
@@ -173,7 +172,7 @@ class ClassSolution:
         return information, gradient, value
 
     def _solve(self, theta: Array, pull: Array) -> Array:
-        """Nonlinear least squares, with weights taken again at each of a few solutions."""
+        """Solve nonlinear least squares, recomputing the weights at each of a few solutions."""
         for _ in range(_FITS if self._equations else 0):
             at = probabilities(self.rows.points, theta, self._basis)
             inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]
@@ -184,7 +183,7 @@ class ClassSolution:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the values, with what people unlike the public rows and a share of missing targets add."""
+        """Covariance of the values, allowing for people unlike the public rows and for missing targets."""
         at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
         pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
@@ -201,14 +200,14 @@ class ClassSolution:
         return np.asarray(back @ middle @ back.T)
 
     def half_widths(self, quantile: float) -> Array:
-        """Half widths of the intervals, (K p,); infinite where one was not learned, and all where rows are unlike."""
+        """Return half-widths, (K p,); infinite where one was not learned, all of them if people are unlike the rows."""
         variances = np.diag(self.covariance)
         prior = PRIOR_VARIANCE * np.sum(self._reported**2, axis=1)
         unknown = variances > prior / 4.0 if self.alike else np.ones(len(variances), dtype=bool)
         return np.asarray(np.where(unknown, math.inf, quantile * np.sqrt(variances)))
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """The model of the next epoch: at the solution, in coordinates whose curvature is even over contrasts."""
+        """Return the next epoch's model: at the solution, in coordinates of even mean curvature over contrasts."""
         p, newest = self.features, self.newest
         at = probabilities(self.rows.points, self.origin, self._basis)
         one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
@@ -228,9 +227,9 @@ def _predicted(model: Model, rows: Rows) -> Array:
 
 
 def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
-    """Share of the people whose target is there, its variance, whether the rows are like the people, and kappa.
+    """Return the share of targets present, its variance, whether people are like the rows, and kappa.
 
-    By released matrices against those of the rows, in the newest epoch's coordinates.
+    Compares released matrices with the rows', in the newest epoch's coordinates.
     """
     asked = [(each.model, each.curvature, partial(_predicted, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
@@ -244,7 +243,7 @@ def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool,
     ratio = max(ratio, 0.02) if missing else 1.0
     left = (measured - ratio * expected) ** 2
     alike = excess(float(np.sum(left / variances)), size) <= UNLIKE
-    # What one row's matrix varies by, as that of people would if they were a sample of so few of them.
+    # Variance of one row's matrix, which kappa multiplies.
     newest = found[-1].model
     Z = rows.points @ newest.transform.T
     reached = directions(rows.points, newest, newest.matrix_reach)

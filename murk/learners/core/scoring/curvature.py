@@ -1,4 +1,4 @@
-"""What released curvatures say beyond those that rows of covariates predict."""
+"""Corrections of the curvature over rows of covariates, by released curvatures."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
-# What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
-# directions together and, in terms of the mean eigenvalue, in each number; and along the coefficients.
+# Relative errors of the rows' curvature with all targets present, as features are not normal: in all directions
+# together and, relative to the mean eigenvalue, in each number; and along the coefficients.
 UNEVEN, _ALONG = 0.1, 1.0
-# Where noise hides what is wrong, it may be as much as the estimate of it and so many of its standard errors.
+# Standard errors added to an estimated error that noise may hide.
 CAREFUL = 1.0
-# The least share of the people whose target is there.
+# Least share of people with a target.
 _LEAST = 0.02
 
 
 @dataclass(frozen=True)
 class Curvature:
-    """How released curvatures differ from those over the rows, in the newest epoch's coordinates.
+    """The difference between released curvatures and those over the rows, in the newest epoch's coordinates.
 
     Parameters
     ----------
     ratio
-        How much there is of what the rows predict: below 1 where targets are missing.
+        Ratio to the rows' curvature: below 1 if targets are missing.
     along
         The direction of the coefficients, of length 1, (p,).
     root
@@ -41,7 +41,7 @@ class Curvature:
     correction
         D, (p, p).
     error
-        Variance of what is left of a number's error.
+        Variance of a number's remaining error.
     """
 
     ratio: float
@@ -52,21 +52,20 @@ class Curvature:
 
     @classmethod
     def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:
-        """What all epochs' released curvatures say, of those that rows predict."""
+        """Return the correction of the rows' curvature by all epochs' released curvatures."""
         newest = found[-1].model
         p = len(newest.origin)
         size = p * (p + 1) / 2
         along = newest.back.T @ newest.origin
         turn, known = facing(along), bool(np.any(along))
-        # Each is asked for several times.
+        # Each is used several times.
         predicted = [cache(partial(mean_matrix, each.model, rows, response)) for each in found]
         released = [(each.model, each.curvature, how) for each, how in zip(found, predicted, strict=True)]
         everywhere = pooled(released, turn @ newest.transform)
         if everywhere is None:
             return cls._unknown(newest, rows, response)
-        # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
-        # the coefficients. They are fitted, the first, which is the same wherever people were asked, to all alike; of
-        # the rest each number is drawn towards zero.
+        # Two errors affect many numbers: the ratio, which is the same at all models, and the excess along the
+        # coefficients. Both are fitted; every other number is shrunk towards zero.
         _, alike, doubts = _two(everywhere, known)
         ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
         told = [_by_scatter(each, ratio, response) for each in found]
@@ -75,7 +74,7 @@ class Curvature:
         here = pooled([*released, *more], turn @ newest.transform, [*moved, *moved]) or everywhere
         basis, fitted, errors = _two(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
-        # The other number follows, as far as both hang together.
+        # The excess follows by their covariance.
         if known:
             tied = errors[1, 0] / errors[0, 0]
             fitted[1] += tied * (ratio - fitted[0])
@@ -103,7 +102,7 @@ class Curvature:
 
     @classmethod
     def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:
-        """Where no curvature was released yet: what rows predict, within a third."""
+        """Return the rows' curvature, within a third, before any was released."""
         p = len(newest.origin)
         nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
@@ -111,18 +110,18 @@ class Curvature:
 
 
 def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
-    """How much there is of what is predicted, and how much more along the first direction if ``known``, fitted.
+    """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
     Returns
     -------
-    Their matrices as numbers, (1 or 2, p p); both; and their covariance.
+    Their matrices as vectors, (1 or 2, p p); the fitted values; and their covariance.
     """
     first = np.zeros_like(found.expected)
     first[0, 0] = 1.0
     basis = np.array([found.expected.ravel(), first.ravel()])[: 1 + known]
     weighed = basis / found.variances.ravel()
     gram = weighed @ basis.T
-    # Of two features, one direction and what is predicted may be the same matrix.
+    # With two features both matrices may be the same.
     gram += 1e-9 * np.diag(np.diag(gram))
     if known:
         gram[1, 1] += 1.0 / (_ALONG * found.expected[0, 0]) ** 2
@@ -131,10 +130,7 @@ def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
 
 
 def _by_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
-    """What a scatter says of the curvature where everybody's probability is the same; None elsewhere.
-
-    There every person's weight is the same, and the curvature that share of the scatter, but for missing targets.
-    """
+    """Return the curvature that a scatter implies at one probability for everybody; None elsewhere."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
     factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
@@ -142,11 +138,10 @@ def _by_scatter(each: Summary, ratio: float, response: Response) -> Answer | Non
 
 
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
-    """By how much what is wrong with an epoch's predicted curvature may differ from that at later origins, (p, p).
+    """Return how much the error of a predicted curvature may differ from that at later origins, (p, p).
 
-    At an origin of the constant alone nothing is wrong but the share of targets: every person's weight is the same.
-    So what is wrong elsewhere comes with the way there, and may be as much as what rows predict of that way. Later
-    origins lie near each other.
+    At an origin of the constant alone every weight is the same, and only the share of targets may be wrong. Elsewhere
+    the error may be as large as the predicted change from there. Later origins lie near each other.
     """
     if np.any(model.origin[:-1]):
         return np.zeros_like(model.transform)
@@ -155,10 +150,9 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array
 
 
 def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:
-    """Mean and variance of how much curvature there is, of an estimate and its variance.
+    """Return posterior mean and variance of the curvature's ratio, from an estimate and its variance.
 
-    Either all targets are there, and it is 1 within ``uneven``, as far as rows are the people's, or an unknown share of
-    them.
+    The prior: either all targets are present, and the ratio is 1 within ``uneven``, or an unknown share of them is.
     """
     whole = uneven**2
     both = whole + variance

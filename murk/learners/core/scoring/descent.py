@@ -1,4 +1,4 @@
-"""Nonlinear least squares by the method of Levenberg and Marquardt."""
+"""Nonlinear least squares by Levenberg and Marquardt's method."""
 
 from __future__ import annotations
 
@@ -13,23 +13,16 @@ _CLOSE = 1e-6
 
 
 def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], steps: int) -> Array:
-    """Minimize a sum of squares from a point on, in so many steps at most.
+    """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
 
-    Parameters
-    ----------
-    at
-        Where to begin, (p,).
-    terms
-        Gives at a point half the curvature (p, p), minus half the gradient (p,), and the sum to be minimized.
-    steps
-        Number of steps, those that are taken back included.
+    ``terms`` returns at a point half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
 
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
 
     Examples
     --------
     >>> def terms(x):
-    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares of which are minimal where x^2 = 4
+    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
     ...     return np.diag(slope**2), slope * left, float(left @ left)
     >>> descend(np.array([1.0]), terms, 20).round(6)
     array([2.])
@@ -45,7 +38,7 @@ def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], ste
             damping /= 4.0
         else:
             damping *= 6.0
-        # Also where it was taken back: so near to the minimum rounding decides.
+        # Also after a rejected step: this close to the minimum rounding decides.
         if float(np.max(np.abs(step))) < _CLOSE:
             break
     return at

@@ -1,4 +1,4 @@
-"""Whether the coefficients have changed: what came after each epoch's end against what came before it."""
+"""Whether the coefficients have changed: the epochs after each boundary compared with those before it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, com
 
 
 def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
-    """Whether what came after an epoch's end contradicts what came before it (see `murk.learners.estimates.drift`).
+    """Return whether later epochs contradict earlier ones (see `murk.learners.estimates.drift`).
 
-    The equations of the epochs before each such end are solved, all in the way in which all are solved together: where
-    public rows turned out not to be like the people, without them, and with centred scores alone, whose mean is zero
-    at the truth whatever people's features are. So a change of the features alone is none of the coefficients.
+    The epochs before each boundary are solved in the same way as all together: without public rows if people are unlike
+    them, and then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a
+    change of the features alone is no drift.
 
-    The oldest epochs are forgotten in the course of time: each end is looked at with as many as 7 different sets of
-    epochs before it, and pays for it.
+    Each boundary is compared with up to 7 different sets of epochs as the oldest are forgotten, and the test corrects
+    for that.
     """
     chains = equations(settings, chains)
     releases = sum(chain.count for chain, _ in chains)
@@ -43,7 +43,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         try:
             older = whole.of_fewer(_until(last, settings, chains))
         except (MurkError, np.linalg.LinAlgError):
-            # Of so few epochs there may be no solution; all together have one.
+            # So few epochs may have no solution.
             continue
         one = compare(
             whole.values - older.values, older.covariance, whole.covariance,
@@ -54,7 +54,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
 
 
 def _learned(last: int, chains: Sequence[Learned]) -> int:
-    """Releases in the remembered epochs that begin no later."""
+    """Return the number of releases in the remembered epochs that begin by ``last``."""
     return sum(
         tally.count
         for chain, _ in chains
@@ -65,7 +65,7 @@ def _learned(last: int, chains: Sequence[Learned]) -> int:
 
 
 def _until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
-    """The mean answers of all chains' epochs that begin no later."""
+    """Return the mean answers of all chains' epochs that begin by ``last``."""
     return [
         summary
         for chain, menus in chains

@@ -1,4 +1,4 @@
-"""The grid of epochs: where each begins and ends, by the number of releases of a chain."""
+"""The grid of epochs: their starts and ends, counted in releases of a chain."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from functools import lru_cache
 from typing import Final
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
-
-REMEMBERED: Final = 8  # epochs that a learner keeps: if they double, all before them had less than 1% of its releases
-
-FEWEST_KEPT: Final = FIRST * REMEMBERED  # fewest releases that may be kept: epochs are no shorter than the first
-
-NEVER: Final = 2**62  # end of an epoch that does not end
+REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
+FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no epoch is shorter than the first
+NEVER: Final = 2**62  # end of an endless epoch
 
 
 def epoch_start(version: int, longest: int = NEVER) -> int:
@@ -43,7 +40,7 @@ def epoch_end(version: int, longest: int = NEVER) -> int:
 
 
 def epoch_number(version: int, longest: int = NEVER) -> int:
-    """Return how many epochs of the chain ended before the current one."""
+    """Return the number of epochs that ended before the current one."""
     doubled = _doubled(longest)
     if version >= doubled:
         return (doubled // FIRST).bit_length() + (version - doubled) // longest
@@ -52,7 +49,7 @@ def epoch_number(version: int, longest: int = NEVER) -> int:
 
 @lru_cache(maxsize=64)
 def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
-    """Return the starts of the epochs that a chain remembers, whose newest begins at ``start``, oldest first.
+    """Return the starts of the remembered epochs, oldest first, the newest of which begins at ``start``.
 
     Examples
     --------
@@ -66,7 +63,7 @@ def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
 
 
 def _doubled(longest: int) -> int:
-    """Return the start of the first epoch that does not double, as it would exceed the longest."""
+    """Return the start of the first epoch that no longer doubles."""
     return FIRST << (longest // FIRST).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""All that was released as one vector, mean scores and the mean curvature; and what public rows predict of it."""
+"""All releases as one vector, mean scores and the mean curvature, and the public rows' prediction of it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from murk.learners.core.symmetric import flattened
 
 Array = NDArray[np.float64]
 
-# Most numbers of a curvature that are weighed one by one.
+# Most numbers of a curvature that are weighted one by one.
 _NUMBERS = 600
 
 
 @dataclass(frozen=True)
 class Equation:
-    """One epoch's mean score and what it is expected to be, and what both are multiplied by in their group's."""
+    """One epoch's mean score, its expectation, and the change of coordinates to its group's."""
 
     answer: Answer
     expected: Expected
     change: Array
 
     def terms(self, part: int) -> Array:
-        """Rows' terms where their level is 0, or how they grow to where it is 1, (m, p)."""
+        """Return the rows' terms at level 0 (part 0), or their increase up to level 1 (part 1), (m, p)."""
         return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.change.T)
 
     def noise(self, logit: Array, share: float) -> Array:
-        """Covariance of the mean score's noise, the people's own included."""
+        """Return the covariance of the mean score's noise, including people's own spread."""
         answer, mean = self.answer, self.expected.score(logit)
-        share = min(max(share, 0.0), 1.0)  # where it is fitted it may be beyond, and what people differ by may not
+        share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside
         spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
         own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
         return np.asarray(self.change @ own @ self.change.T)
@@ -44,17 +44,17 @@ class Equation:
 
 @dataclass(frozen=True)
 class ReleasedMoments:
-    """What was released, and each row's terms of it.
+    """The releases, and each row's terms of their expectation.
 
-    Rows have terms ``base + level bend`` of scores: the level (a probability, or a line's height) is the only thing
-    that the coefficients are in. Those of the curvature do not depend on them.
+    Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
+    coefficients. The curvature's terms do not depend on them.
 
     Parameters
     ----------
     groups
-        Equations; each group is one.
+        Groups of equations, each solved as one.
     rows, response
-        Covariates, and how the target enters.
+        Covariates, and how the target enters a score.
     released
         r: the groups' mean scores in the newest coordinates, and the curvature.
     base, bend
@@ -76,7 +76,7 @@ class ReleasedMoments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
-        """What epochs' mean answers are, over rows."""
+        """Return the releases in epochs' mean answers, with their terms over rows."""
         newest = found[-1].model
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
@@ -86,11 +86,11 @@ class ReleasedMoments:
 
     @property
     def curvatures(self) -> bool:
-        """Whether any was released."""
+        """Whether any curvature was released."""
         return bool(self.matrices.shape[1])
 
     def noise(self, theta: Array, share: float) -> Array:
-        """Covariance of r's noise."""
+        """Return the covariance of r's noise."""
         logit, scores = self.rows.points @ theta, self.base.shape[1]
         found = np.zeros((len(self.released), len(self.released)))
         p = len(theta)
@@ -101,33 +101,33 @@ class ReleasedMoments:
         return found
 
     def level(self, theta: Array) -> Array:
-        """What theta makes of each row, (m,): its probability, or the line's height."""
+        """Return each row's probability, or the line's height, at theta, (m,)."""
         return self.level_at(np.asarray(self.rows.points @ theta))
 
     def level_at(self, logit: Array) -> Array:
-        """The same of rows' logits, (m,)."""
+        """Return each row's probability, or the line's height, at its logit, (m,)."""
         return self.response.level(logit)
 
     def terms(self, theta: Array) -> Array:
-        """Rows' own terms of r, less their mean, (m, numbers of r)."""
+        """Return the rows' terms of r less their mean, (m, numbers of r)."""
         terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
         return np.asarray(terms - self.rows.shares @ terms)
 
     def mean(self, theta: Array) -> Array:
-        """What the rows predict of r."""
+        """Return the rows' prediction of r."""
         shares = self.rows.shares
         scores = shares @ self.base + (shares * self.level(theta)) @ self.bend
         return np.concatenate([scores, shares @ self.matrices])
 
     def slope(self, theta: Array) -> Array:
-        """Its slope in theta."""
+        """Return the derivative of `mean`."""
         steep = self.response.steep(np.asarray(self.rows.points @ theta))
         scores = self.bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
         return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
 
 
 def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
-    """Epochs' equations, those of several chains' epochs of like size and exponent together."""
+    """Return epochs' equations, grouped by like size and exponent."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
@@ -140,19 +140,19 @@ def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[l
 
 
 def _variance(answer: Answer) -> float:
-    """Variance of a number of a mean score, the people's own taken as largest."""
+    """Return the variance of a number of a mean score, with the largest possible spread of people."""
     return answer.noise + answer.share + answer.whole
 
 
 def _weighted(group: Sequence[Equation]) -> list[Equation]:
-    """A group's equations with their weights, by precision."""
+    """Return a group's equations, weighted by precision."""
     weights = np.array([1.0 / _variance(one.answer) for one in group])
     weights = weights / weights.sum()
     return [replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)]
 
 
 def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, int]) -> Array:
-    """Rows' terms of all groups side by side."""
+    """Return the rows' terms of all groups side by side."""
     rows, p = shape
     terms = np.zeros((rows, len(groups) * p))
     for k, group in enumerate(groups):
@@ -162,7 +162,7 @@ def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, i
 
 
 def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Array, Array, Array]:
-    """The mean curvature of all epochs in the newest coordinates, rows' terms of it, and its noise's covariance."""
+    """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
     newest = found[-1].model
     p = len(newest.origin)
     measured, weight, factors = np.zeros((p, p)), 0.0, np.zeros(len(rows.points))
@@ -183,7 +183,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     if p * (p + 1) / 2 <= _NUMBERS:
         numbers = flattened(measured)
         return numbers, flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None], noise * np.eye(len(numbers))
-    # Of very many numbers those that matter most: along the coefficients.
+    # Of very many numbers only those that matter most: along the coefficients.
     along = newest.back.T @ newest.origin
     along = along / max(float(np.linalg.norm(along)), 1e-12)
     own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
@@ -191,6 +191,6 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
 
 
 def _clip_factors(reached: Array, Z: Array) -> Array:
-    """c(z) of rows, from ``c(z) z`` and z."""
+    """Return c(z) of rows, from ``c(z) z`` and z."""
     square = np.einsum("ij,ij->i", Z, Z)
     return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))

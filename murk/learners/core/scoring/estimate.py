@@ -1,4 +1,4 @@
-"""An estimate from epochs' sums, with intervals that a normal distribution does not give."""
+"""The estimate from epochs' sums, with intervals that are not normal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.estimates.extent import Extent
 
 METHOD = "scores"
-# Standard errors by which targets are missing before anything is said of it, where no rows are public.
+# Standard errors from which missing targets are reported without public rows.
 _SURELY = 2.0
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
@@ -46,7 +46,7 @@ _LINES_COVERED = (
     "95% intervals held these slopes in 93-98% on generated tasks, and the average effects of a softmax model, which "
     "are others where effects are strong, in 76-98% (docs/scores.md)"
 )
-# Level at which log odds need intervals with an end for average effects to be by them.
+# Level at which log odds need bounded intervals for average effects to follow from them.
 _CHOSEN = 0.95
 _ONCE = (
     "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
@@ -56,18 +56,18 @@ _ONCE = (
 
 @dataclass(frozen=True)
 class ScoreEstimate(Estimate):
-    """Coefficients with intervals that contain the error of the estimated curvature.
+    """Coefficients with intervals that allow for the error of the estimated curvature.
 
     Attributes
     ----------
     solution
-        What it comes from, in coded units; None before there is anything.
+        The solution, in coded units; None before anything was learned.
     unit
-        What the target's coded unit is in its own.
+        The target's coded unit in its own units.
     outlook
-        What it would take to learn the rest is forecast from.
+        What forecasts of :meth:`needs` start from.
     forgery
-        What forged answers could have done, and signs that there are some.
+        The influence of forged answers, and signs of them.
     """
 
     forecasts: ClassVar[bool] = True
@@ -79,24 +79,24 @@ class ScoreEstimate(Estimate):
     _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
+        """Return half-widths of the intervals at ``level``; infinite where a coefficient was not learned."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.solution is None:
             return np.full(len(self.names), np.inf)
-        # Asked for by several parts of a report, and as much work as the solution.
+        # Several parts of a report need them, and they take as long as the solution.
         if level not in self._halves:
             quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
             self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
         return self.unit * self._halves[level]
 
     def _wider(self, quantile: float) -> float:
-        """What half widths are multiplied by: 1 where nothing points to forged answers."""
+        """Return the factor of half-widths: 1 without signs of forged answers."""
         forged = 0.0 if self.forgery is None else self.forgery.widened
         return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
 
     def doubts(self) -> list[str]:
-        """Signs of forged releases, in words; none where everything is as honest releases make it."""
+        """Return signs of forged releases, in words."""
         found = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
         apart = 1.0 if self.solution is None else disagreement(self.solution)
         if apart > 1.0:
@@ -107,14 +107,14 @@ class ScoreEstimate(Estimate):
         return found
 
     def not_learned(self, level: float = 0.95) -> list[str]:
-        """Names of the coefficients that noise hides."""
+        """Return the names of the coefficients hidden by noise."""
         return self._without_end(level)
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
-        """What it would take to learn each coefficient whose interval at ``level`` has no end, by name.
+        """Return what learning each coefficient without a bounded interval at ``level`` would take, by name.
 
-        With ``within``, to learn each that it names with a half width that is at most so large. It takes several times
-        as long as the estimate.
+        With ``within``, what learning each named coefficient with at most that half-width would take. Takes several
+        times as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}
@@ -123,13 +123,13 @@ class ScoreEstimate(Estimate):
 
     @cached_property
     def line(self) -> ProbabilityLine | None:
-        """The least-squares line through the labels, where people were asked for what tells it."""
+        """The least-squares line through the labels, where the answers determine it."""
         if self.outlook is None or not self.outlook.settings.line or not isinstance(self.solution, Solution):
             return None
         return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
     def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Slopes of the line through the labels, where these are known better than average effects by log odds."""
+        """Return the line's slopes and their half-widths, where these are smaller than by log odds."""
         if not self.by_line or self.line is None:
             return None
         quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
@@ -137,7 +137,7 @@ class ScoreEstimate(Estimate):
 
     @cached_property
     def by_line(self) -> bool:
-        """Whether average effects are of the line: by standard errors alone, and the same for all features."""
+        """Whether average effects are the line's, for all features alike, by standard errors alone."""
         if self.line is None or self.covariance is None or self.people is None:
             return False
         line = np.sqrt(np.diag(self.line.covariance))[:-1]
@@ -155,7 +155,7 @@ class ScoreEstimate(Estimate):
         return _BY_LINE if self.by_line else ""
 
     def extent(self) -> Extent | None:
-        """Where people lie within public bounds: by public rows that are used, or by released second moments."""
+        """Return where people lie within public bounds, by used public rows or released second moments."""
         if self.outlook is None or self.solution is None:
             return None
         if self.solution.public:
@@ -165,7 +165,7 @@ class ScoreEstimate(Estimate):
         return extent_of(self.outlook.found, self.outlook.settings.response)
 
     def missing(self) -> float:
-        """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
+        """Return the share of people whose target is missing; 0 unless significant."""
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
         curvature = self.solution.curvature
@@ -174,7 +174,7 @@ class ScoreEstimate(Estimate):
 
 
 def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
-    """What a solution says, in coded units."""
+    """Return a solution's estimate, in coded units."""
     if outlook is None:
         nothing = np.full(len(names), np.inf)
         return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
@@ -189,7 +189,7 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
 
 
 def _checked(solution: AnySolution) -> bool | None:
-    """Whether public rows are like the people; None where there are none, or nobody was asked."""
+    """Return whether people are like the public rows; None if there are none, or nothing checks it."""
     if isinstance(solution, PublicSolution) and not solution.checked:
         return None
     return solution.alike if solution.public or not solution.alike else None

@@ -1,4 +1,4 @@
-"""What is learned of so many people's scores: the engine itself, on the sums that its epochs come to."""
+"""Forecasts of scores' estimates: the engine itself, run on simulated sums."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import Estimate
 
 _FORGOTTEN = 2
-"""A chain that forgets has settled after so many times what it keeps."""
+"""Multiple of the kept releases after which a forgetting chain has settled."""
 
 
 def estimates(
     problem: ScoreProblem, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-    """The estimates after several numbers of people in order, who are spread over chains."""
-    # Sums at the same models are one chain's.
+    """Yield functions that return the estimate after each number of people, in order, spread over chains."""
+    # Chains at the same models have one sum.
     chains = chains if problem.interactive and not problem.settings.shared else 1
     engines = [problem.engine() for _ in range(chains)]
     kept = problem.settings.forget
@@ -48,7 +48,7 @@ def estimates(
 def _learn(
     engine: ScoreEngine, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
 ) -> None:
-    """Learn until so many people have answered in all."""
+    """Learn until ``people`` have answered in all."""
     while engine.now.count < people:
         done = engine.now.count
         end = engine.settings.epoch_end(done)
@@ -74,7 +74,7 @@ def _learn(
 
 
 def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
-    """What each record's answer is without noise, as `murk.learners.core.scoring.model` has it, (m, d)."""
+    """Return each record's answer without noise, as `murk.learners.core.scoring.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
     if question == "score" and response.classes:
         return vectors(X, y, model, response, question)

@@ -1,12 +1,11 @@
-"""What forged answers could have done: how many a question can honestly have, and how far one moves an estimate.
+"""The influence of forged answers: how many a question can honestly have, and how far one moves an estimate.
 
-Which question somebody answers is drawn by their device, by the shares that the epoch's model publishes: a few are
-asked for a matrix, most for their score. So of N answers of one level at one model, a matrix of share s has more than
-``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein), t = 32: as seldom as an honest
-payload is refused. Where a matrix has more, its mean is taken as it is, and counts as that many answers and no more;
-intervals are widened by what the answers beyond the expected number could have done. A matrix that nobody is asked for
-counts for nothing. What is kept is sums, and which answers are beyond the share nobody can tell: so nothing is refused,
-states stay as they are, and honest ones are solved as before, to the bit.
+Devices draw their question by the shares that the epoch's model publishes. Of N answers of one level at one model, a
+matrix of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein), with
+t = 32 as for refusing an honest payload. Beyond that number its mean is kept but weighted as that many answers, and
+intervals are widened by the possible effect of the excess over the expected number. A matrix that nobody is asked for
+counts for nothing. Single forged answers cannot be identified in sums: nothing is refused, and honest answers are
+solved as before, bit for bit.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ if TYPE_CHECKING:
     from murk.learners.core.scoring.sums import Epoch, Tally
 
 QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
-"""Scatters choose coordinates, and rows that curvatures correct: what they do to an estimate is less than scores do."""
+"""Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
 
 
 def share_of(model: Model, question: Question) -> float:
-    """Share of the people whom a model asks for a matrix; all may answer with a score, which most are asked for."""
+    """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
     return 1.0 if question == "score" else model.scatter if question == "scatter" else model.curvature
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """The most answers that a question of a share has among so many, but for a probability of e^-nats.
+    """Return the most answers that a question of a share has among ``releases``, except with probability e^-nats.
 
     Examples
     --------
@@ -48,7 +47,7 @@ def most_answers(releases: int, share: float, nats: float = NATS) -> float:
 
 
 def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) -> float:
-    """As how many answers those of a level to a question count: all, or as many as the question's share allows."""
+    """Return the weight of a level's answers to a question: their number, or the most that its share allows."""
     releases = sum(each.count for (own, _), each in epoch.tallies.items() if own == level)
     return min(float(tally.count), most_answers(releases, share_of(epoch.model, question)))
 
@@ -62,7 +61,7 @@ class Excess:
     question
         The question.
     answers, expected
-        How many there are, of all epochs and levels that have too many, and how many were to be expected.
+        Actual and expected answers, over all epochs and levels with too many.
     """
 
     question: Question
@@ -71,7 +70,7 @@ class Excess:
 
     @property
     def words(self) -> str:
-        """What is said of it."""
+        """The excess as a sentence."""
         return (
             f"{self.answers:,} answers are to the question {self.question!r}, of which {self.expected:,.0f} were to be "
             "expected by its public share: some of them are forged"
@@ -79,7 +78,7 @@ class Excess:
 
 
 def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
-    """The questions with more answers than their shares allow."""
+    """Return the questions with more answers than their shares allow."""
     found: dict[Question, tuple[int, float]] = {}
     for epoch in epochs:
         releases: dict[str, int] = {}
@@ -94,7 +93,7 @@ def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
 
 
 def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-    """How far one forged answer to a question moves a coefficient, in standard errors; 0 where nobody answered it."""
+    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
     farthest, noise = 0.0, 0.0
     for level, pair in mechanisms.items():
         mechanism = pair.mechanism(question)
@@ -108,16 +107,16 @@ def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mappin
 
 @dataclass(frozen=True)
 class Forgery:
-    """What forged answers could have done, and the signs that there are some.
+    """The possible influence of forged answers, and the signs of them.
 
     Parameters
     ----------
     influence
-        Of one, whichever question it answers.
+        Influence of one forged answer, whichever question it answers.
     excesses
         Questions with more answers than their shares allow.
     widened
-        By how many standard errors intervals are wider for these.
+        Standard errors by which intervals are widened for these.
     """
 
     influence: Influence
@@ -126,7 +125,7 @@ class Forgery:
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
-        """What is known of some epochs' answers."""
+        """Return what the answers of epochs reveal."""
         each = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
         found = excesses(epochs)
         widened = sum(

@@ -1,4 +1,4 @@
-"""Compiled loops: what a mechanism is given of coded records. No BLAS, so that a record's answer is the same alone."""
+"""Compiled loops that compute mechanisms' inputs. No BLAS, so that a record's answer does not depend on its batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from murk._scratch import empty, keep, wiped
 
 Array = NDArray[Any]
 
-# Beyond it a logit changes no probability that a float can tell from 0 or 1 by much, and nothing overflows.
+# Logits are clipped here: probabilities hardly change beyond it, and nothing overflows.
 LARGEST_LOGIT = 50.0
 # Places of the questions in `murk.learners.core.scoring.model.QUESTIONS`.
 SCORE, SCATTER = 0, 1
@@ -25,7 +25,7 @@ def _vectors_early(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
     out: Array,
 ) -> None:  # fmt: skip
-    # Line by line what is compiled, on Python's own numbers: they are added in a third of the time of an array's.
+    # The compiled loop on Python's own numbers, which are faster than an array's.
     shift, rows = origin.tolist(), transform.tolist()
     for i, (x, target) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
         v, logit, largest, square = [], 0.0, 0.0, 0.0
@@ -68,9 +68,9 @@ def vectors(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
     out: Array,
 ) -> None:  # fmt: skip
-    """Scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
+    """Write scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
 
-    A NaN (missing) target gives zeros, but in a scatter, which is of the features alone; so does what is not finite.
+    A NaN (missing) target gives zeros, except in a scatter; so do non-finite values.
     """
     p = X.shape[1]
     for i in range(X.shape[0]):
@@ -82,7 +82,7 @@ def vectors(
                 z += transform[j, k] * X[i, k]
             out[i, j] = z
             largest = max(largest, abs(z))
-        # Brought to size before they are squared: neither huge nor tiny ones may make a direction longer than 1.
+        # Scaled before squaring, so that neither huge nor tiny values make a direction longer than 1.
         if largest > 0.0:
             for j in range(p):
                 out[i, j] /= largest
@@ -117,14 +117,14 @@ def vectors(
 def class_scores(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
 ) -> None:
-    """Scores of coded records of K classes into ``out`` (m, (K - 1) p): no longer than 1, zeros without a target.
+    """Write scores of coded records of K classes into ``out`` (m, (K - 1) p): no longer than 1, zeros without a target.
 
-    See `murk.learners.core.scoring.classes` for what they are; ``basis`` (K, K - 1) is that of the contrasts.
+    ``murk.learners.core.scoring.classes`` defines them; ``basis`` (K, K - 1) is that of the contrasts.
     """
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
     for i in range(X.shape[0]):
-        # Of a real target of 1 a score is the direction c z.
+        # For a real target of 1 the score is the direction c z.
         vectors(X[i : i + 1], np.ones(1), origin[:p], transform, reach, 0.0, False, SCORE, unit)
         top, total, square, least = -math.inf, 0.0, 0.0, 1.0
         for k in range(classes):
@@ -162,14 +162,14 @@ def class_scores(
 
 @cache
 def _triangle(p: int) -> tuple[Array, Array, Array]:
-    """Row and column of each number of an upper triangle, and what it is multiplied by."""
+    """Return row, column and factor of each number of an upper triangle."""
     row, column = np.triu_indices(p)
     return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
 
 
 @wiped
 def _outer_early(rows: Array, out: Array) -> None:
-    # The same operations in the same order, a column of numpy's for each line; a running sum adds one after another.
+    # The compiled operations in the same order by columns; a running sum adds sequentially.
     row, column, factor = _triangle(rows.shape[1])
     v = keep(np.where(np.isfinite(rows), rows, 0.0))
     squares = np.abs(v, out=empty(v.shape))
@@ -181,7 +181,7 @@ def _outer_early(rows: Array, out: Array) -> None:
         lengths = np.sqrt(sums[:, -1:], out=empty((len(v), 1)))
         np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
         v /= lengths
-        # Indexing would copy through memory of numpy's own.
+        # Indexing would copy through memory that is not wiped.
         left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
         np.multiply(left, right, out=out)
         out *= factor
@@ -189,14 +189,14 @@ def _outer_early(rows: Array, out: Array) -> None:
 
 @deferred_to(_outer_early)
 def outer(rows: Array, out: Array) -> None:
-    """The upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
+    """Write the upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
 
-    Rows longer than 1 are shortened, what is not finite counts as 0.
+    Rows longer than 1 are shortened; non-finite values count as 0.
     """
     p = rows.shape[1]
     v = np.empty(p)
     for i in range(rows.shape[0]):
-        # Brought to size before they are squared: a huge row must not overflow its own check.
+        # Scaled before squaring, so that a huge row does not overflow.
         largest, square, at = 1.0, 0.0, 0
         for j in range(p):
             v[j] = rows[i, j] if rows[i, j] - rows[i, j] == 0.0 else 0.0
@@ -217,7 +217,7 @@ def outer(rows: Array, out: Array) -> None:
 
 @wiped
 def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    # From the steps the noise could be taken off.
+    # The noise could be computed from these steps, so they are wiped.
     matrices, steps = empty(out.shape), empty(out.shape, np.int64)
     _outer_early(rows, matrices)
     matrices /= unit
@@ -227,7 +227,7 @@ def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> No
 
 @deferred_to(_noisy_outer_early)
 def noisy_outer(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    """`outer` in steps of ``unit``, plus noise, as integers into ``out``."""
+    """Write `outer` in steps of ``unit``, plus noise, as integers into ``out``."""
     rows = borrowed(rows)
     matrix = np.empty((1, out.shape[1]))
     for i in range(rows.shape[0]):

@@ -256,7 +256,7 @@ class ProbabilityLine:
         return self._joint(middle, pull, self, pull)
 
     def _error_effects(self, whitened: Array) -> tuple[Array, Array]:
-        """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations' sum."""
+        """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations."""
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
@@ -285,7 +285,8 @@ class ProbabilityLine:
         line
             The other line, from `with_scores`.
         noises
-            For each epoch, the covariance of the same number of both mean scores times m, and the factor of ``c^2 z z'``.
+            For each epoch, the covariance of the same number of both mean scores times m, and the factor of ``c^2 z
+            z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))

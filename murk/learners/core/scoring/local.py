@@ -36,8 +36,8 @@ MOST_BUDGETS: Final = 64
 class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use the
-    solution at the last `shown_next`, so that they depend on the learned records alone.
+    Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use
+    the solution at the last `shown_next`, so that they depend on the learned records alone.
 
     Parameters
     ----------

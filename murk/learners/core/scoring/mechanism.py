@@ -41,9 +41,9 @@ _SENSITIVITY = math.sqrt(2.0)
 class OuterGaussian(Wrapped):
     r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
 
-    Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The mechanism
-    bounds the vector itself, so the sensitivity holds for any input. Rounded to lattice steps of width g it is at most
-    ``sqrt 2 / g + sqrt d``, with one more step for the rounding of floats:
+    Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The
+    mechanism bounds the vector itself, so the sensitivity holds for any input. Rounded to lattice steps of width g it
+    is at most ``sqrt 2 / g + sqrt d``, with one more step for the rounding of floats:
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
@@ -172,8 +172,8 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     Parameters
     ----------
     kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one with the least noise
-        in the worst direction of a unit vector's ``v v'``.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one with the least
+        noise in the worst direction of a unit vector's ``v v'``.
     guarantee
         Guarantee of one release.
     features

@@ -1,14 +1,14 @@
-"""What a learner publishes at the beginning of an epoch, and what a device computes at it.
+"""The model that a learner publishes at the beginning of an epoch, and a device's answer at it.
 
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
-  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `solving.classes`. No longer than 1.
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `classes`. No longer than 1.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
   score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
   in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
 
-Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, never privacy.
+These bounds hold for any a, W, g and R: a hostile model costs accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Array = NDArray[np.float64]
 Question = Literal["score", "scatter", "curvature"]
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
-# What honest models stay far below: coefficients in coded units, and what whitening multiplies by.
+# Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
 LARGEST_REACH: Final = 1e4
 """The largest R: every score is a whole direction."""
-# M in units of the typical length sqrt p: the noise of a released matrix grows with it.
+# Largest M in units of the typical length sqrt p: a released matrix's noise grows with it.
 _MATRIX_REACH = 2.0
 
 
@@ -48,7 +48,7 @@ class Model:
     Parameters
     ----------
     origin
-        a, coefficients in coded units, (p,); of K classes their contrasts, one after another, ((K - 1) p,).
+        a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,).
     transform
         W, (p, p).
     reach
@@ -56,7 +56,7 @@ class Model:
     exponent
         g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign.
     scatter, curvature
-        Shares of the people who are asked for a matrix; the others release their score.
+        Shares of people asked for each matrix; all others release their score.
     """
 
     origin: Array
@@ -68,13 +68,13 @@ class Model:
 
     @property
     def flat(self) -> Array:
-        """As it is published: the origin, the transform by rows, and the four numbers."""
+        """The published vector: the origin, the transform by rows, and the four numbers."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
         return np.concatenate([self.origin, self.transform.ravel(), last])
 
     @classmethod
     def of(cls, flat: Array, features: int) -> Model:
-        """Read what `flat` wrote."""
+        """Read the vector of `flat`."""
         p = features
         origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
         reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
@@ -92,24 +92,24 @@ class Model:
 
     @cached_property
     def thresholds(self) -> tuple[int, int]:
-        """Words of 64 bits below which a person is asked for a scatter, and for a matrix of either kind."""
+        """64-bit words below which a person is asked for a scatter, and for a matrix of either kind."""
         shares = (self.scatter, self.scatter + self.curvature)
         first, second = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
         return first, second
 
     def rounded(self) -> Model:
-        """To 9 significant digits: what linear algebra leaves in the last ones differs between libraries."""
+        """Return the model to 9 significant digits, as the last ones differ between linear algebra libraries."""
         flat = np.array([float(f"{value:.9g}") for value in self.flat])
         return Model.of(flat, len(self.transform))
 
 
 def model_size(features: int, contrasts: int = 1) -> int:
-    """Numbers of a published model."""
+    """Return the length of a published model."""
     return contrasts * features + features * features + 4
 
 
 def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
-    """The question that each person answers, as its place in `QUESTIONS`, by one uniform word each and the shares."""
+    """Return each person's question, as an index into `QUESTIONS`, from a uniform word each and the shares."""
     scatter, matrix = model.thresholds
     return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
 
@@ -120,7 +120,7 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     Raises
     ------
     HostileModelError
-        Naming what is wrong with it.
+        Naming the invalid value.
     """
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
@@ -145,7 +145,7 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
 
 
 def probability(logit: Array) -> Array:
-    """``1 / (1 + e^-t)``, for logits as far out as kernels take them."""
+    """Return ``1 / (1 + e^-t)``, with logits clipped as in kernels."""
     return logistic(np.minimum(np.maximum(logit, -LARGEST_LOGIT), LARGEST_LOGIT))
 
 
@@ -156,12 +156,11 @@ class Response:
     Parameters
     ----------
     binary
-        Whether it is binary.
+        Whether the target is binary.
     classes
-        K, where it is one of K classes; 0 for others.
+        K for a target of K classes, else 0.
     curve
-        Mean function of a target whose mean is not the logistic one, or of a real one the line's; for answers at a
-        model of zeros only.
+        Mean function other than the logistic one or the line; for answers at a model of zeros only.
     """
 
     binary: bool
@@ -169,31 +168,31 @@ class Response:
     curve: CodedCurve | None = None
 
     def level(self, logit: Array) -> Array:
-        """The probability, or the coded real target's mean, at ``x'theta``."""
+        """Return the probability, or the coded real target's mean, at ``x'theta``."""
         if self.curve is None:
             return probability(logit) if self.binary else logit
         return self.curve.mean(logit)
 
     def steep(self, logit: Array) -> Array:
-        """Derivative of `level` with respect to the logit."""
+        """Return the derivative of `level` with respect to the logit."""
         return self.level_and_steep(logit)[1]
 
     def level_and_steep(self, logit: Array) -> tuple[Array, Array]:
-        """`level` and `steep` at once."""
+        """Return `level` and `steep`."""
         level = self.level(logit)
         if self.curve is None:
             return level, level * (1.0 - level) if self.binary else np.ones_like(level)
         return level, self.curve.slope(logit)
 
     def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
-        """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""
+        """Return r(1) and r(0) at a logit; for a real target the scores' factors at y = 1 and y = -1."""
         if not self.binary:
             return np.ones_like(logit), -np.ones_like(logit)
         bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
 
     def weights(self, logit: Array, exponent: float) -> Array:
-        """w(t), at most 1/2."""
+        """Return w(t), at most 1/2."""
         if not self.binary:
             return np.full_like(logit, 0.5)
         high, low = self.answers(logit, exponent)
@@ -202,7 +201,7 @@ class Response:
 
 
 def directions(X: Array, model: Model, reach: float | None = None) -> Array:
-    """``c(z) z`` of coded rows, (m, p): no longer than 1. With R, or another reach."""
+    """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, with R or another reach."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -211,10 +210,10 @@ def directions(X: Array, model: Model, reach: float | None = None) -> Array:
 
 
 def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
-    """What a mechanism is given of coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
+    """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
-    A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
-    where the target is there, as a score does, and their ratio is that of the people whose targets are.
+    A NaN (missing) target gives zeros, except in a scatter. So the ratio of curvatures to scatters is the share of
+    targets present.
     """
     X, y = copied(X), copied(y)
     p = len(model.transform)
@@ -233,7 +232,7 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
 
 
 def with_constant(rows: Array) -> Array:
-    """Coded features with the constant; what is not finite counts as 0."""
+    """Return coded features with the constant; non-finite values count as 0."""
     coded = empty((len(rows), rows.shape[1] + 1))
     coded[:, -1] = 1.0
     coded[:, :-1] = keep(np.where(np.isfinite(rows), rows, 0.0))

@@ -29,8 +29,8 @@ _CONSTANT = 3.0
 class Moments:
     """The covariates' second moments by released matrices.
 
-    They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken as
-    even unless released matrices contradict it.
+    They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken
+    as even unless released matrices contradict it.
 
     Parameters
     ----------
@@ -99,7 +99,10 @@ def _even_rows(newest: Model) -> Rows:
 
 
 def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
-    """Return all released scatters pooled in the coordinates ``B x`` turned along the coefficients; None without any."""
+    """Return all released scatters pooled in the coordinates ``B x`` turned along the coefficients, or None.
+
+    At origin zero a curvature is a scatter.
+    """
     newest = found[-1].model
     answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
     for each in found:
@@ -124,8 +127,8 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
     """Return the ratio to the moments of even features, the constant's excess, and its matrix.
 
-    The constant is no feature: it is 1, while features lie within 1 of zero. Shrunk like them, it would let all noise in
-    once it stands out itself.
+    The constant is no feature: it is 1, while features lie within 1 of zero. Shrunk like them, it would let all noise
+    in once it stands out itself.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])

@@ -301,7 +301,7 @@ class Outlook:
     # Larger budgets
 
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
-        """Return guarantees that make releases worth ``factor`` times as much, by level; empty where one is too large."""
+        """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
         found = {}
         for level in self.counts:
             budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)

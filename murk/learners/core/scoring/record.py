@@ -1,7 +1,7 @@
 """One record's answer in place: asked, randomized and added to the sums by one kernel, which takes one address.
 
-It does what `murk.learners.core.scoring.local` does of a block, by the same compiled pieces, so that sums are the same. Where
-its memory is full, or randomness is missing, it does nothing and says so.
+Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
+it does nothing and returns the reason.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
-# Places in ``whole``; what is released of one level, from COUNT on, is read at once.
+# Indices into ``whole``; the sums from COUNT on are read at once.
 (
     FEATURES, NUMBERS, MATRIX, CLASSES, BINARY, SIMULATED, SEED, START, ROOM, SCATTER_BELOW, MATRIX_BELOW, STEPS, ASKED,
     COUNT, SCORES, SCATTERS, CURVATURES, WHOLE_HEADER,
 ) = range(18)  # fmt: skip
-# Places in ``real``.
+# Indices into ``real``.
 REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ _QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
 
 @within
 def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, int, int]:
-    """Numbers of ``whole``, where its words begin, and numbers of ``real``.
+    """Return the length of ``whole``, the start of its words, and the length of ``real``.
 
     ``whole`` is: header, sums of scores, of scatters and of curvatures, noise, payload, words. ``real`` is: header,
     origin, transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
@@ -49,12 +49,11 @@ def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, 
 
 @patient
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+    """Learn from the record whose features are in the memory at an address, and wipe them.
 
-    The question and secure noise are drawn here, of words that come into that memory: for so many trials if it is a
-    score that is asked for. For 0 of them question and noise stand there already. Returns `LEARNED`, or why nothing was
-    learned: `TOO_FEW` words, which stand there for the draw to go on from, `NO_WORDS`, or `NOT_NOW`, as the memory is
-    full.
+    With ``trials`` (those of a score's noise), question and secure noise are drawn here from random words in that
+    memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words, which remain
+    for the draw to continue, `NO_WORDS`, or `NOT_NOW` if the memory is full.
     """
     header = integers_at(address, WHOLE_HEADER)
     if header[COUNT] >= header[ROOM]:
@@ -98,9 +97,9 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 @awaited
 def learn_rows(address: int, X: Array, y: Array) -> None:
-    """Learn from the rows of ``X``, with or without the constant, as :func:`learn_record` would with simulated noise.
+    """Learn from the rows of ``X``, with or without the constant, like :func:`learn_record` with simulated noise.
 
-    The memory at the address, which nobody else sees, has room for as many.
+    The memory at the address must be private and have room for all rows.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d, m, classes = header[FEATURES], header[NUMBERS], header[MATRIX], header[CLASSES]
@@ -125,7 +124,7 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
 
 @jit
 def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
-    """Add the answer of the one record that stands in the memory, with its noise, to the sums.
+    """Add the noisy answer of the record in the memory to the sums.
 
     ``start`` is the address of ``real``.
     """
@@ -164,7 +163,7 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
 
 @jit
 def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array) -> None:
-    """Wipe what is of a record."""
+    """Wipe everything that depends on a record."""
     p, x = whole[FEATURES], real.shape[0] - whole[MATRIX] - whole[NUMBERS] - whole[FEATURES]
     for j in range(x, real.shape[0]):
         real[j] = 0.0
@@ -180,7 +179,7 @@ def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array
 
 @within
 def _asked(whole: Array, word: np.uint64) -> int:
-    """The question of a word, as `murk.learners.core.scoring.model.asked` has it."""
+    """Return the question of a word, like `murk.learners.core.scoring.model.asked`."""
     if word < np.uint64(whole[SCATTER_BELOW]):
         return 1
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0

@@ -13,7 +13,7 @@ from murk.learners.estimates.estimate import PublicCovariates
 
 Array = NDArray[np.float64]
 
-# Normal rows, about so many.
+# Approximate number of normal rows.
 _ROWS = 768
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _KEY = 0x6D75726B
@@ -30,7 +30,7 @@ class Rows:
     shares
         (m,), adding up to 1.
     sample
-        Size of the sample that they are; infinite where they stand for a distribution.
+        Sample size of the rows; infinite if they represent a distribution.
     """
 
     points: Array
@@ -39,16 +39,16 @@ class Rows:
 
     @classmethod
     def public(cls, covariates: PublicCovariates) -> Rows:
-        """Those of public covariates."""
+        """Return the rows of public covariates."""
         size = int(covariates.counts.sum())
         return cls(covariates.points, covariates.counts / size, float(size))
 
     @classmethod
     def normal(cls, moment: Array, along: Array | None = None) -> Rows:
-        """Normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
+        """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The same draws for every moment, so that what is computed with them is a smooth function of it. They are even
-        around the coefficients ``along`` (p,), on which what is computed depends most.
+        All moments use the same draws, so that results are smooth in the moment. The draws are even around the
+        coefficients ``along`` (p,), on which results depend most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
@@ -61,7 +61,7 @@ class Rows:
         return cls(points, np.full(len(points), 1.0 / len(points)))
 
     def thinned(self, most: int) -> Rows:
-        """At most so many of them, evenly spaced."""
+        """Return at most ``most`` of the rows, evenly spaced."""
         if len(self.points) <= most:
             return self
         kept = np.linspace(0, len(self.points) - 1, most).round().astype(np.int64)
@@ -77,12 +77,12 @@ class Rows:
 
 @lru_cache(maxsize=8)
 def _normals(size: int) -> Array:
-    """Standard normal rows (m, size) with mean 0 and second moment the identity, always the same.
+    """Return fixed standard normal rows (m, size) with mean 0 and second moment the identity.
 
-    The first number's quantiles, at each of them the other numbers at the ends of an orthogonal frame turned at random,
-    as long as normal ones are: so that for each first number the others have the second moments of normal ones, too.
+    Each quantile of the first number is combined with both ends of a random orthogonal frame of normal length, so that
+    the other numbers have the second moments of normal ones at every first number.
     """
-    # Loading it takes longer than what most processes do with it: those with public rows, or that solve nothing.
+    # Loading it is slow, and most processes do not need it.
     from scipy import special
 
     other = max(size - 1, 0)
@@ -94,7 +94,7 @@ def _normals(size: int) -> Array:
     words = np.random.Philox(key=_KEY).random_raw(layers * other * other)
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
     frames = np.linalg.qr(special.ndtri(uniform).reshape(layers, other, other))[0]
-    # Lengths are those of normal rows, in an order that has nothing to do with the first number.
+    # Lengths are those of normal rows, in an order unrelated to the first number.
     place = np.minimum(np.arange(layers), np.arange(layers)[::-1]) + 0.5
     lengths = np.sqrt(2.0 * special.gammaincinv(other / 2.0, place * _GOLDEN % 1.0))
     frames = frames * lengths[:, None, None]
@@ -105,7 +105,7 @@ def _normals(size: int) -> Array:
 
 
 def _turned(normals: Array, along: Array) -> Array:
-    """Rows reflected so that their first axis lies along a direction."""
+    """Return rows reflected so that their first axis lies along a direction."""
     length = float(np.linalg.norm(along))
     if not length > 0.0:
         return normals
@@ -118,14 +118,14 @@ def _turned(normals: Array, along: Array) -> Array:
 
 
 def power(matrix: Array, exponent: float, least: float = 1e-12) -> Array:
-    """Power of a symmetric matrix, its eigenvalues raised to ``least`` times the largest first."""
+    """Return a power of a symmetric matrix, its eigenvalues raised to at least ``least`` times the largest."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     values = np.maximum(values, max(least * float(values[-1]), 1e-300)) if len(values) else values
     return np.asarray((vectors * values**exponent) @ vectors.T)
 
 
 def inverse(matrix: Array) -> Array:
-    """Inverse of a matrix, float64."""
+    """Return the inverse of a matrix, float64."""
     return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
 
 
@@ -134,18 +134,18 @@ class Expected:
     """The mean score of an epoch as a function of the coefficients theta.
 
     ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the probability at ``x'theta``, for a
-    binary target and ``x'theta`` (or what its link makes of that) for a real one.
+    binary target and ``m = x'theta``, or its link's mean, for a real one.
 
     Parameters
     ----------
     rows
         The covariates.
     directions
-        ``c(z) z`` of each, (m, p).
+        ``c(z) z`` of each row, (m, p).
     high, low
-        r(1) and r(0) of each, (m,).
+        r(1) and r(0) of each row, (m,).
     response
-        How the target enters.
+        How the target enters a score.
     """
 
     rows: Rows
@@ -156,23 +156,23 @@ class Expected:
 
     @classmethod
     def of(cls, model: Model, rows: Rows, response: Response) -> Expected:
-        """That of one epoch's model."""
+        """Return the expectation at one epoch's model."""
         high, low = response.answers(rows.points @ model.origin, model.exponent)
         return cls(rows, directions(rows.points, model), high, low, response)
 
     def score(self, logit: Array) -> Array:
-        """G at ``logit`` = X theta."""
+        """Return G at ``logit`` = X theta."""
         return np.asarray(self.directions.T @ (self.rows.shares * self._mean(logit)))
 
     def slope(self, logit: Array) -> Array:
-        """dG/dtheta, (p, p)."""
+        """Return dG/dtheta, (p, p)."""
         steep = self.response.steep(logit)
         if self.response.binary:
             steep = steep * (self.high - self.low)
         return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
 
     def spread(self, logit: Array) -> Array:
-        """Mean of ``r^2 c^2 z z'``, (p, p): what one person's score varies by, at most."""
+        """Return the mean of ``r^2 c^2 z z'``, (p, p), an upper bound of a score's covariance."""
         if self.response.binary:
             q = np.clip(self.response.level(logit), 0.0, 1.0)
             square = q * self.high**2 + (1.0 - q) * self.low**2
@@ -187,7 +187,7 @@ class Expected:
 
     @property
     def level(self) -> tuple[Array, Array]:
-        """m of each row where its probability (a real target's line) is 0, and how much it grows to where that is 1."""
+        """m of each row at probability (a real target's mean) 0, and its increase up to 1."""
         if not self.response.binary:
             return np.zeros_like(self.high), np.ones_like(self.high)
         return self.low, self.high - self.low
@@ -200,7 +200,7 @@ class Expected:
 
 
 def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Array:
-    """Mean of ``w(t) z z' c(z)``, (p, p); with w = 1/2 throughout where ``flat``, which is the scatter."""
+    """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat`` that of the scatter, w = 1/2."""
     Z = rows.points @ model.transform.T
     reached = directions(rows.points, model, model.matrix_reach)
     weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)

@@ -1,4 +1,4 @@
-"""What is public of a task of scores, and the models that follow from what was released."""
+"""The public settings of a task of scores, and the models that follow from releases."""
 
 from __future__ import annotations
 
@@ -26,54 +26,50 @@ from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.estimate import PublicCovariates
 
 REACH: Final = 1.3
-"""R in units of the typical length sqrt p: beyond it few people are, and those count for less."""
+"""R in units of the typical length sqrt p: the few people beyond it count for less."""
 
 MOST_REACH: Final = 2.0
-"""The most that R is without public rows, in units of sqrt p: where the noise of matrices is small."""
+"""Largest R without public rows, in units of sqrt p, for matrices with little noise."""
 
-# What R p times the standard deviation of a matrix's number may be, while R is between the two: in proportion to it
-# the matrices' noise outgrows the curvature that they tell.
+# Largest R p times the standard deviation of a matrix's number, for R between the two.
 _NOISE = 32.0
 
 MOST_NUMBERS: Final = 600
-"""Most numbers of a matrix that people are asked for who answer at once: of more, too little would be said to check."""
+"""Most numbers of a matrix asked for in a single epoch: longer ones are too noisy for a check."""
 
 _CHECK = 0.1
-"""Share of the people asked for their curvature where there are public rows: it says whether these are like them."""
+"""Share of people asked for a curvature with public rows, to check that people are like these."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything public that decides what is asked and how answers are put together.
+    """All public values that decide what is asked and how answers are combined.
 
     Parameters
     ----------
     names
-        Coded features in their order, the constant last.
+        Coded features in order, the constant last.
     binary
         Whether the target is binary; else it is real, in [-1, 1].
     covariates
-        Public covariates, if there are any.
+        Public covariates, if any.
     exponent
-        g, where it is not left to the rule.
+        g, unless chosen by rule.
     labels
-        The classes, where the target is one of several.
+        The classes of a target with several.
     once
-        Whether there is but one epoch, which never ends: nobody reads a model, all answer at that of version 0, which
-        is public with the task.
+        Whether there is a single endless epoch: all answer at the model of version 0, which is public with the task.
     curve
-        The mean function, where it is not the logistic one, or the line. Any may be fitted to the same releases: it
-        is not part of the digest.
+        Mean function other than the logistic one or the line. Not part of the digest: any may be fitted to the same
+        releases.
     forget
-        The most releases that an estimate is of, the newest ones; None for all. Of a chain, or where models are shared
-        of all chains.
+        Most releases that an estimate uses, the newest ones; None for all. Of each chain, or of all if models are
+        shared.
     shared
-        Whether people of all chains answer at the same models: epochs are then counted over all of them, and whole
-        numbers of the same epoch add up, as if there was one chain.
+        Whether all chains share models: epochs then count over all chains, and their sums add up.
     line
-        Whether people are asked at one probability for everybody as long as noise would hide the curvature of log odds,
-        and average effects may be those of the line through labels. What was asked at any model counts either way: it
-        is not part of the digest.
+        Whether people are asked at one probability for everybody while noise would hide the curvature of log odds, and
+        average effects may be the line's. Not part of the digest: answers at any model count either way.
     """
 
     names: tuple[str, ...]
@@ -89,43 +85,43 @@ class Settings:
 
     @cached_property
     def longest(self) -> int:
-        """Most releases of an epoch: what is forgotten at once."""
+        """Most releases of an epoch, which are forgotten together."""
         return NEVER if self.forget is None else self.forget // REMEMBERED
 
     def epoch_start(self, version: int) -> int:
-        """Version at which the epoch began in which a chain with so many releases stands."""
+        """Return the start of the epoch that a chain of ``version`` releases is in."""
         return 0 if self.once else epoch_start(version, self.longest)
 
     def epoch_end(self, version: int) -> int:
-        """Version at which that epoch ends."""
+        """Return the end of that epoch."""
         return NEVER if self.once else epoch_end(version, self.longest)
 
     def epoch_number(self, version: int) -> int:
-        """How many epochs ended before that one."""
+        """Return the number of epochs before that one."""
         return 0 if self.once else epoch_number(version, self.longest)
 
     def remembered(self, count: int) -> tuple[int, ...]:
-        """Where the epochs begin that a chain with so many releases remembers, oldest first."""
+        """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
         return (0,) if self.once else remembered(epoch_start(count, self.longest), self.longest)
 
     @property
     def matrices(self) -> bool:
-        """Whether anybody is asked for a matrix: where all answer at once and features are many, nobody is."""
+        """Whether anybody is asked for a matrix: nobody is in a single epoch with many features."""
         return not self.once or matrix_size(self.features) <= MOST_NUMBERS
 
     @property
     def features(self) -> int:
-        """Number p of coded features, the constant among them."""
+        """Number p of coded features, including the constant."""
         return len(self.names)
 
     @property
     def contrasts(self) -> int:
-        """K - 1 of K classes, else 1."""
+        """K - 1 for K classes, else 1."""
         return max(len(self.labels) - 1, 1)
 
     @property
     def dimension(self) -> int:
-        """Numbers in a score."""
+        """Length of a score."""
         return self.contrasts * self.features
 
     @property
@@ -144,23 +140,23 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """R, where public rows are used or not.
+        """Return R, with or without public rows.
 
-        People beyond it count for less, those of rare categories before all; released matrices have noise of size R.
+        People beyond it, mostly those of rare categories, count for less; released matrices' noise grows with it.
         """
         typical = math.sqrt(self.features)
         if self.labels and public:
-            # Of classes released matrices also say how many targets are missing, which needs them to be exact.
+            # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
         if public or self.once:
-            # What curvature there is, the rows say: nobody needs to count for less for the sake of the matrices.
+            # The rows determine the curvature: nobody needs to count for less to make matrices precise.
             return LARGEST_REACH
         matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
         if self.labels:
             parts.append(repr(self.labels))
@@ -175,7 +171,7 @@ class Settings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def first_model(self, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
-        """The model of version 0: at zero, where every probability is 1/2."""
+        """Return the model of version 0: at zero, where every probability is 1/2."""
         p = self.features
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
@@ -187,7 +183,7 @@ class Settings:
         return Model(np.zeros(self.dimension), transform, reach, exponent, scatter, curvature).rounded()
 
     def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
-        """The model of the epoch that begins at ``count``."""
+        """Return the model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
         pair: Any = mechanisms["default"]
         if isinstance(solution, ClassLines):
@@ -210,18 +206,17 @@ class Settings:
     def _exponent(
         self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model
     ) -> float:
-        r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
+        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
-        ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
-        where there are none, or they are not like the people's, or targets are missing. It is 1 in every other epoch
-        at least: what a centred score says holds for any distribution of the covariates, and the others are held
-        against it.
+        That is for at least ``n mu^2 / (4 p)`` rows, or ``n / (p s^2)`` in terms of the noise, n being the epoch's end;
+        with fewer it is 1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every
+        other epoch: centred scores hold for any distribution of the covariates, and the others are compared with them.
         """
         if self.exponent is not None:
             return self.exponent
         if self.covariates is None or not self.binary or self.epoch_number(count) % 2 == 0:
             return 1.0
-        # Where models come late, and epochs are left out, the one before may have had an odd number, too.
+        # If late models skipped epochs, the one before may have had an odd number, too.
         if before.exponent != 1.0:
             return 1.0
         if not solution.public or solution.missing:

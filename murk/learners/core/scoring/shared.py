@@ -1,9 +1,8 @@
 """A chain of scores whose people answer at models that all chains share. River-free.
 
-The first chain's learner makes a model when all chains together have come to an epoch's start: of what all have
-learned, added up as if there was one chain. It is written with that chain's state, in one piece, before anybody can
-read it: so it is made once, whatever crashes when. The other learners are told of it, and keep it with the sums of
-their own people's answers: what each has learned follows from its own releases and from the models that they name.
+The first chain's learner makes a model when all chains together reach an epoch's start, from the sums of all. The model
+is written in one piece with that chain's state before anybody can read it, so that a crash never makes two. The other
+learners receive it and keep it with the sums of their own people's answers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class SharedScoreEngine(ScoreEngine):
     Parameters
     ----------
     settings
-        What is public (see :class:`Settings`), with ``shared``.
+        The public settings, with ``shared``.
     mechanisms
         Level name to mechanisms.
     """
@@ -44,13 +43,13 @@ class SharedScoreEngine(ScoreEngine):
 
     @property
     def model(self) -> Model:
-        """The newest model that it knows."""
+        """The newest known model."""
         models = self._models
         return models[max(models)]
 
     @property
     def model_size(self) -> int:
-        """Numbers in a model."""
+        """Length of a model."""
         return model_size(self.settings.features, self.settings.contrasts)
 
     @property
@@ -60,33 +59,33 @@ class SharedScoreEngine(ScoreEngine):
 
     @property
     def publish_every(self) -> int:
-        """Never between commits: a model that is not committed may not be made a second time."""
+        """Never between commits: an uncommitted model might be made a second time."""
         return NEVER
 
     def another(self) -> Self:
-        """A learner of the same task that has learned nothing."""
+        """Return a learner of the same task that has learned nothing."""
         return type(self)(self.settings, self.mechanisms)
 
     # Models
 
     @in_turn
     def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
-        """Make the next model, where it is due: of what this chain, the first, and all the others have learned.
+        """Make the next model, if due, from what this (the first) chain and all others have learned.
 
         Returns
         -------
         SharedScoreEngine or None
-            A learner of what it was made of; None where it was not due.
+            A learner of the joined chains, or None if no model was due.
 
         Raises
         ------
         MurkError
-            If no model comes of that, since somebody has written what no learner commits.
+            If the sums give no model, because no learner commits such sums.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
         found = summaries(whole.epochs, self.mechanisms, self.settings.features)
-        # Where nobody has read a model for as long as epochs are remembered there is nothing to make one of.
+        # If nobody read a model for as long as epochs are remembered, there are no sums to make one from.
         if start <= max(self._models) or not found:
             return None
         with plausible():
@@ -100,31 +99,31 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear(self, first: ScoreEngine) -> None:
-        """Take notice of the first chain's models, as it has committed them."""
+        """Add the first chain's committed models."""
         self._models = {**self._models, **_models(first.now)}
 
     @in_turn
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Take notice of the newest model as it was published: a reader may see it a moment before the state it is in.
+        """Add the newest published model, which readers may see before the state that contains it.
 
         Raises
         ------
         HostileModelError
-            If it is none that honest learners publish.
+            If no honest learner publishes it.
         """
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
 
     @in_turn
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Go on with a model that was published, and that the first chain's state does not have: an older copy of it.
+        """Continue with a published model that the first chain's restored state lacks.
 
-        It may have been answered at, and a second one of its version would be another.
+        People may have answered at it, and a second model of its version would differ.
 
         Raises
         ------
         HostileModelError
-            If it is none that honest learners publish.
+            If no honest learner publishes it.
         """
         if version > max(self._models):
             now = self._now
@@ -153,12 +152,12 @@ class SharedScoreEngine(ScoreEngine):
         return versions <= set(self._remembered())
 
     def _remembered(self) -> list[int]:
-        """Versions of the newest models, oldest first."""
+        """Return the versions of the newest models, oldest first."""
         return sorted(self._models)[-REMEMBERED:]
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn what answers made at the newest model that is known add up to, of levels and questions."""
+        """Learn sums of answers at the newest known model, by level and question."""
         now, start = self._now, max(self._models)
         known = {epoch.start: epoch for epoch in now.epochs}
         newest = known.get(start) or self._unseen(start)
@@ -169,7 +168,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) of levels and questions, all made at the newest model that is known."""
+        """Learn payloads (m, d) at the newest known model, by level and question."""
         newest = max(self._models)
         self._add({(newest, level, question): payloads for (level, question), payloads in answers.items()})
 
@@ -182,7 +181,7 @@ class SharedScoreEngine(ScoreEngine):
         return Epoch(version, self._models[version])
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        # Twice as many: what was admitted before the newest ones were heard of is learned after that.
+        # Twice as many: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
 
@@ -199,5 +198,5 @@ class SharedScoreEngine(ScoreEngine):
 
 
 def _models(chain: Chain) -> dict[int, Model]:
-    """The models that a chain remembers, by version."""
+    """Return the models that a chain remembers, by version."""
     return {epoch.start: epoch.model for epoch in chain.epochs}

@@ -364,9 +364,10 @@ def lengthened(vectors: Array, share: float, identity: Array) -> Array:
 def _limit_stretch(transform: Array, reach: float) -> Array:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
-    Along a direction such as a rare category few people are far from the mean. Stretched, they exceed the reach and count
-    for less, so the direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2``
-    becomes ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction that seems to have v of the others' variance.
+    Along a direction such as a rare category few people are far from the mean. Stretched, they exceed the reach and
+    count for less, so the direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h =
+    R/2`` becomes ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction that seems to have v of the others'
+    variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach

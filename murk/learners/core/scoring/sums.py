@@ -28,32 +28,32 @@ class Tally:
     Parameters
     ----------
     count
-        How many.
+        Number of releases.
     total
-        Sums of their integers: Python's own, which neither round nor overflow.
+        Sums of their integers, as Python integers, which neither round nor overflow.
     """
 
     count: int
     total: list[int]
 
     def plus(self, payloads: NDArray[np.int64]) -> Tally:
-        """With payloads (m, d) added, not so many that their sum overflows."""
+        """Return the tally with payloads (m, d) added, few enough for 64-bit sums."""
         sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
         return Tally(self.count + len(payloads), [old + new for old, new in zip(self.total, sums, strict=True)])
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of a chain: its model, and the sums of what was released at it. Never written to, only replaced.
+    """One epoch of a chain: its model, and the sums of releases made at it; immutable.
 
     Parameters
     ----------
     start
         Version at which it began.
     model
-        What its people read.
+        The model that its people read.
     tallies
-        By level and question.
+        Tallies by level and question.
     """
 
     start: int
@@ -61,13 +61,13 @@ class Epoch:
     tallies: Mapping[Key, Tally] = field(default_factory=dict)
 
     def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: NDArray[np.int64]) -> Epoch:
-        """With payloads (m, d) of one level and question added."""
+        """Return the epoch with payloads (m, d) of one level and question added."""
         payloads = whole_numbers(pair.mechanism(question), payloads)
         known = self.tallies.get((level, question)) or Tally(0, [0] * payloads.shape[1])
         return Epoch(self.start, self.model, {**self.tallies, (level, question): known.plus(payloads)})
 
     def joined(self, level: str, question: Question, tally: Tally) -> Epoch:
-        """With what was added up elsewhere."""
+        """Return the epoch with a tally added."""
         known = self.tallies.get((level, question)) or Tally(0, [0] * len(tally.total))
         total = [old + new for old, new in zip(known.total, tally.total, strict=True)]
         return Epoch(
@@ -75,7 +75,7 @@ class Epoch:
         )
 
     def to_state(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         tallies = [
             {"level": level, "question": question, "count": tally.count, "total": list(tally.total)}
             for (level, question), tally in sorted(self.tallies.items())
@@ -89,7 +89,7 @@ class Epoch:
         Raises
         ------
         MurkError
-            If it is not that.
+            If the state is malformed.
         """
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
@@ -110,24 +110,24 @@ class Epoch:
 
 
 def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What is added up of payloads (m, d): they themselves; of those that stand for directions, these, finely."""
+    """Return the integers added up for payloads (m, d): the payloads, or finely rounded directions."""
     if not is_directional(mechanism):
         return payloads
     return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
 
 
 def is_directional(mechanism: Any) -> bool:
-    """Whether a payload stands for its direction alone."""
+    """Return whether a payload encodes a direction alone."""
     return hasattr(of_vectors(mechanism), "second_moment")
 
 
 def of_vectors(mechanism: Any) -> Any:
-    """What randomizes the vector that a mechanism makes of what it is given."""
+    """Return the mechanism that randomizes the vector inside another one."""
     return mechanism.noise if isinstance(mechanism, Wrapped) else mechanism
 
 
 def step_of(mechanism: Any) -> float:
-    """What a sum of whole numbers is multiplied by."""
+    """Return the unit of the integers that are added up."""
     return float(mechanism.unit * 2.0**-30 if is_directional(mechanism) else mechanism.unit)
 
 
@@ -143,11 +143,11 @@ class Answer:
     mean
         (p,), or (p, p) in units of the matrix itself.
     noise
-        Variance that its mechanism's noise leaves on each number of the mean.
+        Variance of each number's noise.
     share
-        What one person's own spread is multiplied by: 1 over their number, where all have one level.
+        Factor of one person's own spread: 1 over the number of people, where all have one level.
     whole
-        The same for mechanisms that release a direction, whatever the length of what they are given.
+        The same for mechanisms that release a direction, whatever the length of their input.
     """
 
     mean: Array
@@ -156,14 +156,14 @@ class Answer:
     whole: float
 
     def times(self, factor: float) -> Answer:
-        """The answer to the question with so many times the matrix."""
+        """Return the answer to the question with ``factor`` times the matrix."""
         square = factor**2
         return Answer(factor * self.mean, square * self.noise, square * self.share, square * self.whole)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What an epoch's sums say: its model, and the mean answers."""
+    """An epoch's model and its mean answers."""
 
     model: Model
     score: Answer | None
@@ -172,7 +172,7 @@ class Summary:
 
 
 def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
-    """Mean answers of some epochs; of levels by inverse variance."""
+    """Return the mean answers of epochs, combining levels by inverse variance."""
     found = []
     for epoch in epochs:
         answers = {question: _answer(epoch, question, mechanisms, features) for question in QUESTIONS}
@@ -195,7 +195,7 @@ def _answer(
         variance, along = direction_spread(mechanism)
         precision = 1.0 / (variance + 1.0 / size)
         count = counted_answers(epoch, level, question, tally)
-        # One where nobody answers a question more often than it is asked, so that nothing changes by it.
+        # Exactly 1 unless a question has more answers than its share allows.
         counts = count / tally.count
         total = total + counts * precision * step_of(mechanism) * np.array([float(value) for value in tally.total])
         weight += precision * count
@@ -216,9 +216,9 @@ def _answer(
 
 
 def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Variance of a number of a decoded release, and how much more it is along what was released.
+    """Return the noise variance of a decoded number, and its excess along the input.
 
-    None for what adds noise: then it is what people differ by.
+    The excess is None for mechanisms that add noise independent of the input.
     """
     if not is_directional(mechanism):
         return mechanism.variance, None
