@@ -44,24 +44,12 @@ _MOST, _DOUBTED = 0.25, 1.0
 
 @dataclass(frozen=True)
 class ClassScores:
-    """The scores of rows for each class, at an epoch's model.
+    """The scores of rows for each class, at an epoch's model."""
 
-    Parameters
-    ----------
-    rows
-        The m covariates.
-    basis
-        B, (K, K - 1).
-    directions
-        ``c(z) z`` of each row, (m, p).
-    answers
-        r of each row and class, (m, K, K - 1).
-    """
-
-    rows: Rows
-    basis: Array
-    directions: Array
-    answers: Array
+    rows: Rows  # the m covariates
+    basis: Array  # B, (K, K - 1)
+    directions: Array  # ``c(z) z`` of each row, (m, p)
+    answers: Array  # r of each row and class, (m, K, K - 1)
 
     @classmethod
     def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:

@@ -28,27 +28,13 @@ _LEAST = 0.02
 
 @dataclass(frozen=True)
 class Curvature:
-    """The difference between released curvatures and those over the rows, in the newest epoch's coordinates.
+    """The difference between released curvatures and those over the rows, in the newest epoch's coordinates."""
 
-    Parameters
-    ----------
-    ratio
-        Ratio to the rows' curvature: below 1 if targets are missing.
-    along
-        The direction of the coefficients, of length 1, (p,).
-    root
-        C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them.
-    correction
-        D, (p, p).
-    error
-        Variance of a number's remaining error.
-    """
-
-    ratio: float
-    along: Array
-    root: Array
-    correction: Array
-    error: float
+    ratio: float  # ratio to the rows' curvature: below 1 if targets are missing
+    along: Array  # the direction of the coefficients, of length 1, (p,)
+    root: Array  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
+    correction: Array  # D, (p, p)
+    error: float  # variance of a number's remaining error
 
     @classmethod
     def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:

@@ -40,21 +40,11 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Chain:
-    """The state of a chain; immutable, so that readers see one moment.
+    """The state of a chain; immutable, so that readers see one moment."""
 
-    Parameters
-    ----------
-    count
-        Number of releases.
-    epochs
-        The remembered epochs, oldest first.
-    shown
-        The earlier state that predictions use, if any.
-    """
-
-    count: int
-    epochs: tuple[Epoch, ...]
-    shown: Chain | None = None
+    count: int  # number of releases
+    epochs: tuple[Epoch, ...]  # the remembered epochs, oldest first
+    shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
 Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
@@ -133,10 +123,7 @@ class ScoreEngine:
 
         ``ahead`` counts releases that were admitted before it and are not learned yet.
 
-        Raises
-        ------
-        RejectedError
-            With reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
+        Raises RejectedError with reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
         self._check_version(release.version, self._now.count + ahead)
         matrix = release.question != "score"
@@ -180,10 +167,7 @@ class ScoreEngine:
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
         """Learn from admitted releases.
 
-        Raises
-        ------
-        MurkError
-            If a release's epoch is not remembered.
+        Raises MurkError if a release's epoch is not remembered.
         """
         done = 0
         while done < len(releases):
@@ -196,10 +180,7 @@ class ScoreEngine:
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
         """Learn payloads (m, d) by level and question, all made at the newest model.
 
-        Raises
-        ------
-        MurkError
-            If the epoch has fewer answers left.
+        Raises MurkError if the epoch has fewer answers left.
         """
         self._check_room(sum(map(len, answers.values())))
         start = self._now.epochs[-1].start
@@ -209,10 +190,7 @@ class ScoreEngine:
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
         """Learn sums of answers by level and question, all made at the newest model.
 
-        Raises
-        ------
-        MurkError
-            If the epoch has fewer answers left.
+        Raises MurkError if the epoch has fewer answers left.
         """
         now = self._now
         learned = self._check_room(sum(tally.count for tally in sums.values()))
@@ -281,10 +259,7 @@ class ScoreEngine:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state.
 
-        Raises
-        ------
-        MurkError
-            If it belongs to other settings, or is damaged.
+        Raises MurkError if it belongs to other settings, or is damaged.
         """
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")

@@ -48,31 +48,18 @@ class ReleasedMoments:
 
     Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
     coefficients. The curvature's terms do not depend on them.
-
-    Parameters
-    ----------
-    groups
-        Groups of equations, each solved as one.
-    rows, response
-        Covariates, and how the target enters a score.
-    released
-        r: the groups' mean scores in the newest coordinates, and the curvature.
-    base, bend
-        Rows' terms of the scores, (m, numbers of scores).
-    matrices
-        Rows' terms of the curvature, (m, its numbers); none before any was released.
-    own
-        Covariance of the released curvature's noise.
     """
 
-    groups: list[list[Equation]]
+    groups: list[list[Equation]]  # groups of equations, each solved as one
+    # rows, response: covariates, and how the target enters a score
     rows: Rows
     response: Response
-    released: Array
+    released: Array  # r: the groups' mean scores in the newest coordinates, and the curvature
+    # base, bend: rows' terms of the scores, (m, numbers of scores)
     base: Array
     bend: Array
-    matrices: Array
-    own: Array
+    matrices: Array  # rows' terms of the curvature, (m, its numbers); none before any was released
+    own: Array  # covariance of the released curvature's noise
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:

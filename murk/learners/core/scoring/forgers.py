@@ -54,17 +54,10 @@ def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) 
 
 @dataclass(frozen=True)
 class Excess:
-    """More answers to a question than its share allows.
+    """More answers to a question than its share allows."""
 
-    Parameters
-    ----------
-    question
-        The question.
-    answers, expected
-        Actual and expected answers, over all epochs and levels with too many.
-    """
-
-    question: Question
+    question: Question  # the question
+    # answers, expected: actual and expected answers, over all epochs and levels with too many
     answers: int
     expected: float
 
@@ -107,21 +100,11 @@ def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mappin
 
 @dataclass(frozen=True)
 class Forgery:
-    """The possible influence of forged answers, and the signs of them.
+    """The possible influence of forged answers, and the signs of them."""
 
-    Parameters
-    ----------
-    influence
-        Influence of one forged answer, whichever question it answers.
-    excesses
-        Questions with more answers than their shares allow.
-    widened
-        Standard errors by which intervals are widened for these.
-    """
-
-    influence: Influence
-    excesses: tuple[Excess, ...] = ()
-    widened: float = 0.0
+    influence: Influence  # influence of one forged answer, whichever question it answers
+    excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
+    widened: float = 0.0  # standard errors by which intervals are widened for these
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:

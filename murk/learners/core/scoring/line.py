@@ -55,30 +55,14 @@ RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
 @dataclass(frozen=True)
 class _Equation:
-    """One epoch's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``.
+    """One epoch's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``."""
 
-    Parameters
-    ----------
-    mean
-        (p,).
-    middle
-        q.
-    change
-        Maps ``A h`` of the newest coordinates to this epoch's, (p, p).
-    shift
-        Difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left.
-    noise
-        Covariance of the mean, (p, p).
-    square
-        Mean of ``c^2 z z'``, (p, p).
-    """
-
-    mean: Array
-    middle: float
-    change: Array
-    shift: Array
-    noise: Array
-    square: Array
+    mean: Array  # (p,)
+    middle: float  # q
+    change: Array  # maps ``A h`` of the newest coordinates to this epoch's, (p, p)
+    shift: Array  # difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left
+    noise: Array  # covariance of the mean, (p, p)
+    square: Array  # mean of ``c^2 z z'``, (p, p)
 
 
 class ProbabilityLine:

@@ -74,10 +74,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     def level(self, guarantee: Guarantee) -> str:
         """Return the level of a guarantee, a new one if necessary.
 
-        Raises
-        ------
-        UserError
-            If it is not a guarantee, no mechanism provides it, or there are too many.
+        Raises UserError if it is not a guarantee, no mechanism provides it, or there are too many.
         """
         try:
             return self._names[guarantee]

@@ -47,17 +47,7 @@ class OuterGaussian(Wrapped):
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
-    Parameters
-    ----------
-    features
-        p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt 2.
-    noise
-        The Gaussian mechanism of dimension d that adds noise and has this guarantee.
-
-    Raises
-    ------
-    UserError
-        If the budget is too small for the lattice.
+    Raises UserError if the budget is too small for the lattice.
 
     Examples
     --------
@@ -67,8 +57,10 @@ class OuterGaussian(Wrapped):
     (6, 2.0)
     """
 
+    # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt
+    # 2
     features: int
-    noise: GaussianMechanism
+    noise: GaussianMechanism  # the Gaussian mechanism of dimension d that adds noise and has this guarantee
 
     def __post_init__(self) -> None:
         if self.noise.dimension != matrix_size(self.features):
@@ -143,18 +135,10 @@ class OuterGaussian(Wrapped):
 
 @dataclass(frozen=True)
 class OuterMechanism(Wrapped):
-    """Any mechanism for vectors of norm 1, applied to ``v v'``.
+    """Any mechanism for vectors of norm 1, applied to ``v v'``."""
 
-    Parameters
-    ----------
-    features
-        p, the length of v.
-    noise
-        The mechanism of dimension p (p + 1) / 2.
-    """
-
-    features: int
-    noise: Mechanism
+    features: int  # p, the length of v
+    noise: Mechanism  # the mechanism of dimension p (p + 1) / 2
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
@@ -169,6 +153,8 @@ _BETTER = 0.99
 def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
     """Return a mechanism that releases ``v v'`` of a vector v no longer than 1.
 
+    Raises UserError if the kind is unknown or cannot provide the guarantee.
+
     Parameters
     ----------
     kind
@@ -178,11 +164,6 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
         Guarantee of one release.
     features
         Length of v.
-
-    Raises
-    ------
-    UserError
-        If the kind is unknown or cannot provide the guarantee.
 
     Examples
     --------
@@ -230,18 +211,10 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The two mechanisms of a level. Any answer costs as much as the more expensive one.
+    """The two mechanisms of a level. Any answer costs as much as the more expensive one."""
 
-    Parameters
-    ----------
-    score
-        For scores, (p,).
-    matrix
-        For scatters and curvatures, given v, (p,); None if nobody is asked for any.
-    """
-
-    score: Randomizer
-    matrix: Randomizer | None
+    score: Randomizer  # for scores, (p,)
+    matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
 
     def mechanism(self, question: str) -> Randomizer:
         """Return the mechanism of a question."""
@@ -289,10 +262,7 @@ def score_mechanisms(
 ) -> ScoreMechanisms:
     """Return a level's mechanisms for scores of ``contrasts * features`` numbers and, with ``matrices``, for matrices.
 
-    Raises
-    ------
-    UserError
-        If the kind is unknown or cannot provide the guarantee.
+    Raises UserError if the kind is unknown or cannot provide the guarantee.
     """
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     if not matrices:

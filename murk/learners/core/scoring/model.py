@@ -43,26 +43,13 @@ _MATRIX_REACH = 2.0
 
 @dataclass(frozen=True)
 class Model:
-    """One epoch's published model.
+    """One epoch's published model."""
 
-    Parameters
-    ----------
-    origin
-        a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,).
-    transform
-        W, (p, p).
-    reach
-        R: longer transformed features count for less in scores.
-    exponent
-        g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign.
-    scatter, curvature
-        Shares of people asked for each matrix; all others release their score.
-    """
-
-    origin: Array
-    transform: Array
-    reach: float
-    exponent: float
+    origin: Array  # a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,)
+    transform: Array  # W, (p, p)
+    reach: float  # R: longer transformed features count for less in scores
+    exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
+    # scatter, curvature: shares of people asked for each matrix; all others release their score
     scatter: float
     curvature: float
 
@@ -117,10 +104,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
 def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     """Refuse a model that no honest learner publishes.
 
-    Raises
-    ------
-    HostileModelError
-        Naming the invalid value.
+    Raises HostileModelError, naming the invalid value.
     """
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
@@ -151,20 +135,11 @@ def probability(logit: Array) -> Array:
 
 @dataclass(frozen=True)
 class Response:
-    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1].
+    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1]."""
 
-    Parameters
-    ----------
-    binary
-        Whether the target is binary.
-    classes
-        K for a target of K classes, else 0.
-    curve
-        Mean function other than the logistic one or the line; for answers at a model of zeros only.
-    """
-
-    binary: bool
-    classes: int = 0
+    binary: bool  # whether the target is binary
+    classes: int = 0  # K for a target of K classes, else 0
+    # mean function other than the logistic one or the line; for answers at a model of zeros only
     curve: CodedCurve | None = None
 
     def level(self, logit: Array) -> Array:

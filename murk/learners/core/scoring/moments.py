@@ -31,26 +31,13 @@ class Moments:
 
     They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken
     as even unless released matrices contradict it.
-
-    Parameters
-    ----------
-    moment
-        Second moment of x, scaled so that the constant's is 1.
-    shape
-        Second moment of ``B x``, of mean eigenvalue 1.
-    scale
-        Factor of ``B x`` for a typical length of sqrt p.
-    settled
-        Whether ``B x`` is spread evenly enough over all directions.
-    base
-        B, (p, p).
     """
 
-    moment: Array
-    shape: Array
-    scale: float
-    settled: bool
-    base: Array
+    moment: Array  # second moment of x, scaled so that the constant's is 1
+    shape: Array  # second moment of ``B x``, of mean eigenvalue 1
+    scale: float  # factor of ``B x`` for a typical length of sqrt p
+    settled: bool  # whether ``B x`` is spread evenly enough over all directions
+    base: Array  # B, (p, p)
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
@@ -177,19 +164,12 @@ def gain(into: Array) -> float:
 
 @dataclass(frozen=True)
 class Pooled:
-    """The precision-weighted mean of released matrices, and of their predictions.
+    """The precision-weighted mean of released matrices, and of their predictions."""
 
-    Parameters
-    ----------
-    measured, expected
-        (p, p).
-    variances
-        Variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them.
-    """
-
+    # measured, expected: (p, p)
     measured: Array
     expected: Array
-    variances: Array
+    variances: Array  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
 
 
 def pooled(

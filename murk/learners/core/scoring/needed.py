@@ -131,23 +131,14 @@ def _said(budget: Guarantee) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What forecasts start from.
+    """What forecasts start from."""
 
-    Parameters
-    ----------
-    settings, solution, found
-        The public settings, the solution, and the epochs' mean answers that it solves.
-    mechanisms
-        Level to mechanisms.
-    counts
-        Level to its number of releases.
-    """
-
+    # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings
     solution: AnySolution
     found: Sequence[Summary]
-    mechanisms: Mapping[str, ScoreMechanisms]
-    counts: Mapping[str, int]
+    mechanisms: Mapping[str, ScoreMechanisms]  # level to mechanisms
+    counts: Mapping[str, int]  # level to its number of releases
 
     @property
     def people(self) -> int:

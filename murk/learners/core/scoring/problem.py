@@ -41,18 +41,10 @@ _MANY_NUMBERS = 5_000
 
 @dataclass(frozen=True)
 class ScoreProblem:
-    """The questions of a task of scores, their bounds and mechanisms.
+    """The questions of a task of scores, their bounds and mechanisms."""
 
-    Parameters
-    ----------
-    settings
-        The public settings.
-    mechanisms
-        Level name to the two mechanisms of that level.
-    """
-
-    settings: Settings
-    mechanisms: dict[str, ScoreMechanisms]
+    settings: Settings  # the public settings
+    mechanisms: dict[str, ScoreMechanisms]  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
     _last: list[tuple[NDArray[np.float64], Model] | None] = field(
@@ -106,20 +98,14 @@ class ScoreProblem:
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse a model that no honest learner publishes, before any record is read.
 
-        Raises
-        ------
-        HostileModelError
-            If no honest learner publishes it.
+        Raises HostileModelError if no honest learner publishes it.
         """
         check_model(theta, self.settings.features, self.settings.contrasts)
 
     def check_state(self) -> None:
         """Refuse a task whose messages or learner's state are too large for a log.
 
-        Raises
-        ------
-        UserError
-            Naming a protocol that fits.
+        Raises UserError, naming a protocol that fits.
         """
         check_size(self.settings, len(self.mechanisms), self.interactive)
 
@@ -194,10 +180,7 @@ class ScoreProblem:
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     """Refuse a number of features too large for messages or a learner's state.
 
-    Raises
-    ------
-    UserError
-        Naming a protocol that fits.
+    Raises UserError, naming a protocol that fits.
     """
     p, lengths = settings.features, lengths_of(settings)
     size = model_size(p, settings.contrasts)
@@ -221,10 +204,7 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
 def covariates_of(task: Task) -> PublicCovariates | None:
     """Return the public covariates of a resolved task, if any.
 
-    Raises
-    ------
-    UserError
-        If their features are not the task's.
+    Raises UserError if their features are not the task's.
     """
     if task.covariates is None:
         return None
@@ -240,10 +220,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
 def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
     """Return the mechanisms of a task's levels.
 
-    Raises
-    ------
-    UserError
-        If the task's mechanism cannot provide a level's guarantee.
+    Raises UserError if the task's mechanism cannot provide a level's guarantee.
     """
     return {
         level: score_mechanisms(

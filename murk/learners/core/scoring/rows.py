@@ -21,21 +21,11 @@ _KEY = 0x6D75726B
 
 @dataclass(frozen=True)
 class Rows:
-    """Coded rows and their shares.
+    """Coded rows and their shares."""
 
-    Parameters
-    ----------
-    points
-        (m, p), the constant last.
-    shares
-        (m,), adding up to 1.
-    sample
-        Sample size of the rows; infinite if they represent a distribution.
-    """
-
-    points: Array
-    shares: Array
-    sample: float = float("inf")
+    points: Array  # (m, p), the constant last
+    shares: Array  # (m,), adding up to 1
+    sample: float = float("inf")  # sample size of the rows; infinite if they represent a distribution
 
     @classmethod
     def public(cls, covariates: PublicCovariates) -> Rows:
@@ -135,24 +125,14 @@ class Expected:
 
     ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the probability at ``x'theta``, for a
     binary target and ``m = x'theta``, or its link's mean, for a real one.
-
-    Parameters
-    ----------
-    rows
-        The covariates.
-    directions
-        ``c(z) z`` of each row, (m, p).
-    high, low
-        r(1) and r(0) of each row, (m,).
-    response
-        How the target enters a score.
     """
 
-    rows: Rows
-    directions: Array
+    rows: Rows  # the covariates
+    directions: Array  # ``c(z) z`` of each row, (m, p)
+    # high, low: r(1) and r(0) of each row, (m,)
     high: Array
     low: Array
-    response: Response
+    response: Response  # how the target enters a score
 
     @classmethod
     def of(cls, model: Model, rows: Rows, response: Response) -> Expected:

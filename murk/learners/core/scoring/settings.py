@@ -43,44 +43,24 @@ _CHECK = 0.1
 
 @dataclass(frozen=True)
 class Settings:
-    """All public values that decide what is asked and how answers are combined.
+    """All public values that decide what is asked and how answers are combined."""
 
-    Parameters
-    ----------
-    names
-        Coded features in order, the constant last.
-    binary
-        Whether the target is binary; else it is real, in [-1, 1].
-    covariates
-        Public covariates, if any.
-    exponent
-        g, unless chosen by rule.
-    labels
-        The classes of a target with several.
-    once
-        Whether there is a single endless epoch: all answer at the model of version 0, which is public with the task.
-    curve
-        Mean function other than the logistic one or the line. Not part of the digest: any may be fitted to the same
-        releases.
-    forget
-        Most releases that an estimate uses, the newest ones; None for all. Of each chain, or of all if models are
-        shared.
-    shared
-        Whether all chains share models: epochs then count over all chains, and their sums add up.
-    line
-        Whether people are asked at one probability for everybody while noise would hide the curvature of log odds, and
-        average effects may be the line's. Not part of the digest: answers at any model count either way.
-    """
-
-    names: tuple[str, ...]
-    binary: bool
-    covariates: PublicCovariates | None = None
-    exponent: float | None = None
-    labels: tuple[str, ...] = ()
+    names: tuple[str, ...]  # coded features in order, the constant last
+    binary: bool  # whether the target is binary; else it is real, in [-1, 1]
+    covariates: PublicCovariates | None = None  # public covariates, if any
+    exponent: float | None = None  # g, unless chosen by rule
+    labels: tuple[str, ...] = ()  # the classes of a target with several
+    # whether there is a single endless epoch: all answer at the model of version 0, which is public with the task
     once: bool = False
+    # mean function other than the logistic one or the line. Not part of the digest: any may be fitted to the same
+    # releases.
     curve: CodedCurve | None = None
+    # most releases that an estimate uses, the newest ones; None for all. Of each chain, or of all if models are
+    # shared.
     forget: int | None = None
-    shared: bool = False
+    shared: bool = False  # whether all chains share models: epochs then count over all chains, and their sums add up
+    # whether people are asked at one probability for everybody while noise would hide the curvature of log odds,
+    # and average effects may be the line's. Not part of the digest: answers at any model count either way.
     line: bool = False
 
     @cached_property

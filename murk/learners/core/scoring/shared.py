@@ -72,15 +72,12 @@ class SharedScoreEngine(ScoreEngine):
     def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, if due, from what this (the first) chain and all others have learned.
 
+        Raises MurkError if the sums give no model, because no learner commits such sums.
+
         Returns
         -------
         SharedScoreEngine or None
             A learner of the joined chains, or None if no model was due.
-
-        Raises
-        ------
-        MurkError
-            If the sums give no model, because no learner commits such sums.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
@@ -106,10 +103,7 @@ class SharedScoreEngine(ScoreEngine):
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
         """Add the newest published model, which readers may see before the state that contains it.
 
-        Raises
-        ------
-        HostileModelError
-            If no honest learner publishes it.
+        Raises HostileModelError if no honest learner publishes it.
         """
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
@@ -120,10 +114,7 @@ class SharedScoreEngine(ScoreEngine):
 
         People may have answered at it, and a second model of its version would differ.
 
-        Raises
-        ------
-        HostileModelError
-            If no honest learner publishes it.
+        Raises HostileModelError if no honest learner publishes it.
         """
         if version > max(self._models):
             now = self._now

@@ -74,31 +74,19 @@ class _Equation:
 
 @dataclass(frozen=True)
 class _Stacked:
-    """All epochs' equations side by side, (k, ...).
+    """All epochs' equations side by side, (k, ...)."""
 
-    Parameters
-    ----------
-    mean
-        Mean scores, (k, p).
-    noise, share, whole
-        Fields of the answers, (k, 1, 1).
-    square
-        Mean of ``c^2 z z'`` over the rows, (k, p, p).
-    low, rise
-        G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``: (k, p) and (k, p, m).
-    correction, carried, change, along, origin, start, tangent
-        Fields of the equations.
-    gained
-        Factor of the newest coordinates' noise in each epoch's, (k,).
-    """
-
-    mean: Array
+    mean: Array  # mean scores, (k, p)
+    # noise, share, whole: fields of the answers, (k, 1, 1)
     noise: Array
     share: Array
     whole: Array
-    square: Array
+    square: Array  # mean of ``c^2 z z'`` over the rows, (k, p, p)
+    # low, rise: G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``: (k, p) and (k, p,
+    # m)
     low: Array
     rise: Array
+    # correction, carried, change, along, origin, start, tangent: fields of the equations
     correction: Array
     carried: Array
     change: Array
@@ -106,7 +94,7 @@ class _Stacked:
     origin: Array
     start: Array
     tangent: Array
-    gained: Array
+    gained: Array  # factor of the newest coordinates' noise in each epoch's, (k,)
 
     @classmethod
     def of(cls, equations: Sequence[_Equation], rows: Rows) -> _Stacked:

@@ -23,18 +23,10 @@ Key = tuple[str, Question]
 
 @dataclass(frozen=True)
 class Tally:
-    """Releases of one level that answer one question.
+    """Releases of one level that answer one question."""
 
-    Parameters
-    ----------
-    count
-        Number of releases.
-    total
-        Sums of their integers, as Python integers, which neither round nor overflow.
-    """
-
-    count: int
-    total: list[int]
+    count: int  # number of releases
+    total: list[int]  # sums of their integers, as Python integers, which neither round nor overflow
 
     def plus(self, payloads: NDArray[np.int64]) -> Tally:
         """Return the tally with payloads (m, d) added, few enough for 64-bit sums."""
@@ -44,21 +36,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of a chain: its model, and the sums of releases made at it; immutable.
+    """One epoch of a chain: its model, and the sums of releases made at it; immutable."""
 
-    Parameters
-    ----------
-    start
-        Version at which it began.
-    model
-        The model that its people read.
-    tallies
-        Tallies by level and question.
-    """
-
-    start: int
-    model: Model
-    tallies: Mapping[Key, Tally] = field(default_factory=dict)
+    start: int  # version at which it began
+    model: Model  # the model that its people read
+    tallies: Mapping[Key, Tally] = field(default_factory=dict)  # tallies by level and question
 
     def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: NDArray[np.int64]) -> Epoch:
         """Return the epoch with payloads (m, d) of one level and question added."""
@@ -86,10 +68,7 @@ class Epoch:
     def of_state(cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str]) -> Epoch:
         """Read what `to_state` wrote.
 
-        Raises
-        ------
-        MurkError
-            If the state is malformed.
+        Raises MurkError if the state is malformed.
         """
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
@@ -136,24 +115,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answer:
-    """The mean answer to one question in an epoch.
+    """The mean answer to one question in an epoch."""
 
-    Parameters
-    ----------
-    mean
-        (p,), or (p, p) in units of the matrix itself.
-    noise
-        Variance of each number's noise.
-    share
-        Factor of one person's own spread: 1 over the number of people, where all have one level.
-    whole
-        The same for mechanisms that release a direction, whatever the length of their input.
-    """
-
-    mean: Array
-    noise: float
-    share: float
-    whole: float
+    mean: Array  # (p,), or (p, p) in units of the matrix itself
+    noise: float  # variance of each number's noise
+    share: float  # factor of one person's own spread: 1 over the number of people, where all have one level
+    whole: float  # the same for mechanisms that release a direction, whatever the length of their input
 
     def times(self, factor: float) -> Answer:
         """Return the answer to the question with ``factor`` times the matrix."""
