@@ -50,7 +50,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     assert "tells your record from any other in at most 76.1% of cases; guessing gives 50%" in text
     assert "mu = 1.415 spent of at most mu = 1.5." in text
     assert "Receipt No. 1, 2 in this ledger" in text
-    assert "its place in the log may tell whose it is" in text
+    assert "may recognise it by its position in the log" in text
     assert "leads nowhere" not in text
     assert "--withdraw` deletes waiting answers and stops further ones" in text
     assert "What was sent cannot be taken back, nor out of a result that was learned from it" in text
@@ -99,7 +99,7 @@ def test_a_simulation_promises_nothing(path: Path) -> None:
     with sqlite3.connect(path) as change:
         change.execute("UPDATE tasks SET simulated = 1")
     text = ledger(path, "--person", NAME)
-    assert "sleep, a simulation: its noise can be computed again, and protects nobody" in text
+    assert "sleep, a simulation: its noise can be recomputed and protects nobody" in text
     assert "Kept private" not in text
 
 

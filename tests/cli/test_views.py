@@ -46,7 +46,7 @@ def test_a_row_of_a_file(folder: Path) -> None:
     assert 0.99999 < own["guarantee"]["gdp"]["mu"] <= 1.0
     plain = murk("ledger", LEDGER, "--person", 50, "--source", "people.csv", folder=folder)
     assert "1 answer, blurred by noise on your side" in plain.out
-    assert "third-child, a simulation: its noise can be computed again, and protects nobody" in plain.out
+    assert "third-child, a simulation: its noise can be recomputed and protects nobody" in plain.out
     assert "Kept private" not in plain.out
     assert f"on {today()}" in plain.out
     assert "No. 50 in this ledger" in plain.out

@@ -171,7 +171,7 @@ def test_a_log_made_anew_with_the_old_states_is_a_problem(tmp_path):
     with log:
         monitor = Monitor(Wrapped(log, identity="another"), task)
         assert not monitor.poll()
-        assert "was learned from another log" in monitor.status()["problem"]
+        assert "belongs to another log" in monitor.status()["problem"]
 
 
 def test_a_damaged_state_and_an_unforeseen_error_are_problems_and_pass():
