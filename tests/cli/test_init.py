@@ -148,7 +148,7 @@ def test_a_rate_and_gaps_of_a_public_file_are_written_into_the_task() -> None:
     assert task.target.rate == 0.06  # type: ignore[union-attr]
     # Of categories, and of what has no gaps, nothing is written.
     assert task.features[1].missing is None
-    assert "not of two values; leave --rate out" in refused("q", *words, "--target", "hours:0..9", "--rate", "0.1")
+    assert "does not have two values; remove --rate" in refused("q", *words, "--target", "hours:0..9", "--rate", "0.1")
 
 
 def test_where_most_values_of_a_public_file_lie_is_written_where_that_is_narrow() -> None:

@@ -159,8 +159,8 @@ def test_withdrawing(folder: Path) -> None:
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
     assert murk(*command, folder=folder).status == 1
     withdraw = ["ledger", LEDGER, "--withdraw", "--person"]
-    refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks first", "no terminal", "--yes")
-    refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw needs --person")
+    refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks for confirmation", "no terminal", "--yes")
+    refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw requires --person")
     assert totals(folder)["withdrawn"] == 0
     refused(murk(*withdraw, "w3", "--yes", folder=folder), "nobody withdrew", "Capitals count", "--new")
     assert totals(folder)["withdrawn"] == 0
