@@ -86,9 +86,9 @@ def test_mistakes_are_said_in_a_line(planned):
         (("--people", 0), "at least 1"),
         (("--protocol", "score"), "did you mean 'scores'"),
         (("--effect", "agee=2"), "no effect of 'agee'"),
-        (("--error", "agee=2"), "no half-width of 'agee'"),
+        (("--error", "agee=2"), "no half width of 'agee'"),
         (("--error", "0"), "above 0"),
-        (("--error", "nan"), " half-width"),
+        (("--error", "nan"), "half-width"),
         (("--people", 10**23), "at most 10^12"),
         (("--picture", "plan.xyz"), "ends in .png"),
     ):

@@ -100,7 +100,7 @@ def test_a_mistake_is_not_waited_for(away):
     [
         ("MURK_KAFKA_CONFIG", "nowhere.properties", "MURK_KAFKA_CONFIG names nowhere.properties"),
         ("MURK_KAFKA_SESSION_TIMEOUT_MS", "999", "session.timeout.ms is a number from 1000"),
-        ("MURK_KAFKA_SECURITY_PROTOCOL", "TLS", "security.protocol is one of"),
+        ("MURK_KAFKA_SECURITY_PROTOCOL", "TLS", "security.protocol is invalid"),
         ("MURK_KAFKA_SSL_CA_FILE", "nowhere.pem", "ssl.ca.file: nowhere.pem cannot be read"),
     ],
 )
