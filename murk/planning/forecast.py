@@ -199,13 +199,16 @@ class _Draws:
     @property
     def unsure(self) -> bool:
         """Whether medians need further draws."""
-        return _unsure(self.halves, self.drawn)
+        spread = _spread(self.halves, self.drawn)
+        # The standard error of a median of normal draws.
+        return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / self.drawn) * spread > _KNOWN
 
     def forecast(self, task: Task, population: Population) -> Forecast:
         """Return the medians."""
         if not self.halves:
             return Forecast(self.people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
-        settled = _settled(self.halves, self.drawn)
+        spread = _spread(self.halves, self.drawn)
+        settled = spread is not None and spread <= _UNSETTLED
         # Draws without a solution count as infinite half-widths.
         without = self.drawn - len(self.halves)
         halves, effects = (
@@ -285,19 +288,6 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     # Each class has an effect of every feature, in order.
     places = {name: place % coding.size for place, name in enumerate(units(task))}
     return {name: half * float(points[places[name]]) for name, half in effects.items()}
-
-
-def _settled(halves: Sequence[Array], draws: int) -> bool:
-    """Return whether half-widths hardly vary between draws, and are bounded in all of them or none."""
-    spread = _spread(halves, draws)
-    return spread is not None and spread <= _UNSETTLED
-
-
-def _unsure(halves: Sequence[Array], draws: int) -> bool:
-    """Return whether half-widths hardly vary, but by more than their medians may be off."""
-    spread = _spread(halves, draws)
-    # The standard error of a median of normal draws.
-    return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / draws) * spread > _KNOWN
 
 
 def _spread(halves: Sequence[Array], draws: int) -> float | None:

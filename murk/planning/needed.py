@@ -24,10 +24,7 @@ def people_for(task: Task, population: Population, within: Mapping[str | None, f
 
     Uses bisection over powers of two, then the root of the number between the last two.
 
-    Raises
-    ------
-    UserError
-        For a feature that the task does not have, or a half-width that is not above 0.
+    Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
     """
     names = check_half_widths(task, within)
 
@@ -55,10 +52,7 @@ def people_for(task: Task, population: Population, within: Mapping[str | None, f
 def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
     """Return the names of the coefficients that have half-widths, after checking those wanted.
 
-    Raises
-    ------
-    UserError
-        For a feature that the task does not have, or a half-width that is not above 0.
+    Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
     """
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():

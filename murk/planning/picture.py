@@ -17,10 +17,7 @@ _COLOURS: Final = {
 def draw(found: Plan, form: str = "png") -> bytes:
     """Draw a plan as PNG, SVG or PDF; unbounded intervals have no point.
 
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    Raises UserError if matplotlib is not installed.
     """
     drawn = figure((3.6 * len(found.budgets) + 1.2, 3.8))
     panels = drawn.subplots(1, len(found.budgets), sharex=True, sharey=True, squeeze=False)[0]

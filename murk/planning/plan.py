@@ -38,24 +38,15 @@ Tick = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class Cell:
-    """One forecast of a plan, or why there is none.
+    """One forecast of a plan, or why there is none."""
 
-    Parameters
-    ----------
-    protocol, people, budget, design
-        What it forecasts; ``budget`` is a factor of the task's own.
-    forecast
-        The forecast; None if the protocol cannot learn the task.
-    refused
-        Why it cannot.
-    """
-
+    # protocol, people, budget, design: what it forecasts; ``budget`` is a factor of the task's own
     protocol: str
     people: int
     budget: float
     design: str
-    forecast: Forecast | None
-    refused: str = ""
+    forecast: Forecast | None  # the forecast; None if the protocol cannot learn the task
+    refused: str = ""  # why it cannot
 
     @property
     def points(self) -> float:
@@ -77,40 +68,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task would learn.
+    """What a task would learn."""
 
-    Parameters
-    ----------
-    task
-        The task.
-    designs
-        The assumed populations; protocols are compared on the first.
-    cells
-        All forecasts.
-    budgets
-        Factor to its guarantee, in words.
-    effect
-        Assumed average effect per standard deviation of the median feature, in points.
-    chosen
-        Number of people to the protocol chosen at the task's own budget, and why; an empty name if nothing is learned.
-    needs
-        Protocol to the people that the wanted half-widths take; None if they cannot be reached. Protocols without
-        average effects are missing.
-    effects
-        Assumptions about the target.
-    off
-        How half-widths would differ at another rate, if nobody stated one; else empty.
-    """
-
-    task: Task
-    designs: tuple[Population, ...]
-    cells: tuple[Cell, ...]
-    budgets: Mapping[float, str]
-    effect: float
+    task: Task  # the task
+    designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
+    cells: tuple[Cell, ...]  # all forecasts
+    budgets: Mapping[float, str]  # factor to its guarantee, in words
+    effect: float  # assumed average effect per standard deviation of the median feature, in points
+    # number of people to the protocol chosen at the task's own budget, and why; an empty name if nothing is
+    # learned
     chosen: Mapping[int, tuple[str, str]]
+    # protocol to the people that the wanted half-widths take; None if they cannot be reached. Protocols without
+    # average effects are missing.
     needs: Mapping[str, int | None] = field(default_factory=dict)
-    effects: Effects = field(default_factory=Effects)
-    off: str = ""
+    effects: Effects = field(default_factory=Effects)  # assumptions about the target
+    off: str = ""  # how half-widths would differ at another rate, if nobody stated one; else empty
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
@@ -141,7 +113,13 @@ class Plan:
             "task": self.task.name,
             "protocol": self.task.protocol,
             "designs": [
-                {"name": one.name, "rows": len(one.points), "coefficients": _coefficients(one, names)}
+                {
+                    "name": one.name,
+                    "rows": len(one.points),
+                    "coefficients": dict(zip(names, one.theta.tolist(), strict=True))
+                    if one.theta.ndim == 1
+                    else one.theta.tolist(),
+                }
                 for one in self.designs
             ],
             "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
@@ -162,16 +140,14 @@ class Plan:
         }
 
 
-def _coefficients(one: Population, names: Sequence[str]) -> Any:
-    return dict(zip(names, one.theta.tolist(), strict=True)) if one.theta.ndim == 1 else one.theta.tolist()
-
-
 def plan(
     task: Task, *, people: Sequence[int] = PEOPLE, budgets: Sequence[float] = FACTORS,
     protocols: Sequence[str] | None = None, effects: Effects | None = None,
     within: Mapping[str | None, float] | None = None, draws: int = _DRAWS, tick: Tick | None = None,
 ) -> Plan:  # fmt: skip
     """Forecast what a task would learn, by its own protocol and by the others.
+
+    Raises UserError for fewer people than 1, an unknown protocol, or an effect of an unknown feature.
 
     Parameters
     ----------
@@ -189,11 +165,6 @@ def plan(
         Number of draws of the sums for each forecast.
     tick
         Called with the number of forecasts made, and a word.
-
-    Raises
-    ------
-    UserError
-        For fewer people than 1, an unknown protocol, or an effect of an unknown feature.
     """
     for count in people:
         if not 1 <= count <= BEYOND:

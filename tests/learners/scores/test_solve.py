@@ -126,7 +126,7 @@ def test_chains_of_like_epochs_are_one_equation():
     problem = problem_of(P, 3.0, covariates=public(features(rng, 2000, P)))
     chains = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
     alone, together = chains[0].estimate(), problem.estimate(chains)
-    assert len(together.solution.told.groups) == len(alone.solution.told.groups)
+    assert len(together.solution.moments.groups) == len(alone.solution.moments.groups)
     assert together.standard_error < alone.standard_error
     # Four intervals of 99.99%: one misses the truth once in 2,500 times.
     assert np.all(np.abs(together.values - theta) <= together.half_widths(0.9999))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,10 @@ Advance = Callable[[Chain, int, tuple[Epoch, ...]], Chain]
 
 
 class Answers(KernelMemory, Held):
-    """A chain, and a memory in which the kernel adds up answers of one level in its newest epoch.
+    """A chain, and a memory in which the kernel adds up at most ``room`` answers of one level in its newest epoch.
 
-    The kernel keeps the interpreter's lock, and sums are read in one piece: nobody reads half of an answer.
-
-    Parameters
-    ----------
-    chain, level
-        The chain and level that answers are joined to.
-    pair, settings
-        The mechanisms and the public settings.
-    room
-        Largest number of answers.
-    seed
-        Seed of simulated noise, if any.
+    The kernel keeps the interpreter's lock, and sums are read in one piece: nobody reads half of an answer. ``seed`` is
+    that of simulated noise, if any.
     """
 
     def __init__(
@@ -92,15 +82,20 @@ class Answers(KernelMemory, Held):
         count, known = found[0], self._known
         if count == known[0]:
             return known[1]
-        chain, at = self.learned, k.WHOLE_HEADER - k.COUNT
+        chain = self.learned
         newest = chain.epochs[-1]
-        for place, (question, size) in enumerate(self._sizes.items()):
-            if found[1 + place]:
-                newest = newest.joined(self._level, question, Tally(found[1 + place], found[at : at + size]))
-            at += size
+        for question, tally in self._tallies(found):
+            newest = newest.joined(self._level, question, tally)
         chain = advance(chain, chain.count + count, (*chain.epochs[:-1], newest))
         self._known = count, chain
         return chain
+
+    def _tallies(self, found: list[int]) -> Iterator[tuple[Question, Tally]]:
+        start = k.WHOLE_HEADER - k.COUNT
+        for index, (question, size) in enumerate(self._sizes.items()):
+            if found[1 + index]:
+                yield question, Tally(found[1 + index], found[start : start + size])
+            start += size
 
     def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
         """Return the words that were too few for an answer's noise, their number of trials, and the noise's memory."""
@@ -110,15 +105,7 @@ class Answers(KernelMemory, Held):
 
 
 class OneAnswer(Answers):
-    """A device's answers, one after another: the kernel's sum of a single answer is its release.
-
-    Parameters
-    ----------
-    model
-        The model to answer at.
-    pair, settings, seed
-        As for `Answers`.
-    """
+    """A device's answers, one after another: the kernel's sum of a single answer is its release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
         super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
@@ -127,12 +114,7 @@ class OneAnswer(Answers):
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
         """Return the payload of one coded record's release and its question; None without randomness.
 
-        Parameters
-        ----------
-        x, y
-            Coded features with the constant last, (p,), and the target; NaN if missing.
-        index
-            Index of a simulation's draws.
+        ``x`` (p,) has the constant last, ``y`` is NaN if missing, and ``index`` selects a simulation's draws.
         """
         # An interrupted answer before this one must not be added to.
         self._found[:] = 0
@@ -149,12 +131,8 @@ class OneAnswer(Answers):
         if missing:
             self.wipe()
             return None
-        found, at = self._found.tolist(), k.WHOLE_HEADER - k.COUNT
-        for place, (question, size) in enumerate(self._sizes.items()):
-            if found[1 + place]:
-                return found[at : at + size], question
-            at += size
-        raise AssertionError("an answer was given to no question")
+        question, tally = next(self._tallies(self._found.tolist()))
+        return tally.total, question
 
 
 def in_place(pair: ScoreMechanisms) -> bool:

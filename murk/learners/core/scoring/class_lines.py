@@ -46,21 +46,10 @@ _SURELY, _SAME = 2.0, 0.01
 
 
 class ClassLines:
-    """The least-squares lines through the indicators of all classes, with K p values.
+    """The least-squares lines through the indicators of K classes, with K p values; none before answers determine them.
 
-    Parameters
-    ----------
-    found
-        The epochs' mean answers, oldest first, at origins of constants alone.
-    classes
-        K.
-
-    Attributes
-    ----------
-    indicators
-        Each class's answers as those of a binary target.
-    lines
-        Each class's line; none before the answers determine any.
+    ``found`` are the epochs' mean answers, oldest first, at origins of constants alone; ``indicators`` are each class's
+    answers as those of a binary target.
     """
 
     public = False
@@ -93,8 +82,8 @@ class ClassLines:
         share, error = self.lines[0].share
         return max(1.0 - share - _SURELY * error - _SAME, 0.0)
 
-    def of_fewer(self, found: Sequence[Summary]) -> ClassLines:
-        """Return the solution of fewer answers, solved in the same way."""
+    def refit(self, found: Sequence[Summary]) -> ClassLines:
+        """Return the solution of other answers."""
         return ClassLines(found, len(self._basis))
 
     @property
@@ -160,12 +149,7 @@ class ClassLines:
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
 
-        Parameters
-        ----------
-        reach
-            R.
-        noise
-            Variances of a number of a score and of a matrix, in units of their bounds.
+        ``noise`` are the variances of a number of a score and of a matrix, in units of their bounds.
         """
         base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
         if not self.moments.settled or not self.lines:

@@ -99,17 +99,7 @@ def probabilities(points: Array, theta: Array, basis: Array) -> Array:
 
 
 class ClassSolution:
-    """The solution of all epochs' equations, with values for the K classes' own coefficients, K p in all.
-
-    Parameters
-    ----------
-    found
-        The epochs' mean answers, oldest first.
-    classes
-        K.
-    rows
-        Public covariates.
-    """
+    """The solution of all epochs' equations over public rows, with values for the K classes' own K p coefficients."""
 
     public = True
 
@@ -138,8 +128,8 @@ class ClassSolution:
         """Share of the people whose target is missing."""
         return max(0.0, 1.0 - self.ratio)
 
-    def of_fewer(self, found: Sequence[Summary]) -> ClassSolution:
-        """Return the solution of fewer answers, solved in the same way."""
+    def refit(self, found: Sequence[Summary]) -> ClassSolution:
+        """Return the solution of other answers."""
         return ClassSolution(found, len(self._basis), self.rows)
 
     # The equations

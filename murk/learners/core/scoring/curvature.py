@@ -98,9 +98,7 @@ class Curvature:
 def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
-    Returns
-    -------
-    Their matrices as vectors, (1 or 2, p p); the fitted values; and their covariance.
+    Returns their matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
     """
     first = np.zeros_like(found.expected)
     first[0, 0] = 1.0

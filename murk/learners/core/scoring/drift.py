@@ -41,7 +41,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         if not before or share < SMALLEST_SHARE:
             continue
         try:
-            older = whole.of_fewer(_until(last, settings, chains))
+            older = whole.refit(_until(last, settings, chains))
         except (MurkError, np.linalg.LinAlgError):
             # So few epochs may have no solution.
             continue

@@ -52,15 +52,7 @@ Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
 
 
 class ScoreEngine:
-    """Sums of released scores and matrices on one chain, and their estimate. Threads take turns.
-
-    Parameters
-    ----------
-    settings
-        The public settings.
-    mechanisms
-        Level name to mechanisms.
-    """
+    """Sums of released scores and matrices on one chain, and their estimate. Threads take turns."""
 
     kind = "score"
 

@@ -114,7 +114,7 @@ class ReleasedMoments:
 
 
 def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
-    """Return epochs' equations, grouped by like size and exponent."""
+    """Return epochs' equations, grouped by like size and exponent and weighted by precision."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
@@ -123,19 +123,17 @@ def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[l
             key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
             one = Equation(each.score, Expected.of(each.model, rows, response), change)
             groups.setdefault(key, []).append(one)
-    return [_weighted(group) for group in groups.values()]
+    weighted = []
+    for group in groups.values():
+        weights = np.array([1.0 / _variance(one.answer) for one in group])
+        weights = weights / weights.sum()
+        weighted.append([replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)])
+    return weighted
 
 
 def _variance(answer: Answer) -> float:
     """Return the variance of a number of a mean score, with the largest possible spread of people."""
     return answer.noise + answer.share + answer.whole
-
-
-def _weighted(group: Sequence[Equation]) -> list[Equation]:
-    """Return a group's equations, weighted by precision."""
-    weights = np.array([1.0 / _variance(one.answer) for one in group])
-    weights = weights / weights.sum()
-    return [replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)]
 
 
 def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, int]) -> Array:

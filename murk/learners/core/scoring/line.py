@@ -30,7 +30,7 @@ from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn
 from murk.learners.core.scoring.model import Model, Response, directions, probability
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
-from murk.learners.core.scoring.solve import Solution, far_from, first_rejected, lengthened
+from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
@@ -66,14 +66,7 @@ class _Equation:
 
 
 class ProbabilityLine:
-    """The least-squares line through labels.
-
-    Parameters
-    ----------
-    found
-        The epochs' mean answers, oldest first.
-    moments
-        The people's second moments by released matrices.
+    """The least-squares line through labels, from the epochs' mean answers, oldest first, and people's moments.
 
     Attributes
     ----------
@@ -262,15 +255,10 @@ class ProbabilityLine:
         return np.asarray(self._transform.T @ found @ self._transform)
 
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Array:
-        """Return the covariance with the line of another label of the same people, (p, p).
+        """Return the covariance with another line from `with_scores`, (p, p).
 
-        Parameters
-        ----------
-        line
-            The other line, from `with_scores`.
-        noises
-            For each epoch, the covariance of the same number of both mean scores times m, and the factor of ``c^2 z
-            z'``.
+        ``noises`` has for each epoch the covariance of the same number of both mean scores times m, and the factor of
+        ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -323,16 +311,8 @@ def next_model(
 ) -> Model:
     """Return the fitted model, or one that determines the line where noise would hide the fitted model's curvature.
 
-    Parameters
-    ----------
-    solution, found
-        The solution so far, and its mean answers.
-    fitted
-        The model at the solution.
-    people
-        Number of people who will answer it.
-    noise
-        Variances of a number of a score and of a matrix, in units of their bounds.
+    ``people`` will answer it; ``noise`` are the variances of a number of a score and of a matrix, in units of their
+    bounds.
     """
     if not np.any(fitted.origin[:-1]):
         return fitted
@@ -348,7 +328,7 @@ def next_model(
     largest = max(rate, 1.0 - rate)
     share = matrix_share(signal, largest, fitted.matrix_reach, noise)
     origin = np.append(np.zeros(p - 1), math.log(rate / (1.0 - rate)))
-    base = solution.even_coordinates(fitted.reach)
+    base = even_coordinates(solution.moments, fitted.reach)
     return Model(origin, base, fitted.reach, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
 
 
@@ -356,17 +336,8 @@ def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float
     """Return the share of people asked for a matrix where all scores are centred at one probability.
 
     It minimizes the sum of both variances: matrices' errors are multiplied by the effects, scores' errors are not.
-
-    Parameters
-    ----------
-    signal
-        Square of the slopes' length in even coordinates.
-    largest
-        Root of the slopes' total variance per variance of a score's number.
-    reach
-        M, the reach of matrices.
-    noise
-        Variances of a number of a score and of a matrix, in units of their bounds.
+    ``signal`` is the square of the slopes' length in even coordinates, ``largest`` the root of the slopes' total
+    variance per variance of a score's number, ``reach`` is M, and ``noise`` as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)

@@ -37,18 +37,8 @@ class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
     Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use
-    the solution at the last `shown_next`, so that they depend on the learned records alone.
-
-    Parameters
-    ----------
-    settings
-        The public settings.
-    guarantees
-        Level name to guarantee, including ``"default"``.
-    make
-        Makes the mechanisms of a guarantee.
-    noise
-        Source of noise.
+    the solution at the last `shown_next`, so that they depend on the learned records alone. ``guarantees`` includes the
+    level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -149,12 +139,8 @@ class LocalScores(RecordEngine, ScoreEngine):
     def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         """Randomize the answers of coded records, and learn from them in order.
 
-        Parameters
-        ----------
-        X, y
-            Coded features, (m, p) with the constant last or (m, p - 1) without, and targets, (m,); NaN if missing.
-        levels
-            Each record's level, or one for all.
+        ``X`` is (m, p) with the constant last or (m, p - 1) without, ``y`` (m,) is NaN where missing, and ``levels``
+        has each record's level, or one for all.
         """
         for start in range(0, len(X), TURN):
             part = slice(start, start + TURN)
@@ -175,7 +161,8 @@ class LocalScores(RecordEngine, ScoreEngine):
             if together:
                 self._learn_rows(X[part], y[part], levels[0])
             else:
-                self._answer_rows(X[part], y[part], levels if len(levels) == 1 else levels[part])
+                coded = X[part] if X.shape[1] == self.settings.features else with_constant(X[part])
+                self._add(self._answers(coded, y[part], levels if len(levels) == 1 else levels[part]))
             done = part.stop
 
     def _learn_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], level: str) -> None:
@@ -189,10 +176,6 @@ class LocalScores(RecordEngine, ScoreEngine):
             held.wipe()
             raise
         self._now = held.joined(self._advanced)
-
-    def _answer_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
-        coded = X if X.shape[1] == self.settings.features else with_constant(X)
-        self._add(self._answers(coded, y, levels))
 
     def _answers(
         self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]
@@ -238,10 +221,10 @@ class LocalScores(RecordEngine, ScoreEngine):
         return np.zeros(self.settings.dimension) if solution is None else solution.origin
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
-        for known, estimate in self._solved:
+        solved = self._solved
+        for known, estimate in solved:
             if known is chain:
                 return estimate
-        solved = self._solved
         found = merged_of(self.settings, [(chain, self.mechanisms)])
         now = self._now
         # At most two: the newest, and the one for predictions.

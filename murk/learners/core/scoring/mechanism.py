@@ -153,17 +153,9 @@ _BETTER = 0.99
 def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
     """Return a mechanism that releases ``v v'`` of a vector v no longer than 1.
 
-    Raises UserError if the kind is unknown or cannot provide the guarantee.
-
-    Parameters
-    ----------
-    kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one with the least
-        noise in the worst direction of a unit vector's ``v v'``.
-    guarantee
-        Guarantee of one release.
-    features
-        Length of v.
+    ``kind`` is ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` selects the one with
+    the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
+    cannot provide the guarantee.
 
     Examples
     --------

@@ -177,14 +177,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    Parameters
-    ----------
-    answers
-        Models, released matrices and their predictions.
-    onto
-        A transform, whose first coordinate may be poorly known to other epochs.
-    doubts
-        Each matrix's possible deviation from the one wanted, (p, p).
+    ``answers`` are models, released matrices and their predictions; the first coordinate of ``onto`` may be poorly
+    known to other epochs. ``doubts`` are each matrix's possible deviations from the one wanted, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))

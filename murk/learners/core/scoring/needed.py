@@ -25,7 +25,6 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.any_solution import AnySolution
-from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
 from murk.learners.core.scoring.moments import pooled
@@ -148,20 +147,16 @@ class Outlook:
     def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
         """Return what each coefficient that was not learned would take, by name.
 
-        Parameters
-        ----------
-        quantile
-            Normal quantile of the intervals.
-        within
-            Largest half-widths wanted, (p,); by default any finite ones.
+        ``quantile`` is the intervals' normal quantile; ``within``, (p,), are the half-widths wanted, by default any
+        finite ones.
         """
         names = self.settings.reported
         limits = np.full(len(names), _LARGEST_HALF) if within is None else within
         unknown = ~(self.solution.half_widths(quantile) <= limits)
         if not unknown.any():
             return {}
-        told = self._told()
-        if told is None:
+        visible = self._visible()
+        if visible is None:
             return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
         model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
@@ -176,7 +171,7 @@ class Outlook:
                 least=not sure,
             )
             for name, each, factor, most, sure in zip(
-                names, unknown, times.tolist(), rows.tolist(), told.tolist(), strict=True
+                names, unknown, times.tolist(), rows.tolist(), visible.tolist(), strict=True
             )
             if each
         }
@@ -205,24 +200,14 @@ class Outlook:
 
     def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
         """Return which coefficients are learned from ``factor`` times the people."""
-        found = [*self.found, *self._more(model, (factor - 1) * self.people)]
+        found = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
         try:
-            halves = self._solved(found).half_widths(quantile)
+            halves = self.solution.refit(found).half_widths(quantile)
         except (MurkError, np.linalg.LinAlgError):
             return np.zeros(len(self.settings.reported), dtype=bool)
         return np.asarray(halves <= limits)
 
-    def _solved(self, found: Sequence[Summary]) -> AnySolution:
-        one, response = self.solution, self.settings.response
-        if isinstance(one, Solution):
-            return Solution(found, response, unlike=one.unlike)
-        if isinstance(one, PublicSolution):
-            return PublicSolution(found, response, one.rows)
-        if isinstance(one, ClassLines):
-            return one.of_fewer(found)
-        return classes.ClassSolution(found, response.classes, one.rows)
-
-    def _more(self, model: Model, people: int) -> list[Summary]:
+    def _further_epochs(self, model: Model, people: int) -> list[Summary]:
         """Return the expected answers of more people: half of them centred, like every other epoch."""
         if model.exponent == 1.0:
             return self._epoch(model, people)
@@ -266,7 +251,7 @@ class Outlook:
         one = self.solution
         return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
 
-    def _told(self) -> NDArray[np.bool_] | None:
+    def _visible(self) -> NDArray[np.bool_] | None:
         """Return along which coefficients released matrices stand out from noise, (p,); None if along none."""
         one, response = self.solution, self.settings.response
         if not isinstance(one, Solution):

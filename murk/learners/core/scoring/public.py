@@ -76,21 +76,10 @@ class _Fitted:
 
 
 class PublicSolution:
-    """The solution of all epochs' equations over public rows.
+    """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    Parameters
-    ----------
-    found
-        The epochs' mean answers, oldest first.
-    response
-        How the target enters a score.
-    rows
-        The public covariates.
-
-    Attributes
-    ----------
-    checked
-        Whether anybody was asked for a curvature. If nobody was, the rows are assumed right and all targets present.
+    ``checked`` tells whether anybody was asked for a curvature. If nobody was, the rows are assumed right and all
+    targets present.
     """
 
     public = True
@@ -101,7 +90,7 @@ class PublicSolution:
         self.checked = any(each.model.curvature > 0.0 for each in found)
         rows = rows.thinned(_TERMS // (p * (len(found) + p * self.checked)))
         self.response, self.rows = response, rows
-        self.told = ReleasedMoments.of(found, response, rows)
+        self.moments = ReleasedMoments.of(found, response, rows)
         self._hypotheses = self._grid()
         theta = np.array(self.newest.origin)
         share, best = 1.0, self._hypotheses[0]
@@ -136,7 +125,7 @@ class PublicSolution:
         others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
         priors = [_RIGHT, *[others] * (len(kappas) - 1)]
         # Without curvatures missing targets look like small effects.
-        missing = _MISSING if self.told.curvatures else 0.0
+        missing = _MISSING if self.moments.curvatures else 0.0
         found = [_Hypothesis(each, False, prior * (1.0 - missing)) for each, prior in zip(kappas, priors, strict=True)]
         # People with a target need not be like all people.
         selected = [each for each in kappas if each >= _SELECTED] or kappas[-1:]
@@ -146,10 +135,10 @@ class PublicSolution:
 
     def _linearize(self, theta: Array, share: float) -> None:
         """Compute noise and Gamma at theta."""
-        told = self.told
-        terms = told.terms(theta) * np.sqrt(self.rows.shares)[:, None]
-        self._noise, self._gamma = told.noise(theta, share), share**2 * terms.T @ terms
-        self._predicted, self._slopes = told.mean(theta), told.slope(theta)
+        moments = self.moments
+        terms = moments.terms(theta) * np.sqrt(self.rows.shares)[:, None]
+        self._noise, self._gamma = moments.noise(theta, share), share**2 * terms.T @ terms
+        self._predicted, self._slopes = moments.mean(theta), moments.slope(theta)
         self._inverses: dict[float, tuple[Array, float]] = {}
 
     def _weight(self, kappa: float) -> tuple[Array, float]:
@@ -174,7 +163,7 @@ class PublicSolution:
         """Take one step from the linearization, and compute its evidence."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
-        left, design = self.told.released - share * self._predicted, share * self._slopes
+        left, design = self.moments.released - share * self._predicted, share * self._slopes
         if one.free:
             design = np.c_[design, self._predicted]
         prior, centre = self._priors(theta, share, pull, one.free)
@@ -193,7 +182,7 @@ class PublicSolution:
     def _target_share(self, precision: Array) -> float:
         """Return the pi that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
-        share = (float(weighed @ self.told.released) + sure) / (float(weighed @ self._predicted) + sure)
+        share = (float(weighed @ self.moments.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
 
     def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
@@ -202,14 +191,14 @@ class PublicSolution:
         share = self._target_share(precision) if one.free else 1.0
 
         def value(theta: Array, share: float) -> float:
-            left = self.told.released - share * self.told.mean(theta)
+            left = self.moments.released - share * self.moments.mean(theta)
             prior, centre = self._priors(theta, share, pull, one.free)
             return float(left @ precision @ left + centre @ prior @ centre)
 
         now = value(theta, share)
         for _ in range(_STEPS):
-            mean, design = self.told.mean(theta), share * self.told.slope(theta)
-            left = self.told.released - share * mean
+            mean, design = self.moments.mean(theta), share * self.moments.slope(theta)
+            left = self.moments.released - share * mean
             if one.free:
                 design = np.c_[design, mean]
             prior, centre = self._priors(theta, share, pull, one.free)
@@ -230,8 +219,8 @@ class PublicSolution:
                 break
         return theta, share
 
-    def of_fewer(self, found: Sequence[Summary]) -> PublicSolution:
-        """Return the solution of fewer answers, solved in the same way."""
+    def refit(self, found: Sequence[Summary]) -> PublicSolution:
+        """Return the solution of other answers."""
         return PublicSolution(found, self.response, self.rows)
 
     # What is known of the solution
@@ -242,7 +231,7 @@ class PublicSolution:
         complete = self._fitted[0].misfit
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
-        free = len(self.told.released) - self.features
+        free = len(self.moments.released) - self.features
         if free <= 0:
             return 0.0
         return excess(least, free)
@@ -305,15 +294,15 @@ class PublicSolution:
             + float(np.sum(each.covariance[:p, j] ** 2)) / PRIOR_VARIANCE
             for _, each, _ in known
         ]
-        told, size = self.told, self.told.base.shape[1]
-        base = told.base @ pulls[:size] + told.matrices @ pulls[size:]
-        bend = told.bend @ pulls[:size]
+        moments, size = self.moments, self.moments.base.shape[1]
+        base = moments.base @ pulls[:size] + moments.matrices @ pulls[size:]
+        bend = moments.bend @ pulls[:size]
 
         # With the other coefficients at their most likely, all values of this one lie on a line.
         start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
 
         def rejected(theta: Array) -> bool:
-            terms = base + told.level_at(start + (theta[j] - self.values[j]) * along)[:, None] * bend
+            terms = base + moments.level_at(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
             for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
@@ -329,8 +318,8 @@ class PublicSolution:
     def _tilted(self) -> Rows:
         """The rows with the weights that fit the releases best."""
         precision = self._weight(self._best.kappa)[0]
-        left = self.told.released - self._share * self._predicted
-        more = self._best.kappa * self._share * self.told.terms(self._at) @ (precision @ left)
+        left = self.moments.released - self._share * self._predicted
+        more = self._best.kappa * self._share * self.moments.terms(self._at) @ (precision @ left)
         shares = self.rows.shares * np.maximum(0.05, 1.0 + more)
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 

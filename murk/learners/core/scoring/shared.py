@@ -27,15 +27,7 @@ from murk.stream.messages.codec import RejectedError
 
 
 class SharedScoreEngine(ScoreEngine):
-    """A chain of scores at models that all chains share; see the module.
-
-    Parameters
-    ----------
-    settings
-        The public settings, with ``shared``.
-    mechanisms
-        Level name to mechanisms.
-    """
+    """A chain of scores at models that all chains share; see the module."""
 
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         super().__init__(settings, mechanisms)
@@ -72,12 +64,8 @@ class SharedScoreEngine(ScoreEngine):
     def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, if due, from what this (the first) chain and all others have learned.
 
-        Raises MurkError if the sums give no model, because no learner commits such sums.
-
-        Returns
-        -------
-        SharedScoreEngine or None
-            A learner of the joined chains, or None if no model was due.
+        Returns a learner of the joined chains, or None if no model was due. Raises MurkError if the sums give no model,
+        because no learner commits such sums.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)

@@ -131,16 +131,9 @@ class _Stacked:
 
 
 class Solution:
-    """The solution of all epochs' equations.
+    """The solution of all epochs' equations, from the epochs' mean answers, oldest first.
 
-    Parameters
-    ----------
-    found
-        The epochs' mean answers, oldest first.
-    response
-        How the target enters a score.
-    unlike
-        Whether people differ from the public rows: then only centred scores are used.
+    ``unlike`` tells that people differ from the public rows: then only centred scores are used.
     """
 
     public = False
@@ -197,8 +190,8 @@ class Solution:
             expected.slope(logit),
         )
 
-    def of_fewer(self, found: Sequence[Summary]) -> Solution:
-        """Return the solution of fewer answers, solved in the same way."""
+    def refit(self, found: Sequence[Summary]) -> Solution:
+        """Return the solution of other answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
     # The equations
@@ -319,15 +312,11 @@ class Solution:
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the solution, in coordinates of even curvature."""
-        base = self.even_coordinates(reach)
+        base = even_coordinates(self.moments, reach)
         if not self.moments.settled:
             return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
         origin = self.values if self.response.binary else np.zeros(self.features)
         return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
-
-    def even_coordinates(self, reach: float) -> Array:
-        """Return a transform in whose coordinates people spread evenly over all directions, (p, p)."""
-        return even_coordinates(self.moments, reach)
 
 
 def even_coordinates(moments: Moments, reach: float) -> Array:
