@@ -24,6 +24,7 @@ WORK = f"""\
 name: work
 {FEATURES}
 target: {{name: work, kind: classes, classes: [none, part, full]}}
+protocol: gradients
 """
 LEVELS = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
 RECORDS = 260
