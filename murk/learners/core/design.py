@@ -280,7 +280,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         line = points @ slopes
         if float(np.max(np.abs(line))) > 1.0:
             raise UserError(
-                "these effects exceed a real target's public bounds: state smaller effects, or wider bounds"
+                "these effects take a real target beyond its public bounds: state smaller effects, or wider bounds"
             )
         return slopes
     if isinstance(rate, float):
@@ -302,7 +302,7 @@ def _share(line: Array, shares: Array, room: float | None) -> float:
 
 def _log(ratio: float) -> float:
     if not 0.0 < ratio < math.inf:
-        raise UserError(f"an effect on this target is an odds ratio above 0, such as 1.5, and not {ratio:g}")
+        raise UserError(f"an effect on this target is an odds ratio, such as 1.5, and not {ratio:g}")
     return math.log(ratio)
 
 
