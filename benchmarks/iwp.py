@@ -1,7 +1,7 @@
 """IWP-SGD: what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
-The paper's figures are those of ``python -m reproductions 000``. Needs scikit-learn for its synthetic data. ``--only NAME`` runs
-one part: product, losses, coverage, designs, outer, speed.
+The paper's figures are those of ``python -m reproductions 000``. Needs scikit-learn for its synthetic data.
+``--only NAME`` runs one part: product, losses, coverage, designs, outer, speed.
 """
 
 import argparse

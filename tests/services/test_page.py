@@ -503,7 +503,10 @@ def test_intervals_are_said_as_what_they_are(page):
     assert not page.visible("#needed")
     taken = {"people": 4000, "budgets": None, "public_rows": None, "at_least": False, "words": "about 4,000 people"}
     status["estimate"] |= {"needed": {"a": taken, "b": taken}}
-    assert page.open(status).text("#needed") == "Too noisy to learn at this privacy level: a, b would take about 4,000 people."
+    assert (
+        page.open(status).text("#needed")
+        == "Too noisy to learn at this privacy level: a, b would take about 4,000 people."
+    )
     status["estimate"] |= {"half_widths": [None] * 3, "note": "none yet: nothing was learned"}
     assert page.open(status).text("#interval-note") == "No intervals: nothing was learned."
     assert page.complaints() == []
