@@ -58,18 +58,18 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
         return []
     population = _population(task, extent)
     try:
-        now = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False).points
+        before = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False).points
     except UserError:
         return []
-    found = []
-    for words, other, those, count in _changes(task, population, people, sizes):
+    advice = []
+    for words, other, their_population, count in _changes(task, population, people, sizes):
         try:
-            then = forecast(other, those, count, draws=_DRAWS, more=False, even_unlearned=False).points
+            after = forecast(other, their_population, count, draws=_DRAWS, more=False, even_unlearned=False).points
         except UserError:
             continue
-        if math.isfinite(then) and then < CLEARLY * now:
-            found.append(Advice(words, now, then))
-    return sorted(found, key=lambda one: one.after)
+        if math.isfinite(after) and after < CLEARLY * before:
+            advice.append(Advice(words, before, after))
+    return sorted(advice, key=lambda change: change.after)
 
 
 def _changes(

@@ -116,7 +116,7 @@ def recommend(
         raise UserError(f"people={people!r}: give how many will release, at least 1")
     expected: dict[str, float] = {}
     refused: dict[str, str] = {}
-    better: str | None = None
+    method_of_sketch: str | None = None
     for name, protocol in PROTOCOLS.items():
         impractical = protocol.why_impractical(task.coding.size, task.public is not None)
         if protocol.reads_models and not online:
@@ -137,7 +137,7 @@ def recommend(
                 for settings in protocol.alternatives(task.with_protocol(name).block, task.target.kind):
                     other = expected_error(task, name, people, **settings)
                     if other * EQUAL < expected[name]:
-                        expected[name], better = other, settings["method"]
+                        expected[name], method_of_sketch = other, settings["method"]
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
@@ -147,7 +147,7 @@ def recommend(
     best = min((name for name, error in expected.items() if error <= enough), key=lambda name: PROTOCOLS[name].rank)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
-    method = better if PROTOCOLS[best].of_organisations else None
+    method = method_of_sketch if PROTOCOLS[best].of_organisations else None
     return Recommendation(best, _reason(task, best, ranked, people, measure, method), ranked, refused, measure, method)
 
 

@@ -147,17 +147,17 @@ def forecasts(
     if not counts or counts[0] < 1:
         raise UserError(f"people={counts[0] if counts else None!r}: give how many will release, at least 1")
     shares = {DEFAULT_LEVEL: 1.0} if levels is None else dict(levels)
-    found = {people: _Draws(people) for people in counts}
+    by_people = {people: _Draws(people) for people in counts}
     drawn = 0
-    while drawn < draws or (more and drawn < _MOST * draws and any(one.unsure for one in found.values())):
-        if drawn == 1 and not even_unlearned and not any(one.learned for one in found.values()):
+    while drawn < draws or (more and drawn < _MOST * draws and any(each.unsure for each in by_people.values())):
+        if drawn == 1 and not even_unlearned and not any(each.learned for each in by_people.values()):
             break
         drawn += 1
         rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
-        for people, one in _estimates(own, population.records, counts, shares, rng):
-            found[people].add(own, one, level)
-    return {people: one.forecast(task, population) for people, one in found.items()}
+        for people, estimate in _estimates(own, population.records, counts, shares, rng):
+            by_people[people].add(own, estimate, level)
+    return {people: each.forecast(task, population) for people, each in by_people.items()}
 
 
 class _Draws:
@@ -171,25 +171,25 @@ class _Draws:
         self.names: tuple[str, ...] = ()
         self.why = ""
 
-    def add(self, task: Task, one: Estimate | None, level: float) -> None:
+    def add(self, task: Task, estimate: Estimate | None, level: float) -> None:
         """Add a draw; None if its sums have no solution."""
         self.drawn += 1
-        if one is None:
+        if estimate is None:
             return
         try:
             with plausible():
-                halves = np.asarray(one.half_widths(level), dtype=np.float64)
-                effects = _effects(task, one, level)
+                halves = np.asarray(estimate.half_widths(level), dtype=np.float64)
+                effects = _effects(task, estimate, level)
         except UserError:
             raise
         except (MurkError, np.linalg.LinAlgError):
             return
-        self.names = one.names
+        self.names = estimate.names
         self.halves.append(halves)
         self.effects.append(effects)
         # Other notes are about intervals that the noise left unbounded.
-        if not np.isfinite(halves).any() and one.note.startswith(_NONE):
-            self.why = one.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
+        if not np.isfinite(halves).any() and estimate.note.startswith(_NONE):
+            self.why = estimate.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
 
     @property
     def learned(self) -> bool:
@@ -216,7 +216,7 @@ class _Draws:
             for known in (self.halves, self.effects)
         )
         # No effects at all are empty, not infinite.
-        stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
+        stated = dict(zip(_effect_names(task), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(
             self.people,
             dict(zip(self.names, halves.tolist(), strict=True)),
@@ -248,12 +248,12 @@ def _estimates(
     for people, step in zip(counts, steps, strict=True):
         try:
             with plausible():
-                one: Estimate | None = step()
+                estimate: Estimate | None = step()
         except UserError:
             raise
         except (MurkError, np.linalg.LinAlgError):
-            one = None
-        yield people, one
+            estimate = None
+        yield people, estimate
 
 
 def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
@@ -267,16 +267,18 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in figures.items()) or kind
 
 
-def _stated(task: Task) -> list[str]:
+def _effect_names(task: Task) -> list[str]:
     return [name for name in units(task) if not is_constant(name)]
 
 
-def _effects(task: Task, one: Estimate, level: float) -> Array:
-    """Return half-widths of average effects, in the order of `_stated`; empty where reports have none."""
-    found = average_effects(task.coefficient_scale, units(task), one, level)
-    if found is None:
+def _effects(task: Task, estimate: Estimate, level: float) -> Array:
+    """Return half-widths of average effects, in the order of `_effect_names`; empty where reports have none."""
+    reported = average_effects(task.coefficient_scale, units(task), estimate, level)
+    if reported is None:
         return np.zeros(0)
-    return np.array([(found[name]["interval"][1] - found[name]["interval"][0]) / 2.0 for name in _stated(task)])
+    return np.array(
+        [(reported[name]["interval"][1] - reported[name]["interval"][0]) / 2.0 for name in _effect_names(task)]
+    )
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
@@ -286,17 +288,17 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     # A real target's coded range is 2.
     points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
     # Each class has an effect of every feature, in order.
-    places = {name: place % coding.size for place, name in enumerate(units(task))}
-    return {name: half * float(points[places[name]]) for name, half in effects.items()}
+    indices = {name: index % coding.size for index, name in enumerate(units(task))}
+    return {name: half * float(points[indices[name]]) for name, half in effects.items()}
 
 
 def _spread(halves: Sequence[Array], draws: int) -> float | None:
     """Return the largest relative standard deviation; None if only some draws bound a half-width."""
-    found = np.array(halves)
-    ended = np.isfinite(found)
-    if len(found) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):
+    widths = np.array(halves)
+    bounded = np.isfinite(widths)
+    if len(widths) < draws or np.any(bounded.any(axis=0) != bounded.all(axis=0)):
         return None
-    known = found[:, ended.all(axis=0)]
-    if len(known) < 2 or not known.size:
+    finite = widths[:, bounded.all(axis=0)]
+    if len(finite) < 2 or not finite.size:
         return 0.0
-    return float(np.max(known.std(axis=0, ddof=1) / known.mean(axis=0)))
+    return float(np.max(finite.std(axis=0, ddof=1) / finite.mean(axis=0)))

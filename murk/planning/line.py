@@ -47,7 +47,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     >>> outlook(task, 500).partition(". ")[0]
     '500 people at mu = 1: hardly anything is to be learned of so few'
     """
-    levels, known = task.privacy.levels, units(task)
+    levels, unit_of = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
     if people < 1 or not shares.keys() <= levels.keys():
         return None
@@ -61,25 +61,25 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
         assumed = Effects(rate=rate)
         population = designs(task, assumed)[0]
         draws = 3 if task.coding.size <= SETTLED else 1
-        found = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
+        expected = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
     except UserError:
         return None
-    if not known or (found.learned and not found.effects):
+    if not unit_of or (expected.learned and not expected.effects):
         return None
     kind = "records" if task.of_organisations else "people"
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
-    told = [name for name, points in found.spread.items() if points <= WIDEST]
+    named = [name for name, points in expected.spread.items() if points <= WIDEST]
     given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
-    if not told:
+    if not named:
         return (
             f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few. Assumed: {given} (murk plan)"
         )
     unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
-    parts = [f"{factor * found.effects[name]:.2g}{unit} ({known[name].label})" for name in told[:_NAMED]]
-    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
-    about = "about" if found.settled and draws > 1 else "roughly"
-    loose = "" if found.settled else "; they still differ from run to run"
+    about = "about" if expected.settled and draws > 1 else "roughly"
+    loose = "" if expected.settled else "; they still differ from run to run"
     return (
         f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
     )

@@ -24,17 +24,17 @@ def draw(found: Plan, form: str = "png") -> bytes:
     for axes, (budget, words) in zip(panels, found.budgets.items(), strict=True):
         for protocol in found.protocols:
             line = [
-                (people, one.points)
+                (people, cell.points)
                 for people in found.people
-                if (one := found.cell(protocol, people, budget, found.designs[0].name)) and math.isfinite(one.points)
+                if (cell := found.cell(protocol, people, budget, found.designs[0].name)) and math.isfinite(cell.points)
             ]
             if line:
                 axes.plot(*zip(*line, strict=True), marker="o", color=_COLOURS.get(protocol, GREY), label=protocol)
         if axes.get_lines() and math.isfinite(found.effect):
             axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--", label="an effect as assumed")
         if not axes.get_lines():
-            said = "no half width\nof an average effect"
-            axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center", color=GREY)
+            text = "no half width\nof an average effect"
+            axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY)
         axes.set_xscale("log")
         axes.set_xlim(found.people[0] / 1.5, found.people[-1] * 1.5)
         axes.set_yscale("log")

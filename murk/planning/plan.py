@@ -86,9 +86,9 @@ class Plan:
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
-        for one in self.cells:
-            if (one.protocol, one.people, one.budget, one.design) == (protocol, people, budget, design):
-                return one
+        for cell in self.cells:
+            if (cell.protocol, cell.people, cell.budget, cell.design) == (protocol, people, budget, design):
+                return cell
         return None
 
     @property
@@ -187,7 +187,7 @@ def plan(
                 if tick is not None:
                     tick(len(cells) + len(made), f"{name}, {design.name} people")
             cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
-    words = {factor: _words(task, factor) for factor in budgets}
+    words = {factor: _guarantee_words(task, factor) for factor in budgets}
     chosen = {
         count: choose(
             task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
@@ -201,7 +201,7 @@ def plan(
             for count, (name, why) in chosen.items()
         }
     if not all(name for name, _ in chosen.values()):
-        least = _nothing([_variant(task, name, 1.0) for name in names], found[0])
+        least = _why_no_interval([_variant(task, name, 1.0) for name in names], found[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
     needs = {}
     if within:
@@ -210,11 +210,11 @@ def plan(
             if any(one.without_effects for one in cells if one.protocol == name):
                 continue
             needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
-    off = _off(task, effects or Effects(), cells, found[0])
+    off = _rate_sensitivity(task, effects or Effects(), cells, found[0])
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects(), off)
 
 
-def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
+def _rate_sensitivity(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
     """Describe half-widths at another rate, for most people by the task's own protocol and budget."""
     own = [
         one.forecast
@@ -228,18 +228,18 @@ def _off(task: Task, effects: Effects, cells: Sequence[Cell], design: Population
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
     """Return the number of forecasts of a plan."""
     others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
-    hard = 0 if task.covariates is not None else len(_own(budgets))
+    hard = 0 if task.covariates is not None else len(_own_budget(budgets))
     return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
 
 
-def _own(budgets: Sequence[float]) -> set[float]:
+def _own_budget(budgets: Sequence[float]) -> set[float]:
     """Return the task's own budget, or all budgets without it."""
     return {1.0} if 1.0 in budgets else set(budgets)
 
 
 def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
     """Return the budgets of a design: all for the first, else the task's own."""
-    return set(budgets) if design is found[0] else _own(budgets)
+    return set(budgets) if design is found[0] else _own_budget(budgets)
 
 
 def _draws(factor: float, draws: int) -> int:
@@ -280,7 +280,7 @@ def _cells(
     return [Cell(name, count, factor, design.name, made[count]) for count in counts]
 
 
-def _words(task: Task, factor: float) -> str:
+def _guarantee_words(task: Task, factor: float) -> str:
     try:
         return budget_words(task.with_budget(factor))
     except UserError:
@@ -293,19 +293,19 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     Uses the rule of `murk.planning.choice`. Sketches, which need trust in an organisation, are chosen only for a task
     that already has them.
     """
-    points = {one.protocol: one.points for one in cells}
+    points = {cell.protocol: cell.points for cell in cells}
     try:
-        found = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
+        choice = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
     except UserError:
-        able = next((one.protocol for one in cells if one.without_effects), None)
-        if able is None:
+        possible = next((cell.protocol for cell in cells if cell.without_effects), None)
+        if possible is None:
             return "", TOO_FEW
         # For example classes, which have no units: the task's own protocol comes first.
-        return able, f"{able}: coefficients have intervals, but no average effect to compare"
-    reason = found.reason
+        return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
+    reason = choice.reason
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
         reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
-    return found.protocol, reason
+    return choice.protocol, reason
 
 
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
@@ -320,7 +320,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
     return words
 
 
-def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
+def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
     """Return why no protocol has an interval: too few people, or another reason."""
     for own in tasks:
         try:
@@ -331,13 +331,13 @@ def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
     return "no interval by any of these protocols, however many people release"
 
 
-def why_not(one: Cell) -> str:
+def why_not(cell: Cell) -> str:
     """Return why a forecast has no half-width to compare."""
-    if one.forecast is None:
-        return one.refused
-    if one.forecast.why:
-        return one.forecast.why
-    if one.forecast.effects:
+    if cell.forecast is None:
+        return cell.refused
+    if cell.forecast.why:
+        return cell.forecast.why
+    if cell.forecast.effects:
         return "most coefficients are not to be learned"
     return "coefficients have intervals, and there is no average effect to compare"
 
@@ -357,19 +357,20 @@ def remarks(found: Plan) -> Iterator[str]:
     ]  # fmt: skip
     # If another reason than their number prevents intervals, people are no remark.
     known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
-    if wide and (known or _nothing([found.task], found.designs[0]) == TOO_FEW):
+    if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
             f"({found.effect:.2g} points) from none."
         )
 
 
-def _effect(one: Population) -> float:
+def _effect(population: Population) -> float:
     """Return the average effect per standard deviation of the median feature, in points."""
-    if one.theta.ndim > 1:
+    X, shares, theta = population.points, population.shares, population.theta
+    if theta.ndim > 1:
         return math.nan
-    spreads = np.sqrt(np.maximum(one.shares @ one.points**2 - (one.shares @ one.points) ** 2, 0.0))[:-1]
+    spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))[:-1]
     slope, scale = 1.0, 50.0
-    if one.kind == "binary":
-        slope, scale = mean_slope(one.theta, People(one.points, one.shares, sampled=True))[0], 100.0
-    return float(np.median(scale * slope * np.abs(one.theta[:-1]) * spreads))
+    if population.kind == "binary":
+        slope, scale = mean_slope(theta, People(X, shares, sampled=True))[0], 100.0
+    return float(np.median(scale * slope * np.abs(theta[:-1]) * spreads))

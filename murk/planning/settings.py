@@ -43,79 +43,79 @@ def task_of(text: str) -> Task:
     >>> [feature.name for feature in found.features], found.privacy.guarantee
     (['x1', 'x2'], ApproxDP(epsilon=1.0, delta=1e-06))
     """
-    found = _read(text)
-    missing = [key for key in ("features", "target") if key not in found]
+    settings = _parse(text)
+    missing = [key for key in ("features", "target") if key not in settings]
     if missing:
         raise UserError(f"--settings: {missing[0]}= is missing, as in {EXAMPLE!r}")
-    names = [f"x{place + 1}" for place in range(_whole(found, "features", 1, MOST_FEATURES))]
+    names = [f"x{place + 1}" for place in range(_integer(settings, "features", 1, MOST_FEATURES))]
     content: dict[str, Any] = {
         "name": "settings",
         "features": [{"name": name, "low": -1, "high": 1} for name in names],
-        "target": _target(found),
-        "privacy": {"guarantee": _guarantee(found)},
+        "target": _target(settings),
+        "privacy": {"guarantee": _guarantee(settings)},
     }
-    if found.get("public", "none") not in ("none", "0"):
-        content["public"] = {"set_aside": _whole(found, "public", 2, 1_000_000)}
-    if "protocol" in found:
-        if found["protocol"] not in PROTOCOLS:
-            raise UserError(f"--settings: protocol={found['protocol']}; {nearest(found['protocol'], PROTOCOLS)}")
-        content["protocol"] = found["protocol"]
+    if settings.get("public", "none") not in ("none", "0"):
+        content["public"] = {"set_aside": _integer(settings, "public", 2, 1_000_000)}
+    if "protocol" in settings:
+        if settings["protocol"] not in PROTOCOLS:
+            raise UserError(f"--settings: protocol={settings['protocol']}; {nearest(settings['protocol'], PROTOCOLS)}")
+        content["protocol"] = settings["protocol"]
     # JSON is valid YAML.
     return Task.parse(json.dumps(content), source="--settings")
 
 
-def _read(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _parse(text: str) -> dict[str, str]:
+    settings: dict[str, str] = {}
     for part in filter(None, re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip()))):
         key, equals, value = part.partition("=")
         if not (key and equals and value):
             raise UserError(f"--settings: {part!r} is not KEY=VALUE; write them as in {EXAMPLE!r}")
         if key not in _KEYS:
             raise UserError(f"--settings: {key!r} is not a setting; {nearest(key, _KEYS)}")
-        if key in found:
+        if key in settings:
             raise UserError(f"--settings: {key}= is given twice")
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings
 
 
-def _target(found: Mapping[str, str]) -> dict[str, Any]:
-    kind = found["target"]
+def _target(settings: Mapping[str, str]) -> dict[str, Any]:
+    kind = settings["target"]
     if kind not in _TARGETS:
         raise UserError(f"--settings: target={kind}; {nearest(kind, _TARGETS)}")
-    if (kind == "classes") != ("classes" in found):
-        said = "how many are there? Give classes= as well" if kind == "classes" else "leave classes= out"
-        raise UserError(f"--settings: target={kind}: {said}")
+    if (kind == "classes") != ("classes" in settings):
+        fix = "how many are there? Give classes= as well" if kind == "classes" else "leave classes= out"
+        raise UserError(f"--settings: target={kind}: {fix}")
     target = {"name": "y", **_TARGETS[kind]}
     if kind == "classes":
-        target["classes"] = [f"c{place + 1}" for place in range(_whole(found, "classes", 2, 100))]
+        target["classes"] = [f"c{place + 1}" for place in range(_integer(settings, "classes", 2, 100))]
     return target
 
 
-def _guarantee(found: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    given = [key for key in _BUDGETS if key in found]
-    values = {key: _number(found, key) for key in given}
+def _guarantee(settings: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    given = [key for key in _BUDGETS if key in settings]
+    values = {key: _number(settings, key) for key in given}
     if given == ["epsilon", "delta"]:
         return {"approx": values} if values["delta"] else {"pure": {"epsilon": values["epsilon"]}}
     if len(given) != 1 or given == ["delta"]:
-        said = " and ".join(f"{key}=" for key in given) or "no budget"
-        raise UserError(f"--settings: {said}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= "
+        fix = " and ".join(f"{key}=" for key in given) or "no budget"
+        raise UserError(f"--settings: {fix}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= "
                         "and delta=")  # fmt: skip
     kind = {"mu": "gdp", "rho": "zcdp", "epsilon": "pure"}[given[0]]
     return {kind: values}
 
 
-def _number(found: Mapping[str, str], key: str) -> float:
+def _number(settings: Mapping[str, str], key: str) -> float:
     try:
-        value = float(found[key])
+        value = float(settings[key])
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0.0) and not (key == "delta" and value == 0.0):
-        raise UserError(f"--settings: {key}={found[key]} is not a number above 0")
+        raise UserError(f"--settings: {key}={settings[key]} is not a number above 0")
     return value
 
 
-def _whole(found: Mapping[str, str], key: str, least: int, most: int) -> int:
-    value = found[key].replace("_", "")
+def _integer(settings: Mapping[str, str], key: str, least: int, most: int) -> int:
+    value = settings[key].replace("_", "")
     if not value.isdecimal() or not least <= int(value) <= most:
-        raise UserError(f"--settings: {key}={found[key]} is not a whole number from {least} to {most:,}")
+        raise UserError(f"--settings: {key}={settings[key]} is not a whole number from {least} to {most:,}")
     return int(value)

@@ -20,19 +20,19 @@ from murk.learners.core.scoring.sums import Summary
 AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
-def solution_of(found: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
+def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
     """Return the solution: over public rows if there are any and people are like them.
 
     Without public rows, several classes are solved by their lines.
     """
     if response.classes:
-        return ClassLines(found, response.classes) if rows is None else ClassSolution(found, response.classes, rows)
+        return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
     if rows is None:
-        return Solution(found, response)
+        return Solution(answers, response)
     if response.curve is not None:
-        return CurveSolution(found, response, rows)
-    public = PublicSolution(found, response, rows)
-    return public if public.alike and public.useful else Solution(found, response, unlike=True)
+        return CurveSolution(answers, response, rows)
+    public = PublicSolution(answers, response, rows)
+    return public if public.alike and public.useful else Solution(answers, response, unlike=True)
 
 
 NATS: Final = 20.0

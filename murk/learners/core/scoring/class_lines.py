@@ -118,13 +118,13 @@ class ClassLines:
         classes, p = len(self._basis), self.features
         if not self.lines:
             return np.eye(classes * p) * PRIOR_VARIANCE
-        found = np.zeros((classes, p, classes, p))
+        blocks = np.zeros((classes, p, classes, p))
         for k, line in enumerate(self.lines):
-            found[k, :, k, :] = line.covariance
+            blocks[k, :, k, :] = line.covariance
             for j in range(k):
-                found[j, :, k, :] = self.lines[j].covariance_with(line, self._noises(j, k))
-                found[k, :, j, :] = found[j, :, k, :].T
-        return np.asarray(4.0 * found.reshape(classes * p, classes * p))
+                blocks[j, :, k, :] = self.lines[j].covariance_with(line, self._noises(j, k))
+                blocks[k, :, j, :] = blocks[j, :, k, :].T
+        return np.asarray(4.0 * blocks.reshape(classes * p, classes * p))
 
     def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
         """Return the covariance of two classes' mean scores by epoch, for `ProbabilityLine.covariance_with`."""

@@ -107,7 +107,7 @@ class ClassSolution:
         self.newest, self.rows = found[-1].model, rows
         self.features = p = len(self.newest.transform)
         self._basis = contrasts(classes)
-        self.ratio, self.ratio_variance, self.alike, self.doubt = _compared(found, rows)
+        self.ratio, self.ratio_variance, self.alike, self.doubt = _compare_matrices(found, rows)
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth for any distribution of the covariates.
@@ -200,16 +200,16 @@ class ClassSolution:
         return Model(self.origin, transform, reach, exponent, *shares).rounded()
 
 
-def _predicted(model: Model, rows: Rows) -> Array:
+def _mean_scatter(model: Model, rows: Rows) -> Array:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
-def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
+def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
     """Return the share of targets present, its variance, whether people are like the rows, and kappa.
 
     Compares released matrices with the rows', in the newest epoch's coordinates.
     """
-    asked = [(each.model, each.curvature, partial(_predicted, each.model, rows)) for each in found]
+    asked = [(each.model, each.curvature, partial(_mean_scatter, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
     if together is None:
         return 1.0, 0.0, True, _MOST
@@ -226,7 +226,7 @@ def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool,
     Z = rows.points @ newest.transform.T
     reached = directions(rows.points, newest, newest.matrix_reach)
     square = (reached**2 * rows.shares[:, None]).T @ Z**2 / 4.0
-    spread = ratio**2 * np.maximum(square - _predicted(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
+    spread = ratio**2 * np.maximum(square - _mean_scatter(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
     kappa = 1.0 / rows.sample
     while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
         kappa *= 2.0

@@ -46,19 +46,19 @@ class Curvature:
         turn, known = facing(along), bool(np.any(along))
         # Each is used several times.
         predicted = [cache(partial(mean_matrix, each.model, rows, response)) for each in found]
-        released = [(each.model, each.curvature, how) for each, how in zip(found, predicted, strict=True)]
+        released = [(each.model, each.curvature, prediction) for each, prediction in zip(found, predicted, strict=True)]
         everywhere = pooled(released, turn @ newest.transform)
         if everywhere is None:
             return cls._unknown(newest, rows, response)
         # Two errors affect many numbers: the ratio, which is the same at all models, and the excess along the
         # coefficients. Both are fitted; every other number is shrunk towards zero.
-        _, alike, doubts = _two(everywhere, known)
+        _, alike, doubts = _fit_pair(everywhere, known)
         ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
-        told = [_by_scatter(each, ratio, response) for each in found]
-        more = [(each.model, one, how) for each, one, how in zip(found, told, predicted, strict=True)]
-        moved = [_moved(each.model, newest, rows, response) for each in found]
-        here = pooled([*released, *more], turn @ newest.transform, [*moved, *moved]) or everywhere
-        basis, fitted, errors = _two(here, known)
+        implied = [_from_scatter(each, ratio, response) for each in found]
+        more = [(each.model, one, prediction) for each, one, prediction in zip(found, implied, predicted, strict=True)]
+        changes = [_moved(each.model, newest, rows, response) for each in found]
+        here = pooled([*released, *more], turn @ newest.transform, [*changes, *changes]) or everywhere
+        basis, fitted, errors = _fit_pair(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
         # The excess follows by their covariance.
         if known:
@@ -95,7 +95,7 @@ class Curvature:
         return cls(1.0, *nothing, loose**2)
 
 
-def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
+def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
     Returns their matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
@@ -113,7 +113,7 @@ def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     return basis, errors @ (weighed @ found.measured.ravel()), errors
 
 
-def _by_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
+def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
     """Return the curvature that a scatter implies at one probability for everybody; None elsewhere."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None

@@ -29,31 +29,31 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     chains = equations(settings, chains)
     releases = sum(chain.count for chain, _ in chains)
     starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
-    everything = _until(starts[-1], settings, chains)
-    if len(starts) < 2 or settings.once or not everything:
+    answers = _answers_until(starts[-1], settings, chains)
+    if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
-    whole = solution_of(everything, settings.response, settings.rows)
-    known = _learned(starts[-1], chains)
-    found: list[Comparison] = []
+    whole = solution_of(answers, settings.response, settings.rows)
+    releases_known = _releases_until(starts[-1], chains)
+    comparisons: list[Comparison] = []
     for last, start in pairwise(starts):
-        before = _learned(last, chains)
-        share = 1.0 - before / known
+        before = _releases_until(last, chains)
+        share = 1.0 - before / releases_known
         if not before or share < SMALLEST_SHARE:
             continue
         try:
-            older = whole.refit(_until(last, settings, chains))
+            older = whole.refit(_answers_until(last, settings, chains))
         except (MurkError, np.linalg.LinAlgError):
             # So few epochs may have no solution.
             continue
-        one = compare(
+        comparison = compare(
             whole.values - older.values, older.covariance, whole.covariance,
-            settings.epoch_number(start), releases - known + before, releases, share,
+            settings.epoch_number(start), releases - releases_known + before, releases, share,
         )  # fmt: skip
-        found += [] if one is None else [one]
-    return concluded(settings.reported, releases, found, REMEMBERED - 1)
+        comparisons += [] if comparison is None else [comparison]
+    return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)
 
 
-def _learned(last: int, chains: Sequence[Learned]) -> int:
+def _releases_until(last: int, chains: Sequence[Learned]) -> int:
     """Return the number of releases in the remembered epochs that begin by ``last``."""
     return sum(
         tally.count
@@ -64,7 +64,7 @@ def _learned(last: int, chains: Sequence[Learned]) -> int:
     )
 
 
-def _until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
+def _answers_until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
     """Return the mean answers of all chains' epochs that begin by ``last``."""
     return [
         summary

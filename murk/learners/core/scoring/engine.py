@@ -260,11 +260,11 @@ class ScoreEngine:
     def _read(self, state: Mapping[str, Any]) -> Chain:
         """Read the chain that `chain_state` wrote."""
         count = count_of(state.get("n_releases"), "n_releases")
-        found = state.get("epochs")
-        if not isinstance(found, list) or not found:
+        states = state.get("epochs")
+        if not isinstance(states, list) or not states:
             raise MurkError("the state holds no epochs")
         p, contrasts = self.settings.features, self.settings.contrasts
-        epochs = tuple(Epoch.of_state(each, p, contrasts, self.mechanisms) for each in found)
+        epochs = tuple(Epoch.of_state(state_of_epoch, p, contrasts, self.mechanisms) for state_of_epoch in states)
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
             raise MurkError(
@@ -310,13 +310,13 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
-        outlook = Outlook(settings, solution, found, mechanisms, _levels(chain for chain, _ in chains))
+        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chain for chain, _ in chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
     if forgery is not None:
         estimate = replace(estimate, influence=forgery.influence, forgery=forgery)
     if settings.forget is None:
         return estimate
-    return replace(estimate, kept=sum(_levels(chain for chain, _ in chains).values()))
+    return replace(estimate, kept=sum(_level_counts(chain for chain, _ in chains).values()))
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -332,14 +332,14 @@ def joined(chains: Sequence[Chain]) -> Chain:
     The first chain, which makes the models, determines the epochs.
     """
     first, *others = chains
-    found = {epoch.start: epoch for epoch in first.epochs}
-    for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in found):
+    known = {epoch.start: epoch for epoch in first.epochs}
+    for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
         for (level, question), tally in epoch.tallies.items():
-            found[epoch.start] = found[epoch.start].joined(level, question, tally)
-    return Chain(sum(chain.count for chain in chains), tuple(found.values()))
+            known[epoch.start] = known[epoch.start].joined(level, question, tally)
+    return Chain(sum(chain.count for chain in chains), tuple(known.values()))
 
 
-def _levels(chains: Iterable[Chain]) -> dict[str, int]:
+def _level_counts(chains: Iterable[Chain]) -> dict[str, int]:
     """Return the number of remembered releases by level."""
     counts: Counter[str] = Counter()
     for chain in chains:

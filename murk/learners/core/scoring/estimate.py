@@ -97,14 +97,14 @@ class ScoreEstimate(Estimate):
 
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words."""
-        found = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
-        apart = 1.0 if self.solution is None else disagreement(self.solution)
-        if apart > 1.0:
-            found.append(
+        signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        factor = 1.0 if self.solution is None else disagreement(self.solution)
+        if factor > 1.0:
+            signs.append(
                 "the epochs' answers disagree by more than chance: some of them are forged, or what they are of has "
-                f"changed. Intervals are {apart:.1f} times as wide for it"
+                f"changed. Intervals are {factor:.1f} times as wide for it"
             )
-        return found
+        return signs
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Return the names of the coefficients hidden by noise."""
@@ -176,8 +176,8 @@ class ScoreEstimate(Estimate):
 def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
     """Return a solution's estimate, in coded units."""
     if outlook is None:
-        nothing = np.full(len(names), np.inf)
-        return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
+        unknown = np.full(len(names), np.inf)
+        return ScoreEstimate(names, np.zeros(len(names)), METHOD, unknown, "nothing was learned yet", chains, releases)
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)

@@ -72,7 +72,7 @@ class Excess:
 
 def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
     """Return the questions with more answers than their shares allow."""
-    found: dict[Question, tuple[int, float]] = {}
+    totals: dict[Question, tuple[int, float]] = {}
     for epoch in epochs:
         releases: dict[str, int] = {}
         for (level, _), tally in epoch.tallies.items():
@@ -80,9 +80,9 @@ def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
         for (level, question), tally in epoch.tallies.items():
             share = share_of(epoch.model, question)
             if tally.count > most_answers(releases[level], share):
-                answers, expected = found.get(question, (0, 0.0))
-                found[question] = answers + tally.count, expected + releases[level] * share
-    return tuple(Excess(question, *both) for question, both in sorted(found.items()))
+                answers, expected = totals.get(question, (0, 0.0))
+                totals[question] = answers + tally.count, expected + releases[level] * share
+    return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
 
 
 def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
@@ -109,9 +109,10 @@ class Forgery:
     @classmethod
     def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
         """Return what the answers of epochs reveal."""
-        each = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
-        found = excesses(epochs)
+        influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
+        exceeded = excesses(epochs)
         widened = sum(
-            SLACK * (one.answers - one.expected) * influence_of(one.question, epochs, mechanisms) for one in found
+            SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
+            for excess in exceeded
         )
-        return cls(Influence(max(each)), found, widened)
+        return cls(Influence(max(influences)), exceeded, widened)

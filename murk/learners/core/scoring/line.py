@@ -85,10 +85,12 @@ class ProbabilityLine:
         self._back = newest.back
         rows = Rows.normal(moments.moment)
         self._predicted = 2.0 * mean_matrix(_at_zero(newest), rows, _LINE)
-        told = [(each, *self._predicted_moments(each.model, rows)) for each in found]
-        scatters = self._answers(told, "scatter")
-        self._share, self._share_variance = self._share_there(self._answers(told, "curvature"), scatters)
-        self._matrix, self._error = self._second_moments(scatters + self._answers(told, "curvature", 1.0 / self._share))
+        centred = [(each, *self._predicted_moments(each.model, rows)) for each in found]
+        scatters = self._answers(centred, "scatter")
+        self._share, self._share_variance = self._share_there(self._answers(centred, "curvature"), scatters)
+        self._matrix, self._error = self._second_moments(
+            scatters + self._answers(centred, "curvature", 1.0 / self._share)
+        )
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
@@ -123,10 +125,10 @@ class ProbabilityLine:
         out = plain.transform @ self._back
         return own, own - out @ self._predicted @ out.T
 
-    def _answers(self, told: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
+    def _answers(self, centred: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
         """Return matrices of one question as estimates of ``E c z z'``, with their predictions and doubts."""
-        asked: list[_MatrixAnswer] = []
-        for each, own, moved in told:
+        matrices: list[_MatrixAnswer] = []
+        for each, expected, change in centred:
             answer: Answer | None = getattr(each, question)
             scale = 2.0
             if question == "curvature":
@@ -136,8 +138,8 @@ class ProbabilityLine:
             if answer is None:
                 continue
             answer = answer.times(scale * factor)
-            asked.append((_at_zero(each.model), answer, partial(np.asarray, own), _DOUBTED * moved))
-        return asked
+            matrices.append((_at_zero(each.model), answer, partial(np.asarray, expected), _DOUBTED * change))
+        return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, Array]:
         """Return their mean in the newest coordinates, and its numbers' variances."""
@@ -271,12 +273,12 @@ class ProbabilityLine:
     @cached_property
     def misfits(self) -> Array:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
-        found = []
-        for one, (design, _) in zip(self._equations, self._designs, strict=True):
-            own, shared = self._noise(one, design, self._whitened)
-            left = one.mean - design @ (self._whitened - one.middle * self._constant)
-            found.append(float(left @ inverse(own + shared) @ left))
-        return np.array(found)
+        squares = []
+        for equation, (design, _) in zip(self._equations, self._designs, strict=True):
+            own, shared = self._noise(equation, design, self._whitened)
+            residual = equation.mean - design @ (self._whitened - equation.middle * self._constant)
+            squares.append(float(residual @ inverse(own + shared) @ residual))
+        return np.array(squares)
 
     @property
     def share(self) -> tuple[float, float]:
@@ -302,8 +304,8 @@ class ProbabilityLine:
     def half_widths(self, quantile: float) -> Array:
         """Return half-widths of the slopes' intervals, (p,); infinite where one was not learned."""
         test = far_from(self.values, self._covariance, quantile)
-        found = first_rejected(self.values, self.covariance, quantile, test)
-        return np.where(found < _WIDEST, found, math.inf)
+        halves = first_rejected(self.values, self.covariance, quantile, test)
+        return np.where(halves < _WIDEST, halves, math.inf)
 
 
 def next_model(

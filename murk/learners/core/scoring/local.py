@@ -225,12 +225,12 @@ class LocalScores(RecordEngine, ScoreEngine):
         for known, estimate in solved:
             if known is chain:
                 return estimate
-        found = merged_of(self.settings, [(chain, self.mechanisms)])
+        solved_estimate = merged_of(self.settings, [(chain, self.mechanisms)])
         now = self._now
         # At most two: the newest, and the one for predictions.
         kept = [one for one in solved if one[0] is now or one[0] is now.shown]
-        self._solved = (*kept, (chain, found))[-2:]
-        return found
+        self._solved = (*kept, (chain, solved_estimate))[-2:]
+        return solved_estimate
 
     # State
 
@@ -282,9 +282,9 @@ def _groups(
         yield slice(None), levels[0], QUESTIONS[int(questions[0])]
         return
     names = sorted(set(levels))
-    places = np.array([names.index(level) for level in levels], dtype=np.int64)
-    for place, level in enumerate(names):
-        for at, question in enumerate(QUESTIONS):
-            own = np.flatnonzero((questions == at) & (places == place))
-            if len(own):
-                yield own, level, question
+    level_indices = np.array([names.index(level) for level in levels], dtype=np.int64)
+    for level_index, level in enumerate(names):
+        for question_index, question in enumerate(QUESTIONS):
+            records = np.flatnonzero((questions == question_index) & (level_indices == level_index))
+            if len(records):
+                yield records, level, question

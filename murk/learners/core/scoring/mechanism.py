@@ -167,10 +167,10 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     ('privunit', PureDP(epsilon=1.0))
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
-        found = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]
-        best = found[0]
-        for one in found[1:]:
-            best = one if _worst(one) < _BETTER * _worst(best) else best
+        able = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]
+        best = able[0]
+        for other in able[1:]:
+            best = other if _worst(other) < _BETTER * _worst(best) else best
         return best
     kind = former_kind(guarantee) if kind in (None, BEST) else kind
     if kind == "gaussian":
@@ -269,9 +269,9 @@ def score_mechanisms(
 def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     """Return ``v v'`` of rows v (m, p) as vectors; longer rows are shortened to 1, non-finite values count as 0."""
     rows = _rows(vectors, features)
-    found = empty((len(rows), matrix_size(features)))
-    kernels.outer(rows, found)
-    return found
+    out = empty((len(rows), matrix_size(features)))
+    kernels.outer(rows, out)
+    return out
 
 
 def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:

@@ -193,17 +193,17 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
     X, y = copied(X), copied(y)
     p = len(model.transform)
     if response.classes and question == "score":
-        found = empty((len(X), len(model.origin)))
+        out = empty((len(X), len(model.origin)))
         basis = contrasts(response.classes)
-        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, found)
-        return found
-    found = empty((len(X), p))
+        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, out)
+        return out
+    out = empty((len(X), p))
     reach = model.reach if question == "score" else model.matrix_reach
     kernels.vectors(
         X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary,
-        QUESTIONS.index(question), found,
+        QUESTIONS.index(question), out,
     )  # fmt: skip
-    return found
+    return out
 
 
 def with_constant(rows: Array) -> Array:

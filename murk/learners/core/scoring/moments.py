@@ -47,7 +47,7 @@ class Moments:
         """
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
-        back, turn = inverse(base), _turn(newest)
+        back, turn = inverse(base), _rotation(newest)
         size = p * (p + 1) / 2
         rows = _even_rows(newest)
         together = _scatters(found, response, rows)
@@ -57,7 +57,7 @@ class Moments:
         mean = float(np.trace(expected)) / p
         noise = float(np.mean(variances))
         # While it is mostly noise, even the trace may not be positive.
-        ratio, more, ones = _levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
+        ratio, more, ones = _fit_levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
         rest = measured - ratio * expected - more * ones
         square = float(np.sum(rest**2 / variances)) / size
         kept = 0.0 if square < 1.0 + _SIGNIFICANT * math.sqrt(2.0 / size) else 1.0 - 1.0 / square
@@ -73,7 +73,7 @@ class Moments:
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
 
 
-def _turn(newest: Model) -> Array:
+def _rotation(newest: Model) -> Array:
     """Return a rotation of ``B x`` whose first axis lies along the coefficients."""
     return facing(inverse(unstretched(newest)).T @ newest.origin)
 
@@ -97,7 +97,7 @@ def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Poole
         answers.append((each.model, each.scatter, predicted))
         if not np.any(each.model.origin):
             answers.append((each.model, each.curvature, predicted))
-    return pooled(answers, _turn(newest) @ unstretched(newest))
+    return pooled(answers, _rotation(newest) @ unstretched(newest))
 
 
 def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
@@ -106,12 +106,12 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
     together = _scatters(found, response, _even_rows(newest))
     if together is None:
         return None
-    onto = _turn(newest) @ unstretched(newest)
+    onto = _rotation(newest) @ unstretched(newest)
     back = inverse(onto)
     return Extent(back @ together.measured @ back.T, back.T, together.variances)
 
 
-def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
+def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
     """Return the ratio to the moments of even features, the constant's excess, and its matrix.
 
     The constant is no feature: it is 1, while features lie within 1 of zero. Shrunk like them, it would let all noise

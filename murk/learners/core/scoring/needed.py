@@ -106,7 +106,7 @@ class Need:
         if self.people is not None:
             options.append(f"about {self.people:,} people in all")
         if self.budgets:
-            options.append(f"{_named(self.budgets)} with as many as now")
+            options.append(f"{_budgets_words(self.budgets)} with as many as now")
         if self.public_rows is not None:
             options.append(f"about {self.public_rows:,} public rows like the people")
         if not options:
@@ -115,14 +115,14 @@ class Need:
         return words.replace("about", "at least") if self.least else words
 
 
-def _named(budgets: Mapping[str, Guarantee]) -> str:
-    said = {level: _said(each) for level, each in budgets.items()}
+def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
+    said = {level: _budget_words(each) for level, each in budgets.items()}
     if len(said) == 1:
         return next(iter(said.values()))
     return " and ".join(f"{words} ({level})" for level, words in said.items())
 
 
-def _said(budget: Guarantee) -> str:
+def _budget_words(budget: Guarantee) -> str:
     (parameters,) = budget.to_dict().values()
     name, value = next(iter(parameters.items()))
     return f"{name} of about {value:g}"
@@ -180,7 +180,7 @@ class Outlook:
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
         """Return the factor of people that each coefficient takes, (p,): a power of two, or infinite."""
-        found = np.full(len(unknown), math.inf)
+        factors = np.full(len(unknown), math.inf)
         tried: dict[int, NDArray[np.bool_]] = {}
 
         def learned(factor: int) -> NDArray[np.bool_]:
@@ -189,20 +189,20 @@ class Outlook:
             return tried[factor]
 
         factor = 4
-        while factor <= MOST and np.any(np.isinf(found[unknown])):
-            new = unknown & np.isinf(found) & learned(factor)
+        while factor <= MOST and np.any(np.isinf(factors[unknown])):
+            new = unknown & np.isinf(factors) & learned(factor)
             if new.any():
                 half = new & learned(factor // 2)
-                found[new] = factor
-                found[half] = factor // 2
+                factors[new] = factor
+                factors[half] = factor // 2
             factor *= 4
-        return found
+        return factors
 
     def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
         """Return which coefficients are learned from ``factor`` times the people."""
-        found = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
+        answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
         try:
-            halves = self.solution.refit(found).half_widths(quantile)
+            halves = self.solution.refit(answers).half_widths(quantile)
         except (MurkError, np.linalg.LinAlgError):
             return np.zeros(len(self.settings.reported), dtype=bool)
         return np.asarray(halves <= limits)
@@ -233,58 +233,58 @@ class Outlook:
 
     def _answer(self, model: Model, question: Question) -> Array:
         """Return one person's expected answer, in units of the release."""
-        one, response, rows = self.solution, self.settings.response, self.solution.rows
+        solution, response, rows = self.solution, self.settings.response, self.solution.rows
         if question == "score":
             if response.classes:
                 basis = contrasts(response.classes)
-                at = classes.probabilities(rows.points, one.origin, basis)
+                at = classes.probabilities(rows.points, solution.origin, basis)
                 return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
-            return self._target_share * Expected.of(model, rows, response).score(rows.points @ one.origin)
+            return self._target_share * Expected.of(model, rows, response).score(rows.points @ solution.origin)
         flat = question == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
-        there = 1.0 if question == "scatter" else self._target_share
-        return there * flattened(matrix) / (model.matrix_reach / 2.0)
+        share = 1.0 if question == "scatter" else self._target_share
+        return share * flattened(matrix) / (model.matrix_reach / 2.0)
 
     @property
     def _target_share(self) -> float:
         """Share of the people with a target."""
-        one = self.solution
-        return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
+        solution = self.solution
+        return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
 
     def _visible(self) -> NDArray[np.bool_] | None:
         """Return along which coefficients released matrices stand out from noise, (p,); None if along none."""
-        one, response = self.solution, self.settings.response
-        if not isinstance(one, Solution):
-            return np.ones(len(self.settings.reported), dtype=bool) if one.alike else None
-        asked = [
-            (each.model, answer, partial(mean_matrix, each.model, one.rows, response, flat=flat))
+        solution, response = self.solution, self.settings.response
+        if not isinstance(solution, Solution):
+            return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None
+        answers = [
+            (each.model, answer, partial(mean_matrix, each.model, solution.rows, response, flat=flat))
             for each in self.found
             for answer, flat in ((each.scatter, True), (each.curvature, False))
         ]
-        together = pooled(asked, one.newest.transform)
-        if together is None:
+        matrices = pooled(answers, solution.newest.transform)
+        if matrices is None:
             return None
-        weighed = together.expected / together.variances
-        if float(np.sum(weighed * together.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * together.expected))):
+        weighed = matrices.expected / matrices.variances
+        if float(np.sum(weighed * matrices.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * matrices.expected))):
             return None
         # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
-        along = one.newest.back.T @ one.covariance
+        along = solution.newest.back.T @ solution.covariance
         along = along / np.linalg.norm(along, axis=0)
-        there = np.einsum("ij,ik,kj->j", along, together.measured, along)
-        noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, together.variances, along**2))
-        return np.asarray(there > _SEEN * noise)
+        measured = np.einsum("ij,ik,kj->j", along, matrices.measured, along)
+        noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, matrices.variances, along**2))
+        return np.asarray(measured > _SEEN * noise)
 
     # Larger budgets
 
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
         """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
-        found = {}
+        budgets = {}
         for level in self.counts:
             budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)
             if budget is None:
                 return {}
-            found[level] = budget
-        return found
+            budgets[level] = budget
+        return budgets
 
     def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
         score: Any = pair.score
@@ -303,8 +303,8 @@ class Outlook:
         while high / low > 1.02:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if enough(middle) else (middle, high)
-        found: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
-        return found
+        budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
+        return budget
 
     def _variance(self, pair: ScoreMechanisms, budget: Guarantee) -> float:
         try:
@@ -319,13 +319,13 @@ class Outlook:
 
     def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
         """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
-        found = np.zeros(len(unknown), dtype=np.int64)
-        one = self.solution
-        if not isinstance(one, Solution):
-            return found
+        fewest = np.zeros(len(unknown), dtype=np.int64)
+        solution = self.solution
+        if not isinstance(solution, Solution):
+            return fewest
         answers = self._epoch(model, self.people // _MARGIN)
         for size in _ROWS:
-            rows = Rows(one.rows.points, one.rows.shares, float(size))
+            rows = Rows(solution.rows.points, solution.rows.shares, float(size))
             try:
                 halves = PublicSolution(answers, self.settings.response, rows).half_widths(quantile)
             except (MurkError, np.linalg.LinAlgError):
@@ -333,5 +333,5 @@ class Outlook:
             learned = unknown & (halves <= limits)
             if not learned.any():
                 break
-            found[learned] = size
-        return found
+            fewest[learned] = size
+        return fewest

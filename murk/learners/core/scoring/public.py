@@ -354,5 +354,5 @@ class CurveSolution(PublicSolution):
 
 def _shares(evidence: Array) -> Array:
     """Return posterior weights from log evidence."""
-    found = np.exp(evidence - np.max(evidence))
-    return np.asarray(found / found.sum())
+    weights = np.exp(evidence - np.max(evidence))
+    return np.asarray(weights / weights.sum())

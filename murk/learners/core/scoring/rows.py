@@ -79,19 +79,19 @@ def _normals(size: int) -> Array:
     layers = max(_ROWS // max(2 * other, 1), 32)
     quantiles = special.ndtri((np.arange(layers) + 0.5) / layers)
     if not other:
-        found = quantiles[:, None][:, :size]
-        return np.asarray(found / np.sqrt(np.mean(found**2, axis=0)))
+        normals = quantiles[:, None][:, :size]
+        return np.asarray(normals / np.sqrt(np.mean(normals**2, axis=0)))
     words = np.random.Philox(key=_KEY).random_raw(layers * other * other)
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
     frames = np.linalg.qr(special.ndtri(uniform).reshape(layers, other, other))[0]
     # Lengths are those of normal rows, in an order unrelated to the first number.
-    place = np.minimum(np.arange(layers), np.arange(layers)[::-1]) + 0.5
-    lengths = np.sqrt(2.0 * special.gammaincinv(other / 2.0, place * _GOLDEN % 1.0))
+    rank = np.minimum(np.arange(layers), np.arange(layers)[::-1]) + 0.5
+    lengths = np.sqrt(2.0 * special.gammaincinv(other / 2.0, rank * _GOLDEN % 1.0))
     frames = frames * lengths[:, None, None]
     ends = np.concatenate([frames, -frames], axis=1)
     first = np.broadcast_to(quantiles[:, None, None], (layers, 2 * other, 1))
-    found = np.concatenate([first, ends], axis=2).reshape(-1, size)
-    return np.asarray(found / np.sqrt(np.mean(found**2, axis=0)))
+    normals = np.concatenate([first, ends], axis=2).reshape(-1, size)
+    return np.asarray(normals / np.sqrt(np.mean(normals**2, axis=0)))
 
 
 def _turned(normals: Array, along: Array) -> Array:
@@ -184,5 +184,5 @@ def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = Fa
     Z = rows.points @ model.transform.T
     reached = directions(rows.points, model, model.matrix_reach)
     weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)
-    found = (reached * (rows.shares * weight)[:, None]).T @ Z
-    return np.asarray((found + found.T) / 2.0)
+    product = (reached * (rows.shares * weight)[:, None]).T @ Z
+    return np.asarray((product + product.T) / 2.0)

@@ -374,22 +374,22 @@ def first_rejected(values: Array, covariance: Array, quantile: float, rejected: 
 
     ``rejected(indices, points)`` tests points (c, p) of some coefficients, with the others at their most likely, (c,).
     """
-    found = _normal_half_widths(covariance, quantile)
+    halves = _normal_half_widths(covariance, quantile)
 
     def reached(indices: NDArray[np.int64]) -> Array:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
         paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
 
-        def far(some: NDArray[np.int64], off: Array) -> NDArray[np.bool_]:
-            return rejected(both[some], values + off[:, None] * paths[some])
+        def far(selected: NDArray[np.int64], off: Array) -> NDArray[np.bool_]:
+            return rejected(both[selected], values + off[:, None] * paths[selected])
 
-        return np.asarray(_first_distances(far, found[both]).reshape(2, -1).max(axis=0))
+        return np.asarray(_first_distances(far, halves[both]).reshape(2, -1).max(axis=0))
 
-    known = np.flatnonzero(np.isfinite(found))
+    learned = np.flatnonzero(np.isfinite(halves))
     # Each coefficient needs a table of p^3 numbers.
-    for indices in np.array_split(known, math.ceil(len(known) * len(values) ** 3 / _AT_ONCE) or 1):
-        found[indices] = reached(indices)
-    return found
+    for indices in np.array_split(learned, math.ceil(len(learned) * len(values) ** 3 / _AT_ONCE) or 1):
+        halves[indices] = reached(indices)
+    return halves
 
 
 def _first_distances(rejected: Rejected, start: Array) -> Array:

@@ -72,17 +72,17 @@ class Epoch:
         """
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
-            found: dict[Key, Tally] = {}
-            for one in tallies:
-                level, question, total = one["level"], one["question"], one["total"]
+            sums: dict[Key, Tally] = {}
+            for tally in tallies:
+                level, question, total = tally["level"], tally["question"], tally["total"]
                 size = contrasts * features if question == "score" else matrix_size(features)
                 if level not in levels or question not in QUESTIONS or len(total) != size:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
                     raise MurkError("the state holds sums that are no whole numbers")
-                found[level, question] = Tally(count_of(one["count"], "count"), list(total))
+                sums[level, question] = Tally(count_of(tally["count"], "count"), list(total))
             return cls(
-                count_of(start, "epoch"), Model.of(unpack(packed, model_size(features, contrasts)), features), found
+                count_of(start, "epoch"), Model.of(unpack(packed, model_size(features, contrasts)), features), sums
             )
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
@@ -140,12 +140,12 @@ class Summary:
 
 def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
     """Return the mean answers of epochs, combining levels by inverse variance."""
-    found = []
+    means = []
     for epoch in epochs:
         answers = {question: _answer(epoch, question, mechanisms, features) for question in QUESTIONS}
         if any(answer is not None for answer in answers.values()):
-            found.append(Summary(epoch.model, answers["score"], answers["scatter"], answers["curvature"]))
-    return found
+            means.append(Summary(epoch.model, answers["score"], answers["scatter"], answers["curvature"]))
+    return means
 
 
 def _answer(
