@@ -11,10 +11,10 @@ the mean Hessian is too noisy to invert, the estimate is the average without int
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,7 @@ from murk.learners.examples.covariate_fit import (
     with_public,
 )
 from murk.learners.examples.polish import TRUST, uncertainty
-from murk.learners.examples.settings import level_rows
-
-if TYPE_CHECKING:
-    from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
 
 Array = NDArray[np.float64]
 
@@ -60,7 +57,43 @@ LIGHT = 0.002
 _NEAR = 0.98
 
 
-def estimate(engines: Sequence[IWPEngine]) -> Estimate:
+class Chain(Protocol):
+    """Sums of one chain's learner."""
+
+    @property
+    def settings(self) -> ExampleSettings:
+        """Its settings."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, ExampleMechanism]:
+        """Mechanism of each level."""
+
+    @property
+    def covariates(self) -> PublicCovariates | None:
+        """Public covariates, if there are any."""
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """Counts, at the places of `layout`."""
+
+    @property
+    def real(self) -> Array:
+        """Numbers, at the places of `layout`."""
+
+    @property
+    def rows(self) -> Array:
+        """Vectors, at the places of `layout`."""
+
+    @property
+    def triangles(self) -> Array:
+        """Lower triangles, at the places of `layout`."""
+
+
+def estimate(engines: Sequence[Chain]) -> Estimate:
     """Estimate from one chain's learner, or from several merged.
 
     Averages are weighted by each chain's sum of weights; the sums of the polish add up.
@@ -68,7 +101,7 @@ def estimate(engines: Sequence[IWPEngine]) -> Estimate:
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
-def _estimate(engines: Sequence[IWPEngine]) -> Estimate:
+def _estimate(engines: Sequence[Chain]) -> Estimate:
     settings = engines[0].settings
     weights = np.array([engine.real[k.SUM_WEIGHT] for engine in engines])
     shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(engines), 1.0 / len(engines))
@@ -90,7 +123,7 @@ def _estimate(engines: Sequence[IWPEngine]) -> Estimate:
     return with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
-def _sandwich(engines: Sequence[IWPEngine], average: Array) -> Estimate:
+def _sandwich(engines: Sequence[Chain], average: Array) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     p, n = settings.features, sum(engine.n_releases for engine in engines)
@@ -148,7 +181,7 @@ def _sandwich(engines: Sequence[IWPEngine], average: Array) -> Estimate:
 
 def _outer_with_rows(
     polished: Estimate,
-    engines: Sequence[IWPEngine],
+    engines: Sequence[Chain],
     covariates: PublicCovariates,
     sums: Array,
     bend: Array,
@@ -225,7 +258,7 @@ def _hidden_note(names: tuple[str, ...], spread: Array, hidden: int) -> str:
     )
 
 
-def _random_scaling(engines: Sequence[IWPEngine], average: Array) -> Estimate:
+def _random_scaling(engines: Sequence[Chain], average: Array) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     n = sum(engine.n_releases for engine in engines)
@@ -245,7 +278,7 @@ def _random_scaling(engines: Sequence[IWPEngine], average: Array) -> Estimate:
     return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
 
 
-def _scaling(engine: IWPEngine) -> Array:
+def _scaling(engine: Chain) -> Array:
     """Return the diagonal of ``V = t^-2 sum s^2 (bar_s - bar_t)^2``."""
     count = float(engine.whole[k.UPDATES])
     if count == 0:
@@ -255,7 +288,7 @@ def _scaling(engine: IWPEngine) -> Array:
     return np.asarray(np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2)
 
 
-def influence_of(engines: Sequence[IWPEngine]) -> Influence | None:
+def influence_of(engines: Sequence[Chain]) -> Influence | None:
     """Bound how far one forged example moves an estimate; None for losses that are not quadratic.
 
     The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
@@ -298,15 +331,15 @@ def influence_of(engines: Sequence[IWPEngine]) -> Influence | None:
     return Influence(moved / math.sqrt(float(sums[k.POLISH_SQUARES]) * spread), turned / (total * least))
 
 
-def _sums(engines: Sequence[IWPEngine]) -> Array:
+def _sums(engines: Sequence[Chain]) -> Array:
     return np.asarray(np.sum([engine.real for engine in engines], axis=0))
 
 
-def _row_sum(engines: Sequence[IWPEngine], row: int) -> Array:
+def _row_sum(engines: Sequence[Chain], row: int) -> Array:
     return np.asarray(np.sum([engine.rows[row] for engine in engines], axis=0))
 
 
-def _matrix_sum(engines: Sequence[IWPEngine], triangle: int) -> Array:
+def _matrix_sum(engines: Sequence[Chain], triangle: int) -> Array:
     """Return the symmetric matrix of the chains' packed lower triangles."""
     p = engines[0].settings.features
     matrix = np.zeros((p, p))
