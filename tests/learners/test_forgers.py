@@ -13,9 +13,9 @@ from murk.learners import ScoreClassifier
 from murk.learners.core.scoring import sums
 from murk.learners.core.scoring.any_solution import largest_square
 from murk.learners.core.scoring.engine import Chain, merged_of
-from murk.learners.core.scoring.forgers import Forgery, excesses, influence_of, most_answers
+from murk.learners.core.scoring.forgers import Forgery, excesses, influence_of
 from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.sums import Epoch, Tally, summaries
+from murk.learners.core.scoring.sums import Epoch, Tally, most_answers, summaries
 from murk.learners.estimates.forgers import Influence, counted, longest
 from murk.learners.results.forgers import describe_forgers
 from murk.privacy import GaussianDP, PureDP

@@ -10,6 +10,7 @@ import murk.learners.examples.forecast as examples
 import murk.planning.forecast as module
 from murk.errors import MurkError, UserError
 from murk.learners.core.design import Effects, designs
+from murk.learners.core.forecasting import one_by_one
 from murk.learners.core.scoring.forecasting import _answers as planned_answers
 from murk.learners.core.scoring.model import QUESTIONS, Model, vectors
 from murk.learners.core.symmetric import flattened
@@ -180,11 +181,11 @@ def test_draws_without_a_solution_learn_nothing(monkeypatch):
             return solved(*arguments)
         raise MurkError("nothing can be solved")
 
-    monkeypatch.setattr(examples, "estimate", solve)
+    monkeypatch.setattr(examples, "estimates", one_by_one(solve))
     found = forecast(of, population("binary"), 24_000, draws=3)
     assert not found.learned
     assert not found.settled
-    monkeypatch.setattr(examples, "estimate", solved)
+    monkeypatch.setattr(examples, "estimates", one_by_one(solved))
     assert forecast(of, population("binary"), 24_000, draws=3).learned
 
 

@@ -26,7 +26,7 @@ def test_features_target_public_rows_and_protocol():
     assert [(one.name, one.low, one.high) for one in found.features] == [(f"x{j}", -1, 1) for j in (1, 2, 3)]
     assert (found.target.kind, found.protocol, found.public.set_aside) == ("real", "examples", 1000)
     classes = task_of("features=1,target=classes,classes=3,mu=1,public=none")
-    assert (len(classes.target.classes), classes.public, classes.protocol) == (3, None, "gradients")
+    assert (len(classes.target.classes), classes.public, classes.protocol) == (3, None, "scores")
 
 
 @pytest.mark.parametrize(

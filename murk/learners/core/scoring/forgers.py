@@ -15,41 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from murk.learners.core.scoring.sums import Epoch, most_answers, share_of
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
-from murk.privacy.mechanisms.payload_limits import NATS
 
 if TYPE_CHECKING:
     from murk.learners.core.scoring.mechanism import ScoreMechanisms
-    from murk.learners.core.scoring.model import Model, Question
-    from murk.learners.core.scoring.sums import Epoch, Tally
+    from murk.learners.core.scoring.model import Question
 
 QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
 """Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
-
-
-def share_of(model: Model, question: Question) -> float:
-    """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
-    return 1.0 if question == "score" else model.scatter if question == "scatter" else model.curvature
-
-
-def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return the most answers that a question of a share has among ``releases``, except with probability e^-nats.
-
-    Examples
-    --------
-    >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
-    (5562, 0.0)
-    """
-    if share <= 0.0:
-        return 0.0
-    varies = releases * share * max(1.0 - share, 0.0)
-    return releases * share + math.sqrt(2.0 * nats * varies) + nats / 3.0
-
-
-def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) -> float:
-    """Return the weight of a level's answers to a question: their number, or the most that its share allows."""
-    releases = sum(each.count for (own, _), each in epoch.tallies.items() if own == level)
-    return min(float(tally.count), most_answers(releases, share_of(epoch.model, question)))
 
 
 @dataclass(frozen=True)

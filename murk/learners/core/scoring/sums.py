@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.core.scoring.forgers import counted_answers
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, model_size
 from murk.learners.core.state import count_of, pack, unpack
 from murk.learners.core.symmetric import matrix_size, symmetric
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.payload_limits import NATS
 from murk.privacy.mechanisms.wrapped import Wrapped
 
 Key = tuple[str, Question]
@@ -111,6 +112,31 @@ def step_of(mechanism: Any) -> float:
 
 
 Array = NDArray[np.float64]
+
+
+def share_of(model: Model, question: Question) -> float:
+    """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
+    return 1.0 if question == "score" else model.scatter if question == "scatter" else model.curvature
+
+
+def most_answers(releases: int, share: float, nats: float = NATS) -> float:
+    """Return the most answers that a question of a share has among ``releases``, except with probability e^-nats.
+
+    Examples
+    --------
+    >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
+    (5562, 0.0)
+    """
+    if share <= 0.0:
+        return 0.0
+    varies = releases * share * max(1.0 - share, 0.0)
+    return releases * share + math.sqrt(2.0 * nats * varies) + nats / 3.0
+
+
+def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) -> float:
+    """Return the weight of a level's answers to a question: their number, or the most that its share allows."""
+    releases = sum(each.count for (own, _), each in epoch.tallies.items() if own == level)
+    return min(float(tally.count), most_answers(releases, share_of(epoch.model, question)))
 
 
 @dataclass(frozen=True)
