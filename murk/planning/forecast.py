@@ -141,7 +141,7 @@ def forecasts(
     Raises
     ------
     UserError
-        As in `forecast`.
+        If the protocol has no forecast, or the task cannot be learned by it.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:

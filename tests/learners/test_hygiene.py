@@ -131,7 +131,7 @@ def test_a_release_that_does_not_fit_changes_nothing(changes, reason):
 
 def test_the_engine_does_not_write_beyond_its_arrays():
     model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"])
-    with pytest.raises(MurkError, match="3 numbers"):
+    with pytest.raises(MurkError, match="3 integers"):
         model._engine.learn_releases([release(payload=[1] * 100_000)])
 
 
