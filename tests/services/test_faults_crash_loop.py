@@ -113,7 +113,7 @@ def test_two_learners_of_one_name_say_so_and_both_go_on(broker, nursery):
         eventually(lambda: set(owners(log).values()) == {first.pid}, every=0.25)
         second = nursery.learner(url, "--wait", "--name", "same")
         first.said("another learner of")
-        assert "joined under the name same: give each a --name of its own" in first.err
+        assert "has joined under the name same: give each its own --name" in first.err
         eventually(lambda: set(owners(log).values()) == {first.pid, second.pid}, every=0.25)
         assert first.err.count("another learner of") == 1
         assert "another learner of" not in second.err
@@ -155,7 +155,7 @@ def test_a_learner_that_waits_does_so_whatever_call_meets_a_broker_that_is_away(
     for name, module in list(sys.modules.items()):
         if name.startswith("murk.stream.log.kafka.") and hasattr(module, "translate_errors") and module is not faults:
             monkeypatch.setattr(module, "translate_errors", shy)
-    for pause in (options, "_LOOK"), (pool, "PAUSE"):
+    for pause in (options, "_RETRY_SECONDS"), (pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     done = CliRunner().invoke(cli, ["learn", "--log", url, "--wait", "--json", "--idle", "5"])
     assert done.exit_code == 0, (done.output, done.exception, away.met)

@@ -433,7 +433,7 @@ def test_a_run_that_was_over_before_is_shown_whole(page):
     page.find(".parameter .plot").send_keys(Keys.HOME)
     eventually(lambda: page.text(".parameter .beside") == "at 1")
     page.find(".parameter .plot").send_keys(Keys.ESCAPE)
-    assert "comes from the log" in page.text("#since")
+    assert "come from the log" in page.text("#since")
     assert page.complaints() == []
 
 

@@ -246,14 +246,14 @@ def reads(broker, user, topic):
 
 LACKING = {
     # What the learner lacks: kind, resource, operation, what it is told.
-    "releases": ("TOPIC", "murk-NAME-releases", "READ", "at the topic murk-NAME-releases"),
-    "models-read": ("TOPIC", "murk-NAME-models", "READ", "at the topic murk-NAME-models"),
-    "models-write": ("TOPIC", "murk-NAME-models", "WRITE", "at the topic murk-NAME-models"),
-    "states-read": ("TOPIC", "murk-NAME-states", "READ", "at the topic murk-NAME-states"),
-    "states-write": ("TOPIC", "murk-NAME-states", "WRITE", "at the topic murk-NAME-states"),
-    "dead-letters": ("TOPIC", "murk-NAME-dead-letters", "WRITE", "at the topic murk-NAME-dead-letters"),
-    "group": ("GROUP", "murk-NAME", "READ", "at the consumer group"),
-    "transaction": ("TRANSACTIONAL_ID", "murk-NAME-0", "WRITE", "at the transactional id"),
+    "releases": ("TOPIC", "murk-NAME-releases", "READ", "access to the topic murk-NAME-releases"),
+    "models-read": ("TOPIC", "murk-NAME-models", "READ", "access to the topic murk-NAME-models"),
+    "models-write": ("TOPIC", "murk-NAME-models", "WRITE", "access to the topic murk-NAME-models"),
+    "states-read": ("TOPIC", "murk-NAME-states", "READ", "access to the topic murk-NAME-states"),
+    "states-write": ("TOPIC", "murk-NAME-states", "WRITE", "access to the topic murk-NAME-states"),
+    "dead-letters": ("TOPIC", "murk-NAME-dead-letters", "WRITE", "access to the topic murk-NAME-dead-letters"),
+    "group": ("GROUP", "murk-NAME", "READ", "access to the consumer group"),
+    "transaction": ("TRANSACTIONAL_ID", "murk-NAME-0", "WRITE", "access to the transactional id"),
 }
 
 

@@ -200,7 +200,7 @@ def test_classic_noise_is_refused_where_it_breaks_the_promise():
 def test_a_stated_guarantee_that_does_not_hold_is_refused():
     with pytest.raises(UserError, match="does not hold"):
         GaussianMechanism(3, 1.0, WIDTH, ApproxDP(1.0, 1e-6))
-    with pytest.raises(UserError, match="only an ApproxDP"):
+    with pytest.raises(UserError, match="must be an ApproxDP"):
         GaussianMechanism(3, 1.0, 1, GaussianDP(1.0))
 
 

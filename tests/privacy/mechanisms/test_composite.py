@@ -170,7 +170,7 @@ def test_what_is_stated_is_checked():
     assert CompositeMechanism((FEATURES, LABEL), ApproxDP(1.5, 1e-6)).guarantee == ApproxDP(1.5, 1e-6)
     with pytest.raises(UserError, match="does not follow"):
         CompositeMechanism((FEATURES, OTHER), ApproxDP(2.0, 1e-6))
-    with pytest.raises(UserError, match="only an ApproxDP"):
+    with pytest.raises(UserError, match="must be an ApproxDP"):
         CompositeMechanism((FEATURES,), PureDP(1.0))
 
 

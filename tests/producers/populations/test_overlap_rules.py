@@ -10,11 +10,11 @@ import pytest
 from murk.errors import UserError
 from murk.producers.populations import overlap
 from murk.producers.populations.overlap import (
+    _is_clustered,
+    _is_repetitive,
+    _log_tail,
     _plain,
-    _sorted,
-    _split,
-    _tail,
-    _tells,
+    _split_share,
     consecutive,
     distinct,
     in_order,
@@ -119,7 +119,7 @@ def test_thirty_two_runs_in_order_are_a_copy() -> None:
 
 def test_a_column_tells_where_a_tenth_of_its_values_or_two_differ() -> None:
     for rows, values, tells in ((20, 2, True), (20, 3, False), (40, 4, True), (40, 5, False), (2, 2, True)):
-        assert _tells(np.arange(rows, dtype=np.uint64) % np.uint64(values)) == tells
+        assert _is_repetitive(np.arange(rows, dtype=np.uint64) % np.uint64(values)) == tells
 
 
 def test_a_value_is_the_same_however_it_is_written() -> None:
@@ -161,15 +161,15 @@ def test_the_bound_of_a_tail(count: int, of: int, chance: float) -> None:
     tail = math.log(math.fsum(math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(count, of + 1)))
     t = np.linspace(0.0, 30.0, 300_001)
     best = float(np.min(of * np.log(1 - chance + chance * np.exp(t)) - t * count))
-    assert _tail(count, of, chance) == pytest.approx(best, rel=1e-4)
-    assert _tail(count, of, chance) >= tail
-    assert _tail(count, of, count / of) == _tail(0, 0, chance) == 0.0
+    assert _log_tail(count, of, chance) == pytest.approx(best, rel=1e-4)
+    assert _log_tail(count, of, chance) >= tail
+    assert _log_tail(count, of, count / of) == _log_tail(0, 0, chance) == 0.0
 
 
 def test_the_chance_that_a_pair_is_split() -> None:
     """Of two rows among own + public, drawn without order: one of each, 2 own public / (own + public)^2."""
     for own, public in ((1, 1), (3, 1), (100, 7), (7, 100)):
-        assert _split(public / own) == pytest.approx(2 * own * public / (own + public) ** 2, rel=1e-14)
+        assert _split_share(public / own) == pytest.approx(2 * own * public / (own + public) ** 2, rel=1e-14)
 
 
 def test_from_how_many_equal_neighbours_on_a_file_is_sorted() -> None:
@@ -185,10 +185,10 @@ def test_from_how_many_equal_neighbours_on_a_file_is_sorted() -> None:
             rows = np.concatenate([parts[place] for place in rng.permutation(cuts)])
             equal = int(np.sum(rows[1:] == rows[:-1]))
             wanted = equal > expected + 6 * math.sqrt(expected) + 6
-            assert _sorted(rows) == wanted
+            assert _is_clustered(rows) == wanted
             seen.add(wanted)
         assert seen == {True, False}
-    assert not _sorted(np.arange(30, dtype=np.uint64))
+    assert not _is_clustered(np.arange(30, dtype=np.uint64))
 
 
 @pytest.mark.parametrize("values", [2, 4, 20])

@@ -449,7 +449,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
     )
     assert twice.privacy.per_person is not None
     for cap, message in (
-        ("{gdp: {mu: 3.0}}", "write the cap as the guarantee is"),
+        ("{gdp: {mu: 3.0}}", "write the cap in the guarantee's terms"),
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):
