@@ -62,7 +62,7 @@ def jsonl(**cells: object) -> str:
 
 OTHERS: dict[str, tuple[str, bytes, list[str]]] = {
     "a truncated gzip": ("people.csv.gz", gzip.compress(GOOD.encode())[:-20], ["truncated", "compress it again"]),
-    "a damaged gzip": ("people.csv.gz", gzip.compress(GOOD.encode())[:-8] + bytes(8), ["damaged"]),
+    "a damaged gzip": ("people.csv.gz", gzip.compress(GOOD.encode())[:-8] + bytes(8), ["not a valid gzip file"]),
     "no gzip": ("people.csv.gz", f"{WORD},{FIGURE}\n".encode(), ["has no column", "must be a header"]),
     "no JSON": ("people.jsonl", jsonl().encode() + f'{{"age": {WORD}'.encode(), ["row 41", "not a JSON object"]),
     "a list of JSON": ("people.jsonl", f'["{WORD}"]\n'.encode(), ["row 1", "not a JSON object"]),

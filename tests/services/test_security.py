@@ -286,7 +286,7 @@ def test_a_right_that_is_taken_away_while_a_learner_runs(secure_broker, folder, 
     secure_broker.forbid("learner", "TOPIC", topic, operation)
     try:
         admin_sends(secure_broker, Names(name).releases, b"no release")
-        learner.refused(f"at the topic {topic}", "docs/deploy.md")
+        learner.refused(f"access to the topic {topic}", "docs/deploy.md")
     finally:
         secure_broker.allow("learner", "TOPIC", topic, operation)
 
