@@ -24,7 +24,6 @@ WORK = f"""\
 name: work
 {FEATURES}
 target: {{name: work, kind: classes, classes: [none, part, full]}}
-protocol: gradients
 """
 LEVELS = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
 RECORDS = 260
@@ -79,7 +78,7 @@ def test_weeks_worked(folder: Path, privacy: str, mechanism: str) -> None:
 
 
 def test_three_classes_at_chosen_levels(folder: Path) -> None:
-    found = learn(folder, WORK, LEVELS, "--level", "column:choice")
+    found = learn(folder, f"{WORK}protocol: gradients\n", LEVELS, "--level", "column:choice")
     chosen = Counter(record["choice"] for record in records())
     assert (found["releases"], found["objective"], found["by_level"]) == (RECORDS, "softmax", dict(chosen))
     assert len(found["coefficients"]) == 9
