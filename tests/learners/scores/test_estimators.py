@@ -238,7 +238,7 @@ def test_what_cannot_be_is_refused():
         classifier(exponent=2.0)
     with pytest.raises(UserError, match="one of them"):
         classifier(noise=SimulatedNoise(1))
-    with pytest.raises(UserError, match="the lower first"):
+    with pytest.raises(UserError, match="the lower one first"):
         regressor(target_bounds=(1, 0))
     with pytest.raises(UserError, match="2 rows, budget has 1"):
         classifier().learn_many(np.zeros((2, P)), [True, False], budget=[GaussianDP(1.0)])

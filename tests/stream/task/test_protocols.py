@@ -129,7 +129,7 @@ def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
         (ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: real, low: 0, high: 52"), "scores"),
         (
             ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: classes, classes: [a, b]"),
-            "gradients",
+            "scores",
         ),
         (
             ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: classes, classes: [a, b]")
