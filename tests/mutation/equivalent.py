@@ -8,8 +8,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "the best match comes first, and only that is used",
     (
         "murk/_sqlite.py",
-        "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in some]\n"
-        "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in some]",
+        "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in batch]\n"
+        "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in batch]",
     ): "a cell that is neither is refused, however many rows were read",
     (
         "murk/producers/populations/overlap.py",
@@ -75,7 +75,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "whatever brackets the root, the search ends at it",
     (
         "murk/stream/worker/pool.py",
-        "-LOG_INTERVAL = 60.0\n+LOG_INTERVAL = 120.0",
+        "-LOG_INTERVAL = 60.0  # seconds between two log lines about progress\n"
+        "+LOG_INTERVAL = 120.0  # seconds between two log lines about progress",
     ): "how often something is logged",
     (
         "murk/privacy/sketches/tight.py",

@@ -87,7 +87,7 @@ class Membership(ABC):
 
         Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
 
-        Raises `UnreachableError` if the other processes cannot be heard of.
+        Raises ``UnreachableError`` if the other processes cannot be heard of.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Ownership(ABC):
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit.
 
-        Raises `FencedError` when another process is known to own the chain.
+        Raises ``FencedError`` when another process is known to own the chain.
         """
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Ownership(ABC):
         A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
         repeat it raises, and the chain must be acquired again.
 
-        Raises `FencedError` if another process owns the chain, and nothing was written; `MurkError` if the log could
+        Raises ``FencedError`` if another process owns the chain, and nothing was written; `MurkError` if the log could
         not write: either everything was written or nothing.
         """
 

@@ -22,7 +22,7 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     """Open the log at a URL.
 
     Raises `UserError` if the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or
-    a broker refuses the settings; `UnreachableError` if a broker does not answer.
+    a broker refuses the settings; ``UnreachableError`` if a broker does not answer.
 
     Parameters
     ----------

@@ -135,8 +135,8 @@ class ScoreRelease(Release):
         Number of releases, of the chain or of all chains that share models, at which the epoch of the answered model
         began.
     question
-        What was asked. `score`: the bounded score, one number for each coded feature and the constant, K - 1 times as
-        many for K classes. `scatter` and `curvature`: the upper triangle of a symmetric matrix of them, row by row.
+        What was asked. ``score``: the bounded score, one number for each coded feature and the constant, K - 1 times as
+        many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row by row.
     payload
         Integers that the mechanism released.
     """
@@ -152,10 +152,10 @@ class ExampleRelease(Release):
     Parameters
     ----------
     payload
-        Integers that the mechanism released. `release: directions`: the features over the record's length (times the
-        label), 1 and the target over that length, and whether the target is missing. `release: joint`: the features
+        Integers that the mechanism released. ``release: directions``: the features over the record's length (times the
+        label), 1 and the target over that length, and whether the target is missing. ``release: joint``: the features
         times the label with the constant last (binary target), or the features and the scaled target (real target).
-        `release: separate`: the features and the target, each randomized by itself.
+        ``release: separate``: the features and the target, each randomized by itself.
     """
 
     kind: Literal["example"] = "example"

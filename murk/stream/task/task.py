@@ -344,7 +344,7 @@ class Task(_ProtocolBlocks):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with the former defaults of the version that began a log, where its file names no value.
 
-        ``carried`` is the task of the log. See `murk.stream.task.former`.
+        ``carried`` is the task of the log. See ``murk.stream.task.former``.
         """
         changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self

@@ -175,7 +175,7 @@ class Worker:
         If ``end``, the partition's end as the caller knows it, is the next offset, nothing is read. A step that could
         not commit, for example because the disk is full, may be called again: it then commits what it has learned.
 
-        Raises `FencedError` if another worker has taken the chain over; `MurkError` if the log could not be read or
+        Raises ``FencedError`` if another worker has taken the chain over; `MurkError` if the log could not be read or
         written, or retention has removed unread messages.
         """
         if self._stopped is not None:

@@ -140,7 +140,7 @@ def test_numpy_integers_are_seeds() -> None:
 
 
 def test_negative_records_are_refused() -> None:
-    with pytest.raises(UserError, match="not negative, got -4"):
+    with pytest.raises(UserError, match="must not be negative, got -4"):
         SimulatedNoise(1).gaussian([0, -4], 2)
 
 

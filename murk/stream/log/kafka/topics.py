@@ -38,7 +38,7 @@ class Names:
     """
 
     def __init__(self, log: str) -> None:
-        self.group = f"murk-{log}"
+        self.log, self.group = log, f"murk-{log}"
         self.releases, self.models, self.states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
         self.dead, self.estimates = f"murk-{log}-dead-letters", f"murk-{log}-estimates"
         self.all = self.releases, self.models, self.states, self.dead
