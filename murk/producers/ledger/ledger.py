@@ -189,7 +189,7 @@ class Ledger:
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
-        Yields a `Spending`. Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes
+        Yields a ``Spending``. Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes
         to ``freeze``. If the block fails, nothing is debited.
 
         Raises UserError for an unknown level or an invalid name, and MurkError if the ledger cannot be written: nothing
