@@ -6,6 +6,7 @@ Centres are computed by the mechanism itself with zero noise, so they include th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -173,7 +174,7 @@ class _Composite(ReleaseDistribution):
         return np.asarray(middle @ shift / 2.0)
 
 
-class _Direction(ReleaseDistribution):
+class _Direction(ReleaseDistribution, ABC):
     """Base class of the distributions of directions, whose centres are the vectors themselves."""
 
     def centres(self, vectors: Points) -> Points:
@@ -188,9 +189,9 @@ class _Direction(ReleaseDistribution):
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         return self._log_density(payloads, one) - self._log_density(payloads, other)
 
+    @abstractmethod
     def _log_density(self, payloads: Points, vector: Points) -> Floats:
         """Return the log density of directions relative to the uniform distribution."""
-        raise NotImplementedError
 
 
 class _L2Ball(_Direction):

@@ -7,6 +7,7 @@ double anything.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -52,7 +53,7 @@ def new_registry() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=False)
 
 
-class Exporter:
+class Exporter(ABC):
     """Base class for collectors of one side's metrics of a task; by default in a registry of their own."""
 
     side: ClassVar[Side]
@@ -73,9 +74,9 @@ class Exporter:
             if metric.side == self.side:
                 yield family(metric, self._task, values(metric))
 
+    @abstractmethod
     def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
         """Return a function for the current values of each metric."""
-        raise NotImplementedError
 
 
 def described(side: Side) -> Iterator[Family]:

@@ -4,6 +4,7 @@ A cap is rounded down and a cost up.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -252,15 +253,15 @@ def log_odds(favoured: int, other: int) -> Decimal:
     return (Decimal(favoured) / Decimal(other)).ln() + Decimal("1e-55")
 
 
-class OddsMechanism:
+class OddsMechanism(ABC):
     """Base class of the pure mechanisms that make a choice whose odds are bounded."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def odds(self) -> tuple[int, int]:
         """The largest odds, as two integers."""
-        raise NotImplementedError
 
     @property
     def guarantee(self) -> PureDP:
