@@ -62,7 +62,7 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
 
     engine = model._engine
     if engine is None:
-        engine = model._begun(tuple(sorted(x)))
+        engine = model._get_engine(tuple(sorted(x)))
     X, own = np.array([[*x.values(), 1.0]]), [*x.values(), y]
     index = np.array([engine.n_releases])
     found: list[int] = []

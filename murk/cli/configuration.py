@@ -56,7 +56,7 @@ class Configuration:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
 
-    def place(self, command: str, key: str) -> str | None:
+    def table_of(self, command: str, key: str) -> str | None:
         """Return the table that sets an option of a command: "" for the top level, None if it is not set."""
         if key in self.tables.get(command, {}):
             return command
@@ -64,7 +64,7 @@ class Configuration:
 
     def value(self, command: str, key: str) -> Any:
         """Return the value that the file sets for an option of a command, or None."""
-        place = self.place(command, key)
+        place = self.table_of(command, key)
         return None if place is None else (self.tables[place] if place else self.shared)[key]
 
 
@@ -166,7 +166,7 @@ def read(path: Path | None, options: Options) -> Configuration:
                 raise _unknown(f"{path}: [{name}] {key}", key, options[name], flag=flag)
     for command, known in options.items():
         for key, option in known.items():
-            place = settings.place(command, key)
+            place = settings.table_of(command, key)
             if place is not None:
                 where = f"{path}: [{place}] {key}" if place else f"{path}: {key}"
                 check(option, settings.value(command, key), where)

@@ -77,7 +77,7 @@ class Facts:
         return is_central(self.mechanisms)
 
     @property
-    def told(self) -> str:
+    def compared(self) -> str:
         """What the figures of guarantees compare."""
         return "a record from a blank one (all zeros)" if self.is_central else "any two records"
 

@@ -76,9 +76,9 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     )
     if facts.is_central:
         both = worst if whole is None else percent(facts.any_two_of(whole).max_attack_accuracy)
-        told = f"any two records are told apart in at most {both}; {facts.told} in at most {most}"
+        told = f"any two records are told apart in at most {both}; {facts.compared} in at most {most}"
     else:
-        told = f"{facts.told} are told apart in at most {most}"
+        told = f"{facts.compared} are told apart in at most {most}"
     yield "Per task", f"from all releases of one {facts.who} to this task, {told}."
     yield "All tasks", _lifetime(facts)
     holder = (

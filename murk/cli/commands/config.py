@@ -95,7 +95,7 @@ def _command_settings(
                 variable = next(each for each in option.envvar or () if os.environ.get(each))
                 yield Setting(name, key, os.environ[variable], "environment", variable)
             case ParameterSource.DEFAULT_MAP:
-                place = file.place(name, key)
+                place = file.table_of(name, key)
                 yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{place}]' if place else ''}")
             case _:
                 yield Setting(name, key, context.params[option.name], "default", None)

@@ -200,7 +200,7 @@ class _Summary:
         elif (index := self._draws.randrange(seen)) < _SAMPLED:
             self.sample[index] = number
 
-    def _same(self, values: Sequence[str]) -> bool:
+    def _all_equal(self, values: Sequence[str]) -> bool:
         """Return whether all values are equal, however written: 1 and 1.0, two times of one day."""
         as_read: dict[str, Sequence[Any]] = {
             "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
@@ -230,7 +230,7 @@ class _Summary:
         name, values = self.name, sorted(self.values)
         if not self.rows:
             return Column(name, without="empty in every row", origin=origin)
-        if self._same(values):
+        if self._all_equal(values):
             return Column(name, without="the same value in every row", origin=origin)
         if self._names_people():
             what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"

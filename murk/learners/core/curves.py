@@ -94,7 +94,7 @@ def _identity(z: Floats) -> Floats:
     return z
 
 
-def _one(z: Floats) -> Floats:
+def _ones(z: Floats) -> Floats:
     return np.ones_like(z)
 
 
@@ -130,7 +130,7 @@ LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
 """For a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 LINKS = {
-    "identity": Curve("identity", _identity, _one, _zero, _identity, -np.inf, np.inf),
+    "identity": Curve("identity", _identity, _ones, _zero, _identity, -np.inf, np.inf),
     "sigmoid": replace(_LOGISTIC, name="sigmoid"),
     "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
     "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),

@@ -104,7 +104,7 @@ class StreamEstimator(base.Estimator):
             ]
         self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False), keys)
 
-    def _begun(self, names: tuple[Any, ...]) -> Any:
+    def _get_engine(self, names: tuple[Any, ...]) -> Any:
         """Return the engine, and make it for these features if there is none yet."""
         # The engine's arrays must outlive the call in which it is made.
         with _BEGINNING, lasting():
@@ -224,15 +224,15 @@ class StreamEstimator(base.Estimator):
         self._engine = engine
         return engine
 
-    def _own(self, budget: Guarantee) -> Any:
+    def _person_mechanism(self, budget: Guarantee) -> Any:
         """Return what randomizes the record of a person with their own budget."""
         return self._calibrated(budget)
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
         engine = self._engine
         if engine is None:
-            engine = self._begun(tuple(sorted(x)))
-        own = self._default if budget is None else self._own(budget)
+            engine = self._get_engine(tuple(sorted(x)))
+        own = self._default if budget is None else self._person_mechanism(budget)
         try:
             values = self._values_of(x)
         except KeyError:
@@ -377,7 +377,7 @@ class SGDEstimator(StreamEstimator):
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:
-            engine = self._begun(self._columns(X))
+            engine = self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
         own = self._of_rows(budget, len(rows))
         engine.learn_records(rows, y, own if isinstance(own, list) else [own])

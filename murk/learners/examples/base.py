@@ -131,7 +131,7 @@ class IWPSGD(SGDEstimator):
         """Learn from a decoded example."""
         engine = self._engine
         if engine is None:
-            engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
+            engine = self._get_engine(tuple(sorted(name for name in x if name != "intercept")))
         mechanism = self._default if budget is None else self._calibrated(budget)
         if engine.settings.outer:
             numbers = getattr(x, "matrix", None)

@@ -154,7 +154,7 @@ class PublicMoments(StreamEstimator):
 
     # Learning
 
-    def _own(self, budget: Guarantee) -> Any:
+    def _person_mechanism(self, budget: Guarantee) -> Any:
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
     @wiped
@@ -162,7 +162,7 @@ class PublicMoments(StreamEstimator):
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
             return
-        engine = self._engine or self._begun(self._columns(X))
+        engine = self._engine or self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
         if self._directions is not None:
             self._directions.learn(engine, rows, y, budget)

@@ -169,7 +169,7 @@ def fit(
 
     def judge() -> Estimate:
         spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
-        if not private.told:
+        if not private.is_share_known:
             note = f"none: {_FEW}"
         elif missing is not None:
             note = f"none: {missing}"
@@ -237,7 +237,7 @@ def _scored(
 
     def judge() -> Estimate:
         spread = np.full(layout.size, np.inf)
-        if not private.told:
+        if not private.is_share_known:
             note = f"none: {_FEW}"
         elif missing is not None:
             note = f"none: {missing}"

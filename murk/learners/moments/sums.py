@@ -86,7 +86,7 @@ class Private:
         )  # fmt: skip
 
     @property
-    def told(self) -> bool:
+    def is_share_known(self) -> bool:
         """Whether the share of people with a target is known to within a quarter of it."""
         return self.share_noise < 1.0 / 16.0
 

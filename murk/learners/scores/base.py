@@ -85,13 +85,13 @@ class Scores(StreamEstimator):
         """Return the classes, if there are more than two."""
         return ()
 
-    def _own(self, budget: Guarantee) -> str:
+    def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
         return level
 
     @wiped
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        engine = self._engine or self._begun(self._columns(X))
+        engine = self._engine or self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
         if isinstance(budget, Sequence):
             levels = [engine.level(each) for each in budget]

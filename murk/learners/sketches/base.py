@@ -166,7 +166,7 @@ class GaussMix(StreamEstimator):
     @wiped
     def _put(self, x: Record, y: float) -> None:
         if self._engine is None:
-            self._begun(tuple(sorted(x)))
+            self._get_engine(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
         numbers_were_used()
         self._add(keep(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
@@ -176,7 +176,7 @@ class GaussMix(StreamEstimator):
     @wiped
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:
-            self._begun(self._columns(X))
+            self._get_engine(self._columns(X))
         rows = self._with_constant(self._rows_of(X, y))
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
