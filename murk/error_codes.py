@@ -76,7 +76,7 @@ CODES = {
         Code("MURK-TASK-001", "A task has an invalid value or combination of values.", _GENERAL),
         Code(
             "MURK-TASK-002",
-            "A task file cannot be read or is not valid YAML.",
+            "A task file cannot be read, is not YAML, or uses YAML that task files do not allow.",
             "Fix the line that the message names.",
         ),
         Code(
@@ -154,7 +154,7 @@ CODES = {
         ),
         Code(
             "MURK-LOG-006",
-            "The log was recreated or is an older copy, not the one that was learned from.",
+            "The log was deleted or recreated, or is an older copy: it is not the one that was learned from.",
             "Restore the right log, or begin with a new one ([recover](recover.md#a-topic-was-deleted)).",
         ),
         Code(
@@ -242,7 +242,7 @@ def code_of(trace: TracebackType | None) -> str:
     module = ""
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__", "")
-        module = name if name.partition(".")[0] == "murk" else module
+        module = name if name.partition(".")[0] in ("murk", "reproductions") else module
         trace = trace.tb_next
     return general(module)
 

@@ -180,6 +180,8 @@ class _Direction(ReleaseDistribution, ABC):
     def centres(self, vectors: Points) -> Points:
         if isinstance(self.mechanism, OuterMechanism):
             vectors = outer(vectors, self.mechanism.features)
+        elif self.mechanism is not self.noise:
+            raise UserError(f"no audit of {type(self.mechanism).__name__} around {type(self.noise).__name__}")
         return np.where(np.isnan(vectors), 0.0, vectors)
 
     def distances(self, points: Points, other: Points) -> Floats:

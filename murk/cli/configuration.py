@@ -289,7 +289,9 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 def _unknown(what: str, key: str, known: Mapping[str, Any] | list[str], flag: str = "") -> UserError:
     if flag:
         return UserError(f"{what}: pass --{flag} to each command; it cannot be set elsewhere", code="MURK-CONF-004")
-    if near := get_close_matches(key, list(known), 1, 0.5):
+    if not known:
+        hint = "this command has no settings; remove the table"
+    elif near := get_close_matches(key, list(known), 1, 0.5):
         hint = f"did you mean {near[0]}?"
     else:
         hint = f"there are {', '.join(known)}" if len(known) < 30 else "`murk config --all` lists all"

@@ -78,7 +78,7 @@ def public(facts: Facts) -> Section:
         whose = f"of the file {block.file}" if block.file else f"of {block.set_aside:,} people, drawn at random"
         sample = Claim(
             f"PUBLIC AS THEY ARE, once the task is announced: the features (without the target) {whose}, without any "
-            "guarantee. The command that announces the task says of how many people, and asks for consent.",
+            "guarantee. The command that announces the task says of how many people, and asks its operator to confirm.",
             ("public",),
             "task",
         )
@@ -190,10 +190,10 @@ def withdrawal(facts: Facts) -> Section:
                 "Whose a release is: it carries no name, and is pseudonymous, not anonymous. A gateway (`murk run`, "
                 "`murk produce`) sends block by block in the order of its file, shuffled within each block. Whoever "
                 "has the file or the ledger and reads the log finds from which block of people a release is, in each "
-                "of several tasks. A block has at most 2,048 rows; for scores the rest of an epoch; for gradients a "
-                "hundredth of the releases so far, which is a single person at first. Whoever sees connections or "
-                "times of arrival can find more. The guarantee does not rely on this: it bounds what releases disclose "
-                "of a record even to those who know whose they are.",
+                "of several tasks. A block has at most 2,048 rows; for scores the rest of an epoch, at most "
+                "16,384; for gradients a hundredth of the releases so far, which is a single person at first. Whoever "
+                "sees connections or times of arrival can find more. The guarantee does not rely on this: it bounds "
+                "what releases disclose of a record even to those who know whose they are.",
                 ("release", "attack", "order"),
             ),
             Claim(

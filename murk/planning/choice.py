@@ -118,7 +118,7 @@ def recommend(
     refused: dict[str, str] = {}
     method_of_sketch: str | None = None
     for name, protocol in PROTOCOLS.items():
-        impractical = protocol.why_impractical(task.coding.size, task.public is not None)
+        impractical = protocol.why_impractical(task.coding.size - 1, task.public is not None)
         if protocol.reads_models and not online:
             refused[name] = "devices would have to read a model before they release"
         elif protocol.of_organisations and not organisation:

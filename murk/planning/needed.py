@@ -57,7 +57,7 @@ def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[st
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():
         if name is not None and name not in names:
-            known = ", ".join(names) or "of classes, which have no units"
+            known = ", ".join(names) or "of log odds of classes, which have no units"
             raise UserError(f"no half width of {name!r} can be asked for: the task's coefficients are {known}")
         if not value > 0.0:
             raise UserError(f"a half width is above 0, and not {value:g}")

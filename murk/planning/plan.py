@@ -197,7 +197,7 @@ def plan(
     }
     if task.of_organisations:
         chosen = {
-            count: (name, why + _by_alternative(task, cells, count, found[0], draws))
+            count: (name, why + (_by_alternative(task, cells, count, found[0], draws) if name == task.protocol else ""))
             for count, (name, why) in chosen.items()
         }
     if not all(name for name, _ in chosen.values()):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from murk.errors import UserError
 from murk.privacy import conversions
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP, check_kind
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["Accountant", "in_parallel"]
@@ -76,7 +76,8 @@ class Accountant:
 
         Raises `UserError` if a release implies no guarantee of that kind.
         """
-        check_kind(kind, delta, epsilon)
+        # Checks the figures that are asked for by the rules of a single guarantee.
+        PureDP(0.0).to(kind, delta=delta, epsilon=epsilon)
         if delta is not None:
             return self._at_delta(delta)
         if epsilon is not None:

@@ -227,8 +227,8 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    Proved for epsilon <= 1 only; above 8 it is too small at delta = 1e-5, so that the claim is false. Use it to
-    reproduce a paper, and `gdp_mu` for everything else.
+    Proved for epsilon <= 1 only; from between 8 and 9 it is too small at delta = 1e-5, so that the claim is false. Use
+    it to reproduce a paper, and `gdp_mu` for everything else.
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 

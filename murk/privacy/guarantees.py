@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NoReturn
 
 from murk.errors import UserError
 from murk.privacy import conversions, explain
-from murk.privacy.rounding import float_down, float_up, rational
+from murk.privacy.rounding import float_down, float_up, rational, require
 
 __all__ = [
     "KINDS",
@@ -247,6 +247,7 @@ class ApproxDP(Guarantee):
         return explain.describe_approx(self.epsilon, self.delta)
 
     def _epsilon_at(self, delta: float) -> float:
+        require("delta", delta, below=1)
         if delta < self.delta:
             refuse(self, "approx", f"delta can only grow, and {delta:g} is below {self.delta:g}")
         left = (rational(delta) - rational(self.delta)) / (1 - rational(self.delta))

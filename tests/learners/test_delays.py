@@ -143,6 +143,16 @@ def test_new_tasks_have_it_and_logs_that_were_begun_go_on_without():
     assert asked.with_defaults_of(carried) == asked
 
 
+def test_a_log_of_classes_that_was_begun_with_gradients_by_rule_goes_on():
+    """Scores are the default of classes now; its steps were filled in, too."""
+    file = FILE.replace('kind: binary, positive: "yes"', "kind: classes, classes: [u, v, w]")
+    carried = Task.from_document(Task.parse(file).document())
+    assert (carried.protocol, carried.learner.delays) == ("gradients", "adaptive")
+    task = Task.parse(file.replace("protocol: gradients\n", ""))
+    assert task.protocol == "scores"
+    assert task.with_defaults_of(carried) == carried
+
+
 def test_steps_that_are_given_stay_as_they_are():
     assert Task.parse(f"{FILE}learner: {{step: {{eta: 0.2}}}}\n").learner.delays is None
     with pytest.raises(UserError, match="no effect on steps that are given"):

@@ -69,8 +69,8 @@ def test_a_hessian_far_out_is_zero_and_does_not_overflow(objective):
 
 
 def test_plug_in_intervals_hold_the_truth_as_often_as_they_say():
-    """80 replications of 3 coefficients: the share's standard error is at most 0.0244 even if the three were
-    one. Bounds at 4.5 of them below 0.95: a false alarm in under 4 of a million runs; the seed is fixed anyway.
+    """80 replications of 3 coefficients: were the three one, the share's standard error would be 0.0244.
+    Bounds 3.2 of these below 0.95: then a false alarm in 7 of 10,000 runs, fewer as they are not; the seed is fixed.
     """
     share, twin = coverage(80, narrow=2 / 3)
     assert share >= 0.95 - 4.5 * math.sqrt(0.95 * 0.05 / 80) / math.sqrt(2)

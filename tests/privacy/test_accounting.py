@@ -250,3 +250,10 @@ def test_no_amount_and_no_number_of_releases_ends_in_an_error_of_arithmetic(kind
     except UserError:
         return
     assert all(0.0 <= figure < math.inf for figure in found.to_dict()[found.kind].values())
+
+
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("name", ["delta", "epsilon"])
+def test_a_figure_out_of_range_is_named(name, figure):
+    with pytest.raises(UserError, match="out of range"):
+        Accountant().compose(GaussianDP(1.0)).spent("approx", **{name: figure})

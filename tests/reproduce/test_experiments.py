@@ -11,7 +11,6 @@ from reproductions.experiment import Setting
 
 # By the function that makes another figure, of a model that figures besides are made of, too.
 ALIKE = {
-    "002/fig5": ("_grid", "linear", "002/fig6"),
     "003/fig3": ("_two_values", "logistic", "003/fig5"),
     "003/fig4": ("_two_values", "poisson", "003/fig5"),
 }

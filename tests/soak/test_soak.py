@@ -37,7 +37,7 @@ def fought(kills: int, cases: list[Case], log: str) -> None:
 
 @pytest.mark.slow
 def test_kills_on_a_file() -> None:
-    # Others are fought over on Kafka.
+    # Examples are fought over on Kafka; moments and scores in the whole campaign alone.
     fought(4, [small(case, 12) for case in CASES["file"] if case.protocol in (GRADIENTS, SKETCH)], "file")
 
 

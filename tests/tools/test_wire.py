@@ -5,6 +5,7 @@ import json
 import math
 import random
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -441,3 +442,20 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
 
 def test_the_counters_on_the_page_are_all_there_are() -> None:
     assert set(SHOWN["state"]["counters"]) == set(Counters.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [("kind: binary, positive: x", "0, 1/2;"), ("kind: classes, classes: [x, y, z]", "classes 3/8, 1/8;")],
+)
+def test_shares_at_version_0_are_those_of_the_code(target, written):
+    task = Task.parse(
+        f"name: t\nfeatures: [{{name: a, low: 0, high: 1}}]\ntarget: {{name: y, {target}}}\n"
+        "privacy: {guarantee: {gdp: {mu: 1}}}\n"
+    )
+    problem = problem_for(task)
+    model = problem.settings.first_model(problem.mechanisms)
+    [row] = [line for line in PAGE.read_text().splitlines() if "shares of `scatter`" in line]
+    shares = [float(Fraction(each)) for each in written.removeprefix("classes ").rstrip(";").split(", ")]
+    assert written in row
+    assert [model.scatter, model.curvature] == shares

@@ -248,7 +248,7 @@ coded features (the constant included) a model has p + p^2 + 4 numbers, of K cla
 | p^2 | transform W, row by row | within 1e8 | identity; with `covariates` M^-1/2 |
 | 1 | length R | above 0, to 1e4 | see below |
 | 1 | exponent g | 0 to 1 | the task's `exponent`; `null` is 1 |
-| 2 | shares who answer `scatter`, `curvature` | at least 0, sum at most 1 | 0, 1/2; with `covariates` 0, 1/10 |
+| 2 | shares of `scatter` and `curvature` | at least 0, sum at most 1 | 0, 1/2; classes 3/8, 1/8; `covariates` 0, 1/10 |
 
 At version 0, R is 1.3 sqrt(p) of classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
 most 2 sqrt(p). s^2 is the variance of the noise of a matrix number at level `default`. Numbers of version 0 have 9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from murk.errors import UserError
@@ -11,5 +13,5 @@ from murk.errors import UserError
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
     """Tell how to reproduce the papers' tables and figures, which need Murk's repository."""
-    line = " ".join(["python -m reproductions", *arguments])
+    line = shlex.join(["python", "-m", "reproductions", *arguments])
     raise UserError(f"the papers' tables and figures are reproduced from a checkout of Murk's repository: {line}")

@@ -1,6 +1,6 @@
 """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -33,8 +33,8 @@ class ScoresBlock(Block):
         default="curve",
         description="`line`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
         "at one probability, and average effects are slopes of the line through the labels; `curve`: "
-        "always at the fitted coefficients. If omitted: `line` for a binary target and for "
-        "several classes without public covariates; of these classes only average effects are learned",
+        "always at the fitted coefficients. If omitted: `curve`, or without public covariates `line` for a "
+        "binary target and for several classes, of which only average effects are learned then",
     )
 
 
@@ -78,6 +78,11 @@ class ScoresProtocol(TaskProtocol):
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Keep who makes the models, and the definition of average effects."""
         return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Several classes without public covariates have lines: there is no choice."""
+        line = target == "classes" and not task.get("public") and block.get("effects") is None
+        return {**block, "effects": "line"} if line else dict(block)
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why second moments of many features are too large to ask people for."""

@@ -232,7 +232,8 @@ class GaussMix(StreamEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
-        return self._problem.estimate(self._engines(others))
+        engines = self._engines(others)
+        return self._problem.estimate(engines)
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:

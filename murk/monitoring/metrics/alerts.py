@@ -167,8 +167,8 @@ ALERTS: Final = (
         "15m",
         "info",
         "Releases for {{ $labels.task }} are learned, but its intervals do not shrink",
-        "The error should fall with the root of the number of releases, but is over 2.5 times as large. Look at the "
-        "model dashboard for a parameter that drifts (people have changed: begin a new task) or growing staleness "
+        "The error should fall with the root of the number of releases, but is over 2.5 times what that gives. Look at "
+        "the model dashboard for a parameter that drifts (people have changed: begin a new task) or growing staleness "
         "(gradients are old), and at the privacy dashboard for stronger levels, which widen intervals.",
         "intervals-do-not-shrink",
     ),

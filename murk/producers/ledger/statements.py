@@ -35,8 +35,8 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}
     own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
-    index = (person,) if home == 0 else (home, person)
-    for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", index):
+    values = (person,) if home == 0 else (home, person)
+    for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", values):
         receipts.setdefault(tariff, []).append(number)
     withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))

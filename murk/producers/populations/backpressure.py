@@ -79,14 +79,14 @@ def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Ma
     due = problem.next_published(published)
     if sum(ends.values()) < due:
         return True, published
-    indices = {each: log.checkpoint(each) for each in ends}
-    read = sum(index.offset for index in indices.values())
-    if any(index.offset < ends[each] for each, index in indices.items()):
+    checkpoints = {each: log.checkpoint(each) for each in ends}
+    read = sum(checkpoint.offset for checkpoint in checkpoints.values())
+    if any(checkpoint.offset < ends[each] for each, checkpoint in checkpoints.items()):
         return False, read
     learned = sum(
-        decode_state(index.state, f"chain {each} of {log.url}").counters.learned
-        for each, index in indices.items()
-        if index.state is not None
+        decode_state(checkpoint.state, f"chain {each} of {log.url}").counters.learned
+        for each, checkpoint in checkpoints.items()
+        if checkpoint.state is not None
     )
     # State and model are written together, but a cluster may show one of them first.
     return learned < due, read

@@ -30,7 +30,9 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         if kept:
             changes[name] = block.model_dump(mode="json") | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
-        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None}
+        # The log's own steps: the rule that chose another protocol filled in none.
+        learner = carried.learner.model_dump(mode="json")
+        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
     same = "protocol" in changes or task.protocol == carried.protocol
     logistic = carried.objective == FORMER_OBJECTIVE and task.target.kind == "binary"
     if same and logistic and "objective" in by_rule:

@@ -1,7 +1,7 @@
 """Registry of protocols. A new protocol is a folder and a line here.
 
-A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modules ``problem``, ``forecast`` and
-``audit`` are imported when they are used.
+A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modules ``problem`` and
+``forecast`` are imported when they are used.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ def part(protocol: str, module: str) -> Any:
     Raises
     ------
     UserError
-        If the protocol has none.
+        If the protocol has no forecast.
     """
     name = f"{FOLDERS[protocol]}.{module}"
-    if find_spec(name) is None:
-        raise UserError(f"protocol: {protocol} has no {module}: a simulated run (--seed) shows what it learns")
+    if module == "forecast" and find_spec(name) is None:
+        raise UserError(f"protocol: {protocol} has no forecast: a simulated run (--seed) shows what it learns")
     return import_module(name)
 
 
@@ -159,7 +159,9 @@ def check_protocol(
             "objective",
         )
     if target.kind not in protocol.targets:
-        raise task_error(f"{name} learns a binary or a real target, not {target.kind!r}; use gradients", "protocol")
+        raise task_error(
+            f"{name} learns a binary or a real target, not {target.kind!r}; use scores or gradients", "protocol"
+        )
     protocol.check(blocks[name], target.kind)
     key = learner.beyond_defaults(tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys))
     if key:

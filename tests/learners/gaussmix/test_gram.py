@@ -204,13 +204,13 @@ def test_missing_targets_do_not_bias():
 
 
 def test_intervals_are_of_those_who_have_a_target():
-    """Half of the targets are missing; 200 windows: 4.5 standard errors of 0.95, 1 in 10^5, with coefficients as one.
+    """Half of the targets are missing; 400 windows: 4.5 standard errors of 0.95, 1 in 10^5, with coefficients as one.
 
     By the scatter of all records, the rows of zeros among them, they would hold it in 83%.
     """
     mechanism = GramMechanism.calibrate(GaussianDP(4.0), columns=4, feature_bound=math.sqrt(3), target_bound=1.0)
     theta, hits = np.array([0.3, -0.2, 0.1]), []
-    for seed in range(200):
+    for seed in range(400):
         rng = np.random.default_rng(seed)
         x = np.column_stack([rng.uniform(-1, 1, (4000, 2)), np.ones(4000)])
         y = x @ theta + 0.2 * rng.normal(size=4000)
@@ -219,7 +219,7 @@ def test_intervals_are_of_those_who_have_a_target():
             sums_of(x * there[:, None], y * there, mechanism, rng), target_weight=mechanism.target_weight, slope=1.0
         )
         hits.append(np.mean(np.abs(found.values - theta) < 1.96 * np.sqrt(np.diag(found.covariance))))
-    assert abs(np.mean(hits) - 0.95) < 4.5 * math.sqrt(0.95 * 0.05 / 200)
+    assert abs(np.mean(hits) - 0.95) < 4.5 * math.sqrt(0.95 * 0.05 / 400)
 
 
 def test_log_odds_hold_for_every_law_of_the_features():

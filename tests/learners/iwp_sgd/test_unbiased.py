@@ -1,6 +1,6 @@
 """The paper's Theorem 5.2, checked directly: releases of one example, over and over.
 
-The mean of the update's own gradient (and loss) estimates over 400,000 releases of one example must equal the gradient
+The mean of the update's own gradient (and loss) estimates over 200,000 releases of one example must equal the gradient
 (and loss) of that example. 40 blocks give the mean's standard error; a deviation beyond 5 of them happens by chance
 with probability below 2e-5 (Student's t, 39 degrees of freedom) for each of some 60 comparisons. Each correction that
 is left out or made twice must be caught by the same comparison.

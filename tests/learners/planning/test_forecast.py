@@ -22,18 +22,18 @@ from tests.learners.planning.people import halves, population, task
 
 # Runs, of people and of sums alike: more where public rows decide what is believed, and half widths differ most.
 CASES = [
-    ("scores", "binary", 1_000, 6.0, 12_000, 4, ""),
-    ("scores", "real", 0, 6.0, 12_000, 4, ""),
-    ("moments", "real", 0, 8.0, 24_000, 4, ""),
+    ("scores", "binary", 1_000, 6.0, 12_000, 6, ""),
+    ("scores", "real", 0, 6.0, 12_000, 6, ""),
+    ("moments", "real", 0, 8.0, 24_000, 6, ""),
     ("moments", "binary", 5_000, 4.0, 12_000, 12, ""),
-    ("examples", "binary", 0, 4.0, 24_000, 4, ""),
-    ("examples", "real", 0, 6.0, 24_000, 4, "examples: {release: joint}"),
-    ("examples", "binary", 0, 6.0, 24_000, 4, "examples: {release: separate}"),
-    ("examples", "binary", 0, 8.0, 24_000, 4, "examples: {release: joint, loss: probit}"),
-    ("gradients", "binary", 1_000, 4.0, 24_000, 4, ""),
-    ("sketch", "binary", 0, 2.0, 12_000, 4, ""),
-    ("sketch", "real", 0, 2.0, 12_000, 4, "sketch: {method: mixing, rows: 400}"),
-    ("sketch", "real", 0, 2.0, 12_000, 4, "sketch: {method: linear-mixing, rows: 100, window: 1000}"),
+    ("examples", "binary", 0, 4.0, 24_000, 6, ""),
+    ("examples", "real", 0, 6.0, 24_000, 6, "examples: {release: joint}"),
+    ("examples", "binary", 0, 6.0, 24_000, 6, "examples: {release: separate}"),
+    ("examples", "binary", 0, 8.0, 24_000, 6, "examples: {release: joint, loss: probit}"),
+    ("gradients", "binary", 1_000, 4.0, 24_000, 6, ""),
+    ("sketch", "binary", 0, 2.0, 12_000, 6, ""),
+    ("sketch", "real", 0, 2.0, 12_000, 6, "sketch: {method: mixing, rows: 400}"),
+    ("sketch", "real", 0, 2.0, 12_000, 6, "sketch: {method: linear-mixing, rows: 100, window: 1000}"),
 ]
 
 
@@ -77,10 +77,10 @@ def test_half_widths_are_those_of_people_who_release(protocol, kind, public, mu,
 
 
 def test_half_widths_of_newton_steps_are_those_of_an_organisation():
-    """They vary by a third from run to run, as the first part's noise does: of 6 a mean is known to a seventh."""
+    """They vary by a third from run to run, as the first part's noise does: of 12 a mean is known to a tenth."""
     of = task(2.0, protocol="sketch", more="sketch: {method: newton, first: 3000, window: 12000}")
-    simulated = np.mean([np.log(halves(of, 12_000, "binary", seed)) for seed in range(6)], axis=0)
-    found = forecast(of, population("binary"), 12_000, draws=6).halves
+    simulated = np.mean([np.log(halves(of, 12_000, "binary", seed)) for seed in range(12)], axis=0)
+    found = forecast(of, population("binary"), 12_000, draws=12).halves
     assert np.abs(np.log(list(found.values())) - simulated).max() < 0.4
     # Four windows of a quarter of the size tell less of each, and more together.
     more = np.array(list(forecast(of, population("binary"), 48_000, draws=5).halves.values()))

@@ -99,15 +99,20 @@ class ClassLines:
     def origin(self) -> Array:
         """Contrasts of log odds for predictions, ((K - 1) p,).
 
-        One step of Newton's method from the constants: slopes over the class's share, shrunk towards zero by the noise.
+        One step of Newton's method from the constants: slopes over the class's share. Slopes are shrunk towards zero,
+        and shares towards each other, by their noise.
         """
-        rates, theta = self.rates, np.zeros((len(self._basis), self.features))
+        theta, means = np.zeros((len(self._basis), self.features)), self.moments.moment[-1]
+        rates, even = self.rates, 1.0 / len(self._basis)
+        if self.lines:
+            spread = float(np.square(rates - even).sum())
+            doubt = sum(float(means @ line.covariance @ means) for line in self.lines)
+            rates = even + max(1.0 - doubt / max(spread, 1e-300), 0.0) * (rates - even)
         for label, line in enumerate(self.lines):
             signal, noise = line.signal, line.noise
             theta[label] = signal / max(signal + noise, 1e-300) * line.values / rates[label]
         # The constant gives each class its share at the mean of the features.
-        means = self.moments.moment[-1, :-1]
-        theta[:, -1] = np.log(rates) - theta[:, :-1] @ means
+        theta[:, -1] = np.log(rates) - theta[:, :-1] @ means[:-1]
         return np.asarray((self._basis.T @ theta).ravel())
 
     # What is known of the lines

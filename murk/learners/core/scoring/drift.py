@@ -21,7 +21,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
 
     The epochs before each boundary are solved in the same way as all together: without public rows if people are unlike
     them, and then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a
-    change of the features alone is no drift.
+    change of the features alone is no drift, except for the least-squares lines of several classes.
 
     Each boundary is compared with up to 7 different sets of epochs as the oldest are forgotten, and the test corrects
     for that.

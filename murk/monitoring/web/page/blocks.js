@@ -33,9 +33,9 @@ const RELEASES = {
   sketch: "an organisation's noisy moments, or mixture, of many records",
 };
 const PROMISES = {
-  sketch: "A level guarantees one record in one sketch, towards everybody but the organisation that made it",
+  sketch: "A level is a guarantee about one record in one sketch, against everybody but the organisation that made it",
 };
-const PROMISE = "A level guarantees one release";
+const PROMISE = "A level is a guarantee about one release";
 
 // Columns of the table of chains that depend on the protocol.
 const COLUMNS = [

@@ -224,8 +224,8 @@ class BinaryTarget(Block):
     )
     rate: Share | None = Field(
         default=None,
-        description="public knowledge of the share of `positive`, as in `rate: 0.06`; for forecasts only; `null`: "
-        "unknown",
+        description="public knowledge of the share of `positive`, as in `rate: 0.06`; never from people's records, for "
+        "forecasts only; `null`: unknown",
     )
 
     @model_validator(mode="after")
@@ -244,7 +244,7 @@ class ClassTarget(Block):
     rate: tuple[Share, ...] | None = Field(
         default=None,
         description="public knowledge of each class's share, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a "
-        "list in the order of `classes`; for forecasts only; `null`: unknown",
+        "list in the order of `classes`; never from people's records, for forecasts only; `null`: unknown",
     )
 
     @field_validator("classes")
