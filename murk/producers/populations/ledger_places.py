@@ -152,9 +152,9 @@ def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     noted = list(_listed(path))
     warnings = []
     others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
-    for path, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
+    for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
         if seen.knows(source.digest):
-            others.setdefault(seen.identity, _relative_to_cwd(path))
+            others.setdefault(seen.identity, _relative_to_cwd(found))
     others.pop(ledger.identity, None)
     for other in others.values():
         warnings.append(
