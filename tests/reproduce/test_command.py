@@ -92,6 +92,8 @@ def test_a_file_that_is_not_there_and_a_place_that_cannot_be_written_end_with_2(
         said = capfd.readouterr().err.replace("\n", "")
         assert str(path) in said
         assert "[MURK-FILE-001]" in said
+    assert ended("009/good", "--data", taken / "009", "--out", tmp_path) == 2
+    assert "[MURK-CLI-002]" in capfd.readouterr().err
     # A check that fails is another thing.
     assert ended("all", "--out", tmp_path) == 1
 

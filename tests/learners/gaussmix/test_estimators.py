@@ -230,6 +230,13 @@ def elsewhere(model, n=3000, level="default", **changes):
     return SketchRelease(**{**fields, **changes})
 
 
+def test_merging_before_learning_is_refused():
+    fresh = GaussMixRegressor(budget=BUDGET, rows=200, seed=1)
+    for merge in (lambda: fresh.merged([]), lambda: fresh.merged([regressor()]), lambda: regressor().merged([fresh])):
+        with pytest.raises(UserError, match="features"):
+            merge()
+
+
 def test_sketches_made_elsewhere_are_learned_or_refused():
     model = regressor(levels={"strict": ApproxDP(0.5, 1e-6)})
     model.learn_release(elsewhere(model))

@@ -253,3 +253,15 @@ def test_in_river_a_classifier_without_rows_has_lines_and_predicts():
     logs = np.log(made[np.arange(500), known]).mean()
     # Better than each class's share by itself, which has -0.88 on average, by what the features tell: 0.1 of it.
     assert logs > np.log(odds.mean(axis=0))[known].mean() + 0.02
+
+
+def test_predicted_shares_of_few_people_stay_near_each_other():
+    """Noise is not taken for certainty: 30 people say nothing, 20,000 give the shares."""
+    rng = np.random.default_rng(7)
+    for people, expected, reach in ((30, (1 / 3, 1 / 3, 1 / 3), 0.1), (20_000, (0.2, 0.345, 0.455), 0.15)):
+        learner = ScoreClassifier(budget=GaussianDP(2.0), features=("a", "b"), classes=LABELS, seed=3)
+        for a, b, u in zip(rng.uniform(-1, 1, people), rng.uniform(-1, 1, people), rng.random(people), strict=True):
+            label = LABELS[int(np.searchsorted(np.cumsum([0.2, 0.3 + 0.15 * a]), u))]
+            learner.learn_one({"a": a, "b": b}, label)
+        shares = learner.predict_proba_one({"a": 0.3, "b": -0.2})
+        assert [shares[label] for label in LABELS] == pytest.approx(expected, abs=reach)
