@@ -259,7 +259,9 @@ class Life:
 
     def check_debits(self) -> None:
         """Spend before release: at no moment is there a release on the log that nobody has paid for."""
-        if not (self.folder / LOG).exists():
+        log_file = self.folder / LOG
+        # A device that is killed while it creates the log leaves none, or an empty file.
+        if not log_file.exists() or log_file.stat().st_size == 0:
             return
         with open_log(self.url, create=False) as log:
             if log.document() is None:
