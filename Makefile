@@ -1,5 +1,6 @@
 # Nothing outside this folder changes, but pip's cache of downloads: everything is put into .venv and .kafka.
-PYTHON ?= python3.11
+# The newest Python that is here, and runs: a shim of pyenv may have none behind it.
+PYTHON ?= $(shell for minor in 14 13 12 11; do python3.$$minor -c '' 2>/dev/null && echo python3.$$minor && break; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
@@ -17,6 +18,7 @@ install: $(STAMP)
 
 # Most of what is installed is never imported, and so not compiled; what everybody needs is, here.
 $(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Murk needs Python 3.11 to 3.14: install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
@@ -30,6 +32,11 @@ demo: install
 test: install
 	$(BIN)/python -m tests.compiling
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 40
+
+# The wheel, the demonstration and the fast tests on each Python of this machine.
+.PHONY: matrix
+matrix:
+	.ci/matrix
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -90,6 +97,11 @@ lock: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+# Which Python is used.
+.PHONY: python
+python:
+	@echo $(PYTHON)
 
 clean:
 	rm -rf .venv .kafka/kafka-* murk-demo dist build

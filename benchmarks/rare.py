@@ -110,6 +110,10 @@ def shown(halves):
     return ", ".join(f"{half:.2g}" if math.isfinite(half) else "-" for half in halves)
 
 
+def share_of(held, known):
+    return f"{held.sum() / max(known.sum(), 1):.1%} of {known.sum()}"
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replications", type=int, default=10)
@@ -123,21 +127,20 @@ def main(argv=None):
     for task in given.only:
         for n in given.people:
             print(f"\n| {task}, {n:,} people | mu | before | now | {ROWS:,} public rows | limit | learned | held | "
-                  "of the curve |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
+                  "of the curve | held with rows |\n|---|---|---|---|---|---|---|---|---|---|")  # fmt: skip
             for rate in given.rates:
                 for mu in given.mu:
                     how = (task, rate, mu, n)
                     now, known, held, curve = column(*how, 0, True, given.replications, given.seed)
-                    others = ["", ""]
+                    others = ["", "", ""]
                     if not given.now:
                         before = column(*how, 0, False, given.replications, given.seed)[0]
-                        with_rows = column(*how, ROWS, True, given.replications, given.seed)[0]
-                        others = [shown(before), shown(with_rows)]
+                        with_rows, at_rows, held_rows, _ = column(*how, ROWS, True, given.replications, given.seed)
+                        others = [shown(before), shown(with_rows), share_of(held_rows, at_rows)]
                     least = limit(task, rate, mu, n) * np.array(TASKS[task][2])
-                    total = max(known.sum(), 1)
                     print(
                         f"| {rate:.0%} | {mu:g} | {others[0]} | {shown(now)} | {others[1]} | {shown(least)} | "
-                        f"{known.mean():.0%} | {held.sum() / total:.1%} of {known.sum()} | {curve.sum() / total:.1%} |",
+                        f"{known.mean():.0%} | {share_of(held, known)} | {share_of(curve, known)} | {others[2]} |",
                         flush=True,
                     )
 
