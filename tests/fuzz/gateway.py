@@ -75,6 +75,7 @@ ODD = [
 BROKEN = [
     "{}", "3", "28,JFK", "28,JFK,1984-02-29,yes,w0,default,more", '"28', '28,"JFK', '28,"JFK"x,1984-02-29,yes',
     "[1, 2]", '{"age": ', ",,,,,,,,,,", '"' * 7, "{" * 300, '{"age": 1} {"age": 2}', "\udcff\udcfe", "x" * 140_000,
+    "PK\x03\x04", "\x1f\udc8b\x08", "\x00\x00", "PAR1\x00",
 ]  # fmt: skip
 OBJECTS: list[Any] = [[1], {"a": 1}, True, False, None, 28, 31.5, 10**400, -(10**18), float("nan"), float("inf"), "28"]
 
@@ -190,7 +191,8 @@ def _scenario(rng: Random) -> dict[str, Any]:
     for _ in range(rng.choice((0, 0, 1, 3))):
         _spoil(rng, rng.choice(records), ending)
     lines = [_line(record, ending) for record in records]
-    at = rng.randrange(rows)
+    # A file without a header begins with a record.
+    at = rng.choice((0, rng.randrange(rows)))
     # Of a row that cannot be read nobody knows the organisation, nor the level that somebody chose.
     if not by_column and "column:level" not in level and rng.random() < 0.4:
         other = rng.choice(BROKEN)

@@ -145,3 +145,32 @@ def test_a_gzipped_parquet_file_is_to_be_unpacked(tmp_path: Path) -> None:
     (tmp_path / "p.parquet").write_bytes(gzip.compress(b"PAR1"))
     with pytest.raises(UserError, match="Unpack it"):
         open_table(tmp_path / "p.parquet", [])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"\xff\xfe",
+        b"\xfe\xffa",
+        b"\x1f\x8b",
+        b"\x1f\x8b\x08\x00",
+        b"PK\x03\x04",
+        b"PAR1\0",
+        b"\0\0",
+        b"\xef\xbb\xbf",
+        b"{",
+    ],
+)
+def test_a_first_record_decides_nothing_about_the_others(tmp_path: Path, first: bytes) -> None:
+    """Without a header a file begins with a person's record; whether anything is sent must not depend on it."""
+    line = b'{"age": 100, "d": "2024-06-30", "y": "no"}'
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join([first, line, line]))
+    real = TASK.with_simulated(False)
+    people = [row for block in FileSource(path, real, strict=False).blocks() for row in block.x.tolist()]
+    assert people[1:] == [ROWS[1]] * 2
+    assert len(people) == 3
+    # A file of another kind is none of these, and still refused.
+    path.write_bytes(b"\n".join([line, line]).decode().encode("utf-16"))
+    with pytest.raises(UserError, match="UTF-16"):
+        FileSource(path, real, strict=False)

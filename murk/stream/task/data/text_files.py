@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import IO, BinaryIO, Final, cast
 from murk._lines import MOST_ROW, LongRowError
 
 GZIP: Final = b"\x1f\x8b"
+_GZIP_HEAD: Final = 1 << 12
 # Patterns that could begin a CSV header also require a byte that no text has.
 _OTHERS: Final = {
     "a ZIP archive (or a spreadsheet)": rb"PK\x03\x04",
@@ -34,11 +36,18 @@ _OTHERS: Final = {
 
 
 def is_gzipped(file: IO[bytes]) -> bool:
-    """Return whether a file is gzipped, and rewind it."""
+    """Return whether a file begins as a gzip stream that can be decompressed, and rewind it."""
     file.seek(0)
-    gzipped = file.read(len(GZIP)) == GZIP
+    head = file.read(_GZIP_HEAD)
     file.seek(0)
-    return gzipped
+    if not head.startswith(GZIP):
+        return False
+    try:
+        # The magic number alone could begin a person's record.
+        zlib.decompressobj(wbits=31).decompress(head, 1)
+    except zlib.error:
+        return False
+    return True
 
 
 def kind_of(head: bytes) -> str | None:
