@@ -33,6 +33,12 @@ test: install
 	$(BIN)/python -m tests.compiling
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 40
 
+# Lines and branches of murk/ that the tests run, in build/coverage; those of compiled kernels are not seen.
+.PHONY: coverage
+coverage: install
+	$(BIN)/python -m pytest -n 6 --dist loadfile --cov=murk --cov-branch --cov-report=html:build/coverage \
+	  --cov-report=term:skip-covered
+
 # The wheel, the demonstration and the fast tests on each Python of this machine.
 .PHONY: matrix
 matrix:
