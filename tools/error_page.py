@@ -10,8 +10,8 @@ from murk.error_codes import AREAS, CODES
 HEAD: Final = """\
 # Errors
 
-An error is one line: what is wrong, with the value or the place, then what to do. It never quotes a record. It ends with
-a code, which is the same in every version:
+An error is one line: what is wrong, with the value or the place, then what to do. It never quotes a record. It ends
+with a code, which is the same in every version:
 
     murk: sqlite:///third-child.db carries no task yet: `murk run` or `murk produce` announces one [MURK-LOG-003]
 

@@ -25,8 +25,8 @@ HEAD: Final = """\
 # Gallery
 
 Six tasks, each with its file, the call that learns it, and the picture by `Result.plot`. The people are the 1980 US
-census sample that Murk contains; only those of the last task are invented. All noise is simulated (`seed=`) and protects
-nobody. `everybody` is `pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
+census sample that Murk contains; only those of the last task are invented. All noise is simulated (`seed=`) and
+protects nobody. `everybody` is `pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
 
 *`python -m tools.gallery` makes this page and its pictures.*
 """
