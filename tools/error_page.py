@@ -10,13 +10,14 @@ from murk.error_codes import AREAS, CODES
 HEAD: Final = """\
 # Errors
 
-Every error is one line: what is wrong, with the value or the place, then what to do. It never quotes a record. It ends
+An error is one line: what is wrong, with the value or the place, then what to do. It never quotes a record. It ends
 with a code, which is the same in every version:
 
     murk: sqlite:///third-child.db carries no task yet: `murk run` or `murk produce` announces one [MURK-LOG-003]
 
-With `--log-json` the code is the key `code`; in Python the attribute `code` of every `murk.errors.MurkError`. A release
-that cannot be learned is no error but a dead letter, with [a reason](wire.md#what-a-receiver-refuses).
+With `--log-json` the code is the key `code`; in Python it is the attribute `code` of every `murk.errors.MurkError`. A
+release that cannot be learned raises no error; it becomes a dead letter with [a
+reason](wire.md#what-a-receiver-refuses).
 
 *`make generate` writes this page from the registry of codes.*
 
@@ -30,7 +31,7 @@ STATUSES: Final = {
     Status.DONE: "done",
     Status.FAULT: "a fault: an unreachable log, a full disk, a damaged state; also a finding of `murk topics --check` "
     "or `murk audit`",
-    Status.MISTAKE: "a mistake in what was asked: an option, a task, a file, a setting",
+    Status.MISTAKE: "a mistake in an option, a task, a file or a setting",
     Status.STOPPED: "stopped by Ctrl-C or SIGTERM; the same command resumes. `murk learn` and `murk monitor`, which "
     "run until stopped, end with 0",
 }

@@ -24,9 +24,9 @@ SEED: Final = 1
 HEAD: Final = """\
 # Gallery
 
-Six tasks, each with its file, the call that learns it, and the picture by `Result.plot`. People are of the 1980 US
-census sample in Murk, except in the last task, where they are invented. All noise is simulated (`seed=`) and protects
-nobody. `everybody` is `pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
+Six tasks, each with its file, the call that learns it, and the picture by `Result.plot`. The people are the 1980 US
+census sample that Murk contains; only those of the last task are invented. All noise is simulated (`seed=`) and
+protects nobody. `everybody` is `pandas.read_csv(murk.demo.DATA).sample(frac=1, random_state=1)`.
 
 *`python -m tools.gallery` makes this page and its pictures.*
 """
@@ -101,7 +101,7 @@ PIECES: Final = (
     Piece(
         "third-child",
         "Does it matter whether two children are of the same sex?",
-        "It does: the interval of the odds ratio does not hold 1. Nobody's record was seen.",
+        "It does: the interval of the odds ratio does not contain 1. The learner saw nobody's record.",
         """\
 name: third-child
 features:
@@ -116,7 +116,7 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
     Piece(
         "weeks-worked",
         "A number: weeks of work, and how the answer came about",
-        "The estimate after so many releases, with its 95% interval; it is known from releases alone.",
+        "The estimate and its 95% interval over the number of releases, both computed from releases alone.",
         """\
 name: weeks-worked
 features:
@@ -132,7 +132,7 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
     Piece(
         "own-levels",
         "People choose their own promise",
-        "A third of the people each chose mu = 0.5, 1 and 4 (here drawn at random); answers weigh what they are worth.",
+        "One third of the people each chose mu = 0.5, 1 and 4 (here drawn at random). Less noisy releases weigh more.",
         """\
 name: own-levels
 features:
@@ -166,7 +166,7 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
     Piece(
         "organisation",
         "An organisation that may see its people's records",
-        "One release for all of them together, at epsilon = 1: the noise hardly shows.",
+        "One release for all their records together, at epsilon = 1: the noise hardly shows.",
         """\
 name: organisation
 features:
@@ -185,8 +185,8 @@ privacy:
     Piece(
         "weekdays",
         "Dates: on which day do visitors come who come again?",
-        "Invented people, drawn with 20 points less after a Saturday and 10 more after a Wednesday. All days are "
-        "compared with Monday, whose own error they share: here each odds ratio is a little too high.",
+        "The invented visitors come again with a probability 20 points lower after a Saturday and 10 points higher after "
+        "a Wednesday. All days are compared with Monday and share its error: here each odds ratio is a little too high.",
         """\
 name: weekdays
 features:
