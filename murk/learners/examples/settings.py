@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
-from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import BESIDE, DirectionMechanism

@@ -11,13 +11,13 @@ from murk._scratch import empty
 from murk.learners.core.in_place import KernelMemory
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.gradients import kernels as k
+from murk.learners.gradients.kernels import newest_published, ring_size, spacing
 from murk.learners.gradients.losses import Huber, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.sources import draw_noise
-from murk.stream.worker.publication import newest_published, ring_size, spacing
 
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
 _AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}

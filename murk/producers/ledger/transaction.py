@@ -11,10 +11,9 @@ from typing import Any, cast
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
 from murk.producers.ledger import outbox
-from murk.producers.ledger.key import Id, NameKey
+from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import Booked, Common, Promise
-from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400

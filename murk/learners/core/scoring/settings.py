@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk.learners.core.coordinates import whitening
+from murk.learners.core.coordinates import matrix_size, whitening
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.any_solution import AnySolution, solution_of
 from murk.learners.core.scoring.class_lines import FIRST_SHARES, ClassLines
@@ -22,7 +22,6 @@ from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
 from murk.learners.core.scoring.rows import Rows
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
-from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.estimate import PublicCovariates
 
 REACH: Final = 1.3
