@@ -126,12 +126,6 @@ class Memory(KernelMemory):
         real[x + p - 1] = 1.0
         whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
 
-    @property
-    def published(self) -> list[int]:
-        """Ring positions of the iterates that gradients may still arrive for, the newest last."""
-        head, length = int(self.whole[k.RING_HEAD]), int(self.whole[k.RING_LENGTH])
-        return [(head - length + i) % len(self.ring_versions) for i in range(length)]
-
     def remember(self, count: int, versions: Sequence[int], iterates: NDArray[np.float64]) -> None:
         """Set the number of releases learned, and the iterates that gradients may still arrive for."""
         floor = int(self.whole[k.FLOOR])

@@ -300,6 +300,9 @@ class SGDEngine(RecordEngine):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
+        head, length, size = int(memory.whole[k.RING_HEAD]), int(memory.whole[k.RING_LENGTH]), len(memory.ring_versions)
+        # Of the iterates that gradients may still arrive for, the newest last.
+        published = [(head - length + i) % size for i in range(length)]
         return {
             "schema": 1,
             "settings": self.settings.digest,
@@ -309,8 +312,8 @@ class SGDEngine(RecordEngine):
             **({"delays": pack(memory.real[_DELAYS])} if self.settings.delays else {}),
             "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
             "published": {
-                "versions": memory.ring_versions[memory.published].tolist(),
-                "iterates": pack(memory.ring[memory.published].ravel()),
+                "versions": memory.ring_versions[published].tolist(),
+                "iterates": pack(memory.ring[published].ravel()),
             },
         }
 

@@ -34,11 +34,11 @@ from murk.producers.ledger.names import (
     read_key,
 )
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Booked, Charge, Common, Prices, Promise, bind, book, loosen, promises
+from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, bind, book, loosen, promises
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.recognition import check_named, several_ways, strangers
 from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.transaction import DAY, Spending
+from murk.producers.ledger.transaction import DAY, Common, Spending
 from murk.producers.ledger.windows import Windows
 from murk.stream.log.base import truncate_time
 

@@ -15,7 +15,8 @@ from murk.errors import UserError
 from murk.privacy.sketches.explain import CENTRAL
 
 if TYPE_CHECKING:
-    from murk.producers.ledger.prices import Booked, Common
+    from murk.producers.ledger.prices import Booked
+    from murk.producers.ledger.transaction import Common
 
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 

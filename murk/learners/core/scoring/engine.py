@@ -14,13 +14,12 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.any_solution import solution_of
-from murk.learners.core.scoring.epoch_grid import NEVER, REMEMBERED
 from murk.learners.core.scoring.estimate import ScoreEstimate, estimate_of
 from murk.learners.core.scoring.forgers import Forgery
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
 from murk.learners.core.scoring.needed import Outlook
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError

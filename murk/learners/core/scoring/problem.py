@@ -15,11 +15,10 @@ from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.drift import drift_of
 from murk.learners.core.scoring.engine import ScoreEngine, lengths_of, merged
-from murk.learners.core.scoring.epoch_grid import REMEMBERED
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
