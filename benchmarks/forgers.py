@@ -20,9 +20,9 @@ import numpy as np
 
 from murk.errors import DataWarning
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier
+from murk.learners.core.coordinates import flattened
 from murk.learners.core.scoring.engine import merged_of
 from murk.learners.core.scoring.sums import Tally, step_of
-from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.forgers import longest
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP

@@ -14,8 +14,8 @@ from river.linear_model import LogisticRegression
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
+from murk.learners.core.coordinates import flattened, symmetric
 from murk.learners.core.forecasting import released_sum
-from murk.learners.core.symmetric import flattened, symmetric
 from murk.privacy import ApproxDP, GaussianDP, calibrate
 from murk.stream import Task
 from reproductions.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser

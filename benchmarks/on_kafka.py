@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.feed import Feed
 from deploy.broker.process import end, spawn
+from murk.learners.gradients.kernels import newest_published
 from murk.stream import Task, open_log
-from murk.stream.worker.publication import newest_published
 
 TICK = os.sysconf("SC_CLK_TCK")
 

@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
+from murk.learners.core.coordinates import flattened
 from murk.learners.core.scoring.engine import ScoreEngine
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, vectors
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.sums import Tally, direction_spread, step_of
-from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 

@@ -24,6 +24,7 @@ from murk.demo import DATA, TASK
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.buffers import Memory, level_rows
+from murk.learners.gradients.kernels import newest_published
 from murk.learners.gradients.losses import Huber, Logistic
 from murk.learners.gradients.settings import Settings
 from murk.learners.problem import problem_for
@@ -32,7 +33,6 @@ from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
-from murk.stream.worker.publication import newest_published
 
 WITHIN = ("fresh", "0.5% of the count", "2%", "max(100 releases, 2%)", "blocks of 1%", "blocks of 2%")
 CHUNK = 1_000_000

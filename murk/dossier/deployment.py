@@ -11,7 +11,7 @@ from pathlib import Path
 
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
-from murk.producers.ledger.key import key_path
+from murk.producers.ledger.names import key_path
 from murk.stream import Task
 from murk.stream.log.base import Log
 

@@ -22,8 +22,7 @@ from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.sketches.explain import described
-from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.messages.trail import LEVEL, Trail
+from murk.stream.messages.state import LEVEL, Counters, StateMessage, Trail
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 

@@ -13,7 +13,7 @@ from murk.learners.results.numbers import finite
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
-from murk.stream.messages.trail import LEVEL
+from murk.stream.messages.state import LEVEL
 from murk.stream.task.disclosure import Disclosure
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task

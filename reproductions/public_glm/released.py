@@ -19,11 +19,11 @@ from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import outer
 from murk.learners.core.scoring.model import QUESTIONS, asked, vectors, with_constant
 from murk.learners.core.scoring.sums import direction_spread, step_of
-from murk.learners.core.state import pack
 from murk.learners.moments.engine import MomentEngine
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.statistics import Statistics
 from murk.privacy.mechanisms.base import Randomizer
+from murk.stream.messages.state import pack
 
 Floats = NDArray[np.float64]
 Learner = PublicGLMClassifier | PublicGLMRegressor

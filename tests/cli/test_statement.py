@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from murk.cli.commands.ledger import command
 from murk.privacy import GaussianDP, cap_of
 from murk.producers import Ledger
-from murk.producers.ledger.key import key_path
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests, key_path
 from tests.producers.ledger.accounts import LOG, OTHER, TASK, as_format, ask, charge, spend
 
 NAME = "Annette Vandermeer"

@@ -21,7 +21,7 @@ from murk.dossier.facts import Audit, Facts, read_audit
 from murk.dossier.making import dossier_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
-from murk.producers.ledger.key import key_path
+from murk.producers.ledger.names import key_path
 from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import TASK, as_format, ask, booked, charge, rho

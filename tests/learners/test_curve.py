@@ -11,7 +11,7 @@ from murk.errors import MurkError
 from murk.learners.estimates.curve import columns, merged_curve
 from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
 from murk.learners.gradients.inference import PLUG_IN
-from murk.stream.messages.trail import Trail
+from murk.stream.messages.state import Trail
 
 Z = NormalDist().inv_cdf(0.975)
 

@@ -12,6 +12,7 @@ from murk.learners.core.options import InverseScalingStep
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.kernels import is_published, staleness_limit
 from murk.learners.gradients.losses import Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP, PureDP
@@ -19,7 +20,6 @@ from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
-from murk.stream.worker.publication import is_published, staleness_limit
 
 NAMES = ("a", "b", "intercept")
 LEVELS = {

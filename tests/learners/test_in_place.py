@@ -19,7 +19,7 @@ from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.sources import compiled as sampler
-from murk.privacy.noise.streaming import fill
+from murk.privacy.noise.sources import fill
 from tests.kernels import compiled_at_once
 from tests.learners.catalogue import FEATURES, SECRETS, STRICT, compiled, made, target_of
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.state import pack
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.gradients import layout as at
 from murk.learners.gradients.inference import PLUG_IN
@@ -19,7 +18,7 @@ from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, MOST_SPANS, Hist
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import PureDP
 from murk.stream import GradientRelease, Task
-from murk.stream.messages.state import Counters, StateMessage, decode_state
+from murk.stream.messages.state import Counters, StateMessage, decode_state, pack
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
 from tests.protocols import MOMENTS
 

@@ -25,7 +25,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
     ): "a name may be repeated as often as one likes",
     (
-        "murk/stream/worker/dedup.py",
+        "murk/stream/worker/intake.py",
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (
@@ -53,7 +53,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-            used = 0\n+            used = 1",
     ): "one fresh word serves as well as another",
     (
-        "murk/privacy/noise/streaming.py",
+        "murk/privacy/noise/sources.py",
         "-            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0\n"
         "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
     ): "how many words are fetched at once",
@@ -93,7 +93,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:',
     ): "an error without a code is not one of SQLite's, and none arises while a ledger is opened",
     (
-        "murk/producers/base.py",
+        "murk/producers/producer.py",
         "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"
         "+        return below(self._noise.words(indices, 2 if exact else CANDIDATES, purpose), n)",
     ): "of a power of two the first candidate is always taken",
@@ -211,7 +211,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CACHE_KIB = 16_384\n+CACHE_KIB = 16385",
     ): "how much of the file is held in memory",
     (
-        "murk/producers/base.py",
+        "murk/producers/producer.py",
         "-CANDIDATES = 64\n+CANDIDATES = 65",
     ): "the first word that serves is taken",
     (

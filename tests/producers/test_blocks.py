@@ -11,7 +11,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below
 from murk.producers import FileSource, Policy
-from murk.producers.base import CANDIDATES
+from murk.producers.producer import CANDIDATES
 from tests.producers.world import TEXT, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
 

@@ -10,9 +10,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.broker import Broker
 from murk.stream import Task, open_log
-from murk.stream.log.base import MAX_MESSAGE
+from murk.stream.log.base import MAX_MESSAGE, truncate_time
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.releases import truncate_time
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient, KafkaConsumer
 from tests.services.services import eventually, require_kafka

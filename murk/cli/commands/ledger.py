@@ -15,7 +15,7 @@ from murk.errors import UserError
 if TYPE_CHECKING:
     from murk.producers import Ledger
     from murk.producers.ledger.accounts import Account, LevelAccount, TaskAccount
-    from murk.producers.ledger.requests import Key
+    from murk.producers.ledger.names import Key
 
 
 @click.command("ledger")
@@ -101,8 +101,8 @@ def _ask_name() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
-    from murk.producers.ledger.key import key_path
-    from murk.producers.ledger.naming import hash_names
+    from murk.producers.ledger.hashing import hash_names
+    from murk.producers.ledger.names import key_path
 
     done, key = hash_names(path), str(key_path(Path(path)))
     if as_json:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
+from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.projection import confine
-from murk.learners.core.symmetric import flattened, matrix_size
 from murk.learners.core.values import numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text

@@ -21,9 +21,8 @@ from murk._scratch import empty, keep, wiped
 from murk._turns import Turns, occupied
 from murk.learners.core.values import number
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
-from murk.privacy.noise.kernels import draw_gaussian
+from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
-from murk.privacy.noise.streaming import DONE
 
 # Results of a kernel: it learned the record, or nothing, as there were `TOO_FEW` random words (which stay in its memory
 # for the draw to continue), `NO_WORDS`, or it is Python's turn first.

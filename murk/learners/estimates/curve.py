@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
-from murk.stream.messages.trail import LEVEL, Trail
+from murk.stream.messages.state import LEVEL, Trail
 
 Floats = NDArray[np.float64]
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.curve import CurvePoint
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.stream.messages.trail import LEVEL
+from murk.stream.messages.state import LEVEL
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.symmetric import flattened, matrix_size, symmetric
+from murk.learners.core.coordinates import flattened, matrix_size, symmetric
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.learners.examples import layout as k

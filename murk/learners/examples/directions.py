@@ -38,8 +38,8 @@ from murk.learners.examples import layout as k
 from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
 BESIDE = 2  # Numbers of a release beyond the features

@@ -16,7 +16,6 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import NO_WORDS, RecordEngine, trials_for
 from murk.learners.core.levels import levels_of
-from murk.learners.core.state import count_of, pack, unpack
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
@@ -25,9 +24,10 @@ from murk.learners.examples.inference import estimate
 from murk.learners.examples.record import Memory
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
-from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
+from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.wire import block_of
 
 _BLOCK = 4096
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
@@ -61,6 +61,8 @@ class IWPEngine(RecordEngine):
         if seed is not None and noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         self.settings = settings
+        self.dimension = settings.dimension
+        """Numbers in a release."""
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
         self.memory = Memory(settings)
@@ -112,11 +114,6 @@ class IWPEngine(RecordEngine):
     def n_releases(self) -> int:
         """Number of releases learned, refused ones included."""
         return int(self.whole[k.COUNT])
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.settings.dimension
 
     @property
     def iterate(self) -> NDArray[np.float64]:

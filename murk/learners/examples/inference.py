@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.symmetric import matrix_size
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE

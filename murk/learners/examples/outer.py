@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from murk._jit import inlined, jit, patient
 from murk._memory import borrowed, integers_at, numbers_at, rows_at
+from murk.learners.core.coordinates import symmetric
 from murk.learners.core.in_place import LEARNED
 from murk.learners.core.scoring.kernels import outer
-from murk.learners.core.symmetric import symmetric
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import to_direction
 from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on

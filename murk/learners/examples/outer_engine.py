@@ -18,8 +18,8 @@ from murk.learners.examples import outer
 from murk.learners.examples.engine import IWPEngine
 from murk.learners.examples.outer import learn_outer, to_units
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
-from murk.stream.messages.block import block_of
 from murk.stream.messages.releases import ExampleRelease
+from murk.stream.messages.wire import block_of
 
 # Records at once, so that their numbers stay in the processor's cache.
 _BLOCK = 512

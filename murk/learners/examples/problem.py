@@ -21,7 +21,7 @@ from murk.learners.examples.polish import triangle
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
-from murk.stream.messages.trail import trail_bytes
+from murk.stream.messages.state import trail_bytes
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
-from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import BESIDE, DirectionMechanism
@@ -141,12 +141,12 @@ class ExampleSettings:
         if not 0.0 < self.split < 1.0:
             raise UserError(f"split={self.split!r} is not between 0 and 1; 0.5 gives features and target equal shares")
 
-    @property
+    @cached_property
     def features(self) -> int:
         """Number p of coded features, the constant included."""
         return len(self.names)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """Numbers in a release."""
         if self.outer:
@@ -158,7 +158,7 @@ class ExampleSettings:
         """Whether directions are released."""
         return self.release == "directions"
 
-    @property
+    @cached_property
     def outer(self) -> bool:
         """Whether outer products are released."""
         return self.release == "outer"
@@ -173,7 +173,7 @@ class ExampleSettings:
         """Weight of the loss."""
         return "1/(1 + |x|^2)" if self.outer else "1/|x|^2" if self.directed else "1"
 
-    @property
+    @cached_property
     def form(self) -> int:
         """Form of the release, as kernels number it."""
         if self.outer:

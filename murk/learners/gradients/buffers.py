@@ -11,13 +11,13 @@ from murk._scratch import empty
 from murk.learners.core.in_place import KernelMemory
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.gradients import kernels as k
+from murk.learners.gradients.kernels import newest_published, ring_size, spacing
 from murk.learners.gradients.losses import Huber, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.sources import draw_noise
-from murk.stream.worker.publication import newest_published, ring_size, spacing
 
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
 _AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
@@ -125,12 +125,6 @@ class Memory(KernelMemory):
         # The constant of x is written once.
         real[x + p - 1] = 1.0
         whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
-
-    @property
-    def published(self) -> list[int]:
-        """Ring positions of the iterates that gradients may still arrive for, the newest last."""
-        head, length = int(self.whole[k.RING_HEAD]), int(self.whole[k.RING_LENGTH])
-        return [(head - length + i) % len(self.ring_versions) for i in range(length)]
 
     def remember(self, count: int, versions: Sequence[int], iterates: NDArray[np.float64]) -> None:
         """Set the number of releases learned, and the iterates that gradients may still arrive for."""

@@ -17,22 +17,21 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import NO_WORDS, RecordEngine, finish_draw, take_random
 from murk.learners.core.levels import levels_of
 from murk.learners.core.options import InverseScalingStep
-from murk.learners.core.state import count_of, pack, unpack
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.buffers import Memory, drawn, level_rows
-from murk.learners.gradients.kernels import age_factor
+from murk.learners.gradients.kernels import age_factor, is_published
 from murk.learners.gradients.settings import Settings
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
-from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
-from murk.stream.worker.publication import is_published
+from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.wire import block_of
 
 _BLOCK = 4096
 _SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.COUNTED + 1)
@@ -67,6 +66,8 @@ class SGDEngine(RecordEngine):
                     f"level {level!r} randomizes {mechanism.dimension} numbers, the gradient has {settings.dimension}"
                 )
         self.settings = settings
+        self.dimension = settings.dimension
+        """Numbers in a release."""
         self.mechanisms = dict(mechanisms)
         self.covariates = covariates
         self.classes = tuple(classes)
@@ -83,6 +84,7 @@ class SGDEngine(RecordEngine):
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         # Attributes, as every release needs them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
+        self._floor = settings.staleness.floor
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         # Whether the kernel draws a record's noise.
         self._direct = type(self._noise) is SecureNoise
@@ -99,11 +101,6 @@ class SGDEngine(RecordEngine):
     def n_releases(self) -> int:
         """Number of releases learned; the version of the current iterate."""
         return int(self.memory.whole[k.COUNT])
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.settings.dimension
 
     @property
     def features(self) -> NDArray[np.float64]:
@@ -218,7 +215,7 @@ class SGDEngine(RecordEngine):
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
             raise RejectedError("stale", f"version {version}, but the chain is at {count}")
         if version != self._known_version:
-            if not is_published(version, self.settings.staleness.floor):
+            if not is_published(version, self._floor):
                 raise RejectedError("version", f"version {version} was never published")
             self._known_version = version
         if not self._reach[release.level].holds(release.payload):
@@ -234,9 +231,8 @@ class SGDEngine(RecordEngine):
         age = last - min(versions)
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
             return False
-        floor = self.settings.staleness.floor
         for version in {*versions} - {self._known_version}:
-            if not is_published(version, floor):
+            if not is_published(version, self._floor):
                 return False
             self._known_version = version
         return all(self._reach[level].holds_all(rows) for level, rows in block_of(releases).split("level").items())
@@ -304,6 +300,9 @@ class SGDEngine(RecordEngine):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
+        head, length, size = int(memory.whole[k.RING_HEAD]), int(memory.whole[k.RING_LENGTH]), len(memory.ring_versions)
+        # Of the iterates that gradients may still arrive for, the newest last.
+        published = [(head - length + i) % size for i in range(length)]
         return {
             "schema": 1,
             "settings": self.settings.digest,
@@ -313,8 +312,8 @@ class SGDEngine(RecordEngine):
             **({"delays": pack(memory.real[_DELAYS])} if self.settings.delays else {}),
             "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
             "published": {
-                "versions": memory.ring_versions[memory.published].tolist(),
-                "iterates": pack(memory.ring[memory.published].ravel()),
+                "versions": memory.ring_versions[published].tolist(),
+                "iterates": pack(memory.ring[published].ravel()),
             },
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,15 +18,15 @@ from murk.learners.gradients import kernels as k
 from murk.learners.gradients.buffers import Memory
 from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.inference import estimate
+from murk.learners.gradients.kernels import is_published, newest_published, spacing
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.learners.problem import HostileModelError
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log.base import MAX_STATE
-from murk.stream.messages.trail import trail_bytes
+from murk.stream.messages.state import trail_bytes
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
-from murk.stream.worker.publication import is_published, newest_published, spacing
 
 # Targets are coded to [-1, 1]: no residual is beyond 2, so that Huber's loss is the squared one, and few are within a
 # twentieth, so that it is that of the median.
@@ -56,7 +57,7 @@ class GradientProblem:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_memory", Memory(self.settings))
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """Numbers in an iterate and in a release."""
         return self.settings.dimension

@@ -16,7 +16,6 @@ from murk.learners.core.coordinates import whitening
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.stream.task.learner import MaxStaleness
-from murk.stream.worker.publication import StalenessLimit
 
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
@@ -64,7 +63,7 @@ class Settings:
     largest_square: float = math.inf
     random_scaling: bool = True  # whether to keep the sums of random scaling
     intervals: Literal["random-scaling", "complete"] | None = None  # "complete" if no target is missing
-    staleness: StalenessLimit = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
+    staleness: MaxStaleness = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
     delays: Literal["adaptive"] | None = None  # "adaptive" for shorter steps with older gradients (`kernels`)
     start: NDArray[np.float64] | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)
     transform: NDArray[np.float64] | None = field(init=False, default=None)

@@ -17,7 +17,6 @@ from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 from murk.learners.core.in_place import Held, RecordEngine, trials_for
 from murk.learners.core.levels import levels_of
-from murk.learners.core.state import count_of, pack, unpack
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels, record
 from murk.learners.moments.fit import Fit, Response, fit
@@ -28,8 +27,9 @@ from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.wire import block_of
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
@@ -84,6 +84,8 @@ class MomentEngine(RecordEngine):
                 )
         self._turns = Turns()
         self.layout, self.model = layout, model
+        self.dimension = layout.dimension
+        """Numbers in a release."""
         self.mechanisms = dict(mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._seed = noise.seed if type(noise) is SimulatedNoise else None
@@ -115,11 +117,6 @@ class MomentEngine(RecordEngine):
     def n_releases(self) -> int:
         """Number of releases learned."""
         return self._learned.count
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.layout.dimension
 
     @property
     def sums(self) -> MomentSums:

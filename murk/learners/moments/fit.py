@@ -18,9 +18,9 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve
-from murk.learners.core.symmetric import flattened, matrix_size
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit

@@ -15,7 +15,7 @@ from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
 from murk.learners.results.text import effect_word, title_of
 from murk.learners.results.words import NOT_LEARNED
-from murk.stream.messages.trail import LEVEL
+from murk.stream.messages.state import LEVEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

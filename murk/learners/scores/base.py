@@ -15,12 +15,11 @@ from murk.learners.core.covariates import PublicSample
 from murk.learners.core.estimator import StreamEstimator
 from murk.learners.core.scoring.drift import drift_of
 from murk.learners.core.scoring.engine import merged
-from murk.learners.core.scoring.epoch_grid import FEWEST_KEPT
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import Guarantee

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.state import pack, unpack
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import MOST, estimate_newton
@@ -21,6 +20,7 @@ from murk.learners.sketches.sums import GramSums, NewtonSums, SketchSums, Window
 from murk.privacy.sketches import LARGEST_WINDOW, GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease, NewtonRelease, SketchRelease
+from murk.stream.messages.state import pack, unpack
 
 if TYPE_CHECKING:
     from murk.privacy.sketches import Gram, Newton, Sketch

@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.messages.codec import REASONS
-from murk.stream.messages.trail import LEVEL
+from murk.stream.messages.state import LEVEL
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -1,5 +1,7 @@
 """Interface of the mechanisms, and the checks and array code that they share."""
 
+from __future__ import annotations
+
 import math
 import operator
 from functools import cache
@@ -12,13 +14,14 @@ from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
+from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
-    from murk.privacy.mechanisms.payload_limits import Reach
     from murk.privacy.noise import NoiseSource
 
-__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer"]
+
+__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer", "Wrapped"]
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -62,10 +65,10 @@ class Randomizer(Costed, Protocol):
         """Length of the vectors."""
 
     @property
-    def reach(self) -> "Reach":
+    def reach(self) -> Reach:
         """Bound of an honest payload's norm; a longer one is forged."""
 
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
@@ -184,7 +187,7 @@ class LatticeMechanism:
         for name in integers:
             object.__setattr__(self, name, checked_integer(owner, name, getattr(self, name)))
 
-    def randomize(self: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+    def randomize(self: Mechanism, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize vectors (m, d) into int64 payloads (m, d).
 
         A vector beyond the radius is projected onto it; NaN counts as 0. ``records`` (m,) are the records' indices, for
@@ -279,7 +282,7 @@ def _tools() -> tuple[Any, Any, Any]:
 
 @wiped
 def randomize_block(
-    mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
+    mechanism: Mechanism, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
     lattice, draw_noise, coin = _tools()
@@ -331,3 +334,61 @@ def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDAr
     if dtype is np.int64 and rows.dtype.kind not in "iu":
         raise UserError(f"a payload is made of integers, got {rows.dtype}")
     return copied(rows, dtype)
+
+
+class Wrapped:
+    """Delegates to an inner mechanism, ``noise``, everything that a subclass does not override."""
+
+    noise: Mechanism
+
+    @property
+    def kind(self) -> str:
+        """Kind of the inner mechanism."""
+        return self.noise.kind
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return self.noise.dimension
+
+    @property
+    def unit(self) -> float:
+        """Factor that decodes a payload."""
+        return self.noise.unit
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number of a decoded release."""
+        return self.noise.variance
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of one release."""
+        return self.noise.guarantee
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """All known guarantees of one release."""
+        return self.noise.guarantees
+
+    @property
+    def magnitude(self) -> int:
+        """Bound of an integer of an honest payload, exceeded with probability below 1e-30."""
+        return self.noise.magnitude
+
+    @property
+    def reach(self) -> Reach:
+        """Bound of an honest payload's norm; a longer one is forged."""
+        return self.noise.reach
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release to an account, rounded up."""
+        return self.noise.cost(currency)
+
+    def decode(self, payload: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Decode payloads (m, d) into unbiased estimates (m, d)."""
+        return self.noise.decode(payload)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public parameters and derived figures as plain data."""
+        return self.noise.to_dict()

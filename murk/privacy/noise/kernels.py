@@ -18,12 +18,20 @@ decomposition; von Neumann (1951).
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from murk._jit import inlined, jit, within
 from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
-from murk.privacy.noise.philox import Purpose, block, blocks
-from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers, Words
+from murk.privacy.noise.philox import Purpose, Words, block, blocks
+
+Integers = npt.NDArray[np.int64]
+
+# Status of a draw: done, or what is missing (words, spare words, digits of the table).
+DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
+
+# Result of a rejected trial; no value comes near it.
+REJECTED = -(2**62)
 
 # (status, values produced, trials used, spare words used)
 Progress = tuple[np.int64, np.int64, np.int64, np.int64]

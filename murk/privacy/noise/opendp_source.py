@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.noise.distributions import NoiseDistribution
-from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.kernels import Integers
+from murk.privacy.noise.philox import Purpose, Words
 from murk.privacy.noise.sources import DrawnNoise, SecureNoise
-from murk.privacy.noise.streaming import Integers, Words
 
 
 class OpenDPNoise(DrawnNoise):

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from murk._sqlite import Database
 from murk.producers.ledger import outbox
-from murk.producers.ledger.key import NameKey
+from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.prices import Price, Promise, parse_history, read_prices
 
 SMALLEST_GROUP = 20

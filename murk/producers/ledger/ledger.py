@@ -6,33 +6,219 @@ report, never a debit. Amounts are integers, rounded against the spender.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
 from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.merging import adopt
-from murk.producers.ledger.naming import Names, Sources
+from murk.producers.ledger.merging import EarlierAccounts, adopt
+from murk.producers.ledger.names import (
+    KEY_BYTES,
+    Id,
+    Key,
+    NameKey,
+    ReleaseRequests,
+    give_name,
+    key_path,
+    known_by,
+    make_key,
+    read_key,
+)
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Booked, Charge, Common, Prices, Promise, bind, book, loosen, promises
+from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, bind, book, loosen, promises
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.recognition import check_named, several_ways, strangers
-from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
-from murk.producers.ledger.schema import LedgerFile
-from murk.producers.ledger.transaction import DAY, Spending
+from murk.producers.ledger.schema import LOST, LedgerFile
+from murk.producers.ledger.transaction import DAY, Common, Spending
 from murk.producers.ledger.windows import Windows
-from murk.stream.messages.releases import truncate_time
+from murk.stream.log.base import truncate_time
 
 TIDY_SECONDS = 1.0
 """Most seconds that deleted releases stay in the write-ahead log while others are made."""
+
+
+_NAMED = " UNION ".join(
+    f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
+)
+_FILES = "SELECT 1 FROM sources"
+_QUERY = "SELECT value FROM meta WHERE key = 'key'"
+
+
+class Names:
+    """Names of people and files in one open ledger.
+
+    Raises UserError if there is a key beside a ledger that has none: the ledger was replaced by an older copy.
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+        self._key = NameKey(None) if file.is_plain else None
+        self._is_new = False
+        # Look for the key first: it gets its name after the ledger has its fingerprint.
+        named = key_path(file.path).exists()
+        fingerprint = self._fingerprint()
+        if fingerprint is None and named:
+            raise UserError(
+                f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): an older "
+                "copy of the ledger was put in its place, which lacks what people have spent since. Put back the "
+                "newest intact copy before anything else is released",
+                code=LOST,
+            )
+        if fingerprint is not None and not named:
+            give_name(file.path, fingerprint)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether people's names are stored unhashed, as in earlier formats."""
+        return self._file.is_plain
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether file digests are stored unhashed, as in earlier formats."""
+        return self._file.has_digests
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a migration was interrupted: unused parts of the file may hold names that it replaced."""
+        return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
+
+    def left(self) -> str:
+        """Return what is still stored unhashed, with the remedy; empty if nothing is."""
+        again = f"`murk ledger {self._file.path} --migrate`"
+        if self.are_plain:
+            return f"people's names stand in it as they are: {again} replaces them by keyed hashes"
+        if self.has_digests and self._file.query(_FILES):
+            return (
+                "unkeyed digests of files stand in it, from which anyone who knows all of a file's records but one "
+                f"can guess the last: {again} replaces them by keyed hashes"
+            )
+        if self.is_unfinished:
+            return (
+                "a migration of it was interrupted, so unused parts of the file may still hold names and digests: "
+                f"run {again} again"
+            )
+        return ""
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether there is a key. It is made with the first name or file."""
+        return self._fingerprint() is not None
+
+    def missing(self) -> str | None:
+        """Return why nobody can be found by name (the key is lost or wrong); None if they can."""
+        try:
+            self.reading()
+        except UserError as error:
+            return str(error)
+        return None
+
+    def reading(self) -> NameKey:
+        """Return the key for lookups; before anyone was named, a random key under which nobody is found."""
+        if self._key is not None:
+            return self._key
+        fingerprint = self._fingerprint()
+        if fingerprint is None:
+            return NameKey(secrets.token_bytes(KEY_BYTES))
+        self._key = read_key(self._file.path, fingerprint)
+        return self._key
+
+    def writing(self, connection: Connection) -> NameKey:
+        """Return the key within a transaction that stores names, making it for the first one."""
+        if self._key is not None:
+            return self._key
+        fingerprint = _fingerprint_in(connection.execute(_QUERY).fetchall())
+        if fingerprint is None:
+            named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
+            if connection.execute(named).fetchone():
+                raise UserError(
+                    f"the ledger {self._file.path} is damaged: it names people by a key and does not identify the key. "
+                    "Put back the newest intact copy before anything else is released",
+                    code=LOST,
+                )
+            key = make_key(self._file.path)
+            connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
+            self._is_new = True
+            # Not cached: the transaction may still be rolled back, and the key with it.
+            return key
+        key = read_key(self._file.path, fingerprint)
+        if not self._is_new:
+            self._key = key
+        return key
+
+    def called(
+        self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
+    ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
+        """Return the key for the people of a block, within a transaction, and the result of `EarlierAccounts.adopt`.
+
+        Rows (None) have no other names.
+        """
+        if people is None:
+            return NameKey(None), {}
+        key = self.writing(connection)
+        return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
+
+    def sealing(self, connection: Connection) -> NameKey:
+        """Return the key that encrypts the outbox, within a transaction; earlier formats have one without a secret."""
+        if self.has_digests and _fingerprint_in(connection.execute(_QUERY).fetchall()) is None:
+            return NameKey(None)
+        return self.writing(connection)
+
+    def opening(self) -> NameKey:
+        """Return the key that decrypts the outbox."""
+        return self.reading() if self.is_keyed else NameKey(None)
+
+    def source(self, digest: str, connection: Connection | None = None) -> str:
+        """Return the stored name of a digest; within a transaction (``connection``) that may store it."""
+        if self.has_digests:
+            return digest
+        return (self.reading() if connection is None else self.writing(connection)).source(digest)
+
+    def committed(self) -> None:
+        """Give a new key its final name, after the transaction."""
+        if self._is_new:
+            self._is_new = False
+            fingerprint = self._fingerprint()
+            if fingerprint is not None:
+                give_name(self._file.path, fingerprint)
+
+    def _fingerprint(self) -> str | None:
+        return _fingerprint_in(self._file.query(_QUERY))
+
+
+def _fingerprint_in(rows: list[Any]) -> str | None:
+    return str(rows[0][0]) if rows else None
+
+
+class Sources:
+    """Numbers of the record sources of one open ledger."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._numbers: dict[str, int] = {}
+
+    def number(self, connection: Connection, digest: str | None) -> int:
+        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
+        if digest is None:
+            return 0
+        known = self._numbers.get(digest)
+        if known is None:
+            called = self._names.source(digest, connection)
+            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
+            if row is None:
+                # Not cached: the transaction may still be rolled back.
+                added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,))
+                return int(added.lastrowid or 0)
+            known = self._numbers[digest] = int(row[0])
+        return known
 
 
 class Settling:
@@ -202,7 +388,8 @@ class Ledger:
             common.refresh(connection)
             common.forget()
             source = self._sources.number(connection, requests.source)
-            check_named(connection, self.path, booked, source, common)
+            if (booked.number, source) not in common.recognised:
+                check_named(connection, self.path, booked, source, common)
             names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
             spend = Spending(
                 connection, task=booked, source=source, requests=requests, common=common, names=names,

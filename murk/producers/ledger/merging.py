@@ -2,7 +2,7 @@
 
 A ledger with plain names does this when it is migrated. A ledger with keyed hashes cannot read its names, so migration
 lists their accounts in ``earlier``; when a name arrives with an earlier spelling among them
-(`spelling.earlier_spellings`), its accounts are merged before anything is decided.
+(`names.earlier_spellings`), its accounts are merged before anything is decided.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 
 from murk._sqlite import Database
 from murk.producers.ledger import outbox
-from murk.producers.ledger.key import Id, NameKey
+from murk.producers.ledger.names import Id, NameKey, earlier_spellings
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.spelling import earlier_spellings
 from murk.producers.ledger.windows import HAS_WINDOWS
 
 _CHUNK = 250

@@ -12,14 +12,13 @@ from sqlite3 import Connection
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger import outbox
-from murk.producers.ledger.key import Id, NameKey, read_key
 from murk.producers.ledger.merging import has_windows, merge_accounts
+from murk.producers.ledger.names import Id, NameKey, folded_name, read_key
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.spelling import folded_name
 
 OLD_FORMATS = (1, 2, 3, 4)
 """Format 4 stored owners in the outbox unencrypted, and several spellings of a name. Format 3 also stored file digests
-unhashed and format 2 names, and both stay so until `naming.hash_names`. Format 1 had no GDP currency and no days."""
+unhashed and format 2 names, and both stay so until `hashing.hash_names`. Format 1 had no GDP currency and no days."""
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:

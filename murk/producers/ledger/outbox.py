@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 from murk._sqlite import Database
-from murk.producers.ledger.key import Id, NameKey
+from murk.producers.ledger.names import Id, NameKey
 
 _PLAIN, _SEALED = b"\0", b"\1"
 _NONCE: Final = 16

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
@@ -263,56 +263,3 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
 
 def _row(task: int, level: str, cap: PrivacyLoss) -> tuple[int, str, str, int, int]:
     return task, level, cap.currency, cap.units, cap.delta_units
-
-
-Lacking = Any
-"""Reason why a cap has no room, as `Spending` states it; None if all have room."""
-
-
-class Common:
-    """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
-
-    SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
-    `forget` before and `keep` after the commit. ``earlier`` is whether accounts under earlier spellings exist.
-    """
-
-    def __init__(self, prices: Prices) -> None:
-        self.prices = prices
-        self.next = 0
-        self.withdrawals = self.earlier = True
-        self.recognised: set[tuple[int, int]] = set()
-        """Pairs (task, source) whose people have passed `recognition.check_named`."""
-        self._version: int | None = None
-        self._known: int | None = None
-        self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking]]] = {}
-
-    def refresh(self, connection: Connection) -> None:
-        """Bring the cache up to date, within a writing transaction."""
-        version = connection.execute("PRAGMA data_version").fetchone()[0]
-        if version == self._version:
-            return
-        self.forget()
-        self.next = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
-        self.prices.refresh(connection)
-        self.withdrawals = connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is not None
-        self.earlier = connection.execute("SELECT 1 FROM earlier LIMIT 1").fetchone() is not None
-        self._terms = {}
-        self.recognised = set()
-        self._version = self._known = version
-
-    def terms(self, connection: Connection, task: Booked) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking]]:
-        """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
-        if task.number not in self._terms:
-            rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
-            caps = [Promise(*row) for row in rows]
-            applying = {level: [cap for cap in caps if cap.level in ("", level)] for level in task.levels}
-            self._terms[task.number] = {number: applying[level] for level, number in task.levels.items()}, {}
-        return self._terms[task.number]
-
-    def forget(self) -> None:
-        """Invalidate the cache before a write, until `keep` or `refresh`."""
-        self._version = None
-
-    def keep(self, following: int) -> None:
-        """Validate the cache again after a commit that wrote only releases; ``following`` is the next number."""
-        self.next, self._version = following, self._known

@@ -15,7 +15,8 @@ from murk.errors import UserError
 from murk.privacy.sketches.explain import CENTRAL
 
 if TYPE_CHECKING:
-    from murk.producers.ledger.prices import Booked, Common
+    from murk.producers.ledger.prices import Booked
+    from murk.producers.ledger.transaction import Common
 
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
@@ -48,10 +49,9 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
 def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
     """Refuse people who were named differently before and are promised a cap over all tasks.
 
-    This runs within the transaction that releases, and again after another process has written.
+    This runs within the transaction that releases, once for a task and source, and again after another process has
+    written.
     """
-    if (task.number, source) in common.recognised:
-        return
 
     def query(sql: str, values: tuple[Any, ...]) -> list[Any]:
         return connection.execute(sql, values).fetchall()

@@ -18,15 +18,15 @@ from typing import Any, NoReturn
 
 from murk._sqlite import Database, FileKind, Kinds, sync
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.key import DRAFT, SUFFIX
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
+from murk.producers.ledger.names import DRAFT, SUFFIX
 
 FORMAT = 5
 """Format that this version writes; `migration` upgrades earlier ones. Versions of another format must refuse the file:
 they would give everyone a new account, or store unencrypted owners."""
 NAMING = "naming"
 """Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in
-earlier formats; `naming.hash_names` deletes it."""
+earlier formats; `hashing.hash_names` deletes it."""
 PLAIN, DIGESTS = "plain", "digests"
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""

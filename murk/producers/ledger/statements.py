@@ -12,7 +12,7 @@ from murk.privacy.sketches.explain import CENTRAL
 from murk.producers.ledger import outbox
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
-from murk.producers.ledger.key import NameKey
+from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
 from murk.producers.ledger.progress import Run

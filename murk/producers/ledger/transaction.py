@@ -11,10 +11,9 @@ from typing import Any, cast
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
 from murk.producers.ledger import outbox
-from murk.producers.ledger.key import Id, NameKey
+from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Booked, Common, Promise
-from murk.producers.ledger.requests import Key, ReleaseRequests
+from murk.producers.ledger.prices import Booked, Prices, Promise
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400
@@ -53,6 +52,61 @@ class Refusal:
         if self.left is None:
             return f"{cap} is kept in a currency in which an earlier release has no figure: nothing is left"
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
+
+
+Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
+"""The scope of a cap without room for one more release, with the release's cost and the cap's remainder."""
+
+
+class Common:
+    """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
+
+    SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
+    `forget` before and `keep` after the commit. ``earlier`` is whether accounts under earlier spellings exist.
+    """
+
+    def __init__(self, prices: Prices) -> None:
+        self.prices = prices
+        self.next = 0
+        self.withdrawals = self.earlier = True
+        self.recognised: set[tuple[int, int]] = set()
+        """Pairs (task, source) whose people have passed `recognition.check_named`."""
+        self._version: int | None = None
+        self._known: int | None = None
+        self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]] = {}
+
+    def refresh(self, connection: Connection) -> None:
+        """Bring the cache up to date, within a writing transaction."""
+        version = connection.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return
+        self.forget()
+        self.next = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
+        self.prices.refresh(connection)
+        self.withdrawals = connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is not None
+        self.earlier = connection.execute("SELECT 1 FROM earlier LIMIT 1").fetchone() is not None
+        self._terms = {}
+        self.recognised = set()
+        self._version = self._known = version
+
+    def terms(
+        self, connection: Connection, task: Booked
+    ) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]:
+        """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
+        if task.number not in self._terms:
+            rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
+            caps = [Promise(*row) for row in rows]
+            applying = {level: [cap for cap in caps if cap.level in ("", level)] for level in task.levels}
+            self._terms[task.number] = {number: applying[level] for level, number in task.levels.items()}, {}
+        return self._terms[task.number]
+
+    def forget(self) -> None:
+        """Invalidate the cache before a write, until `keep` or `refresh`."""
+        self._version = None
+
+    def keep(self, following: int) -> None:
+        """Validate the cache again after a commit that wrote only releases; ``following`` is the next number."""
+        self.next, self._version = following, self._known
 
 
 class Spending:
@@ -297,10 +351,8 @@ class Spending:
             marks = ",".join("?" * len(chunk))
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
-    def _lacking(
-        self, caps: Sequence[Promise], past: Mapping[int, int], number: int
-    ) -> tuple[str, PrivacyLoss | None, PrivacyLoss | None] | None:
-        """Return the first cap without room for one more release, with cost and remainder; None if all have room."""
+    def _lacking(self, caps: Sequence[Promise], past: Mapping[int, int], number: int) -> Lacking | None:
+        """Return the first cap without room for one more release; None if all have room."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(past, self._prices)
@@ -318,7 +370,7 @@ class Spending:
         levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
         return number if not levels or self._prices[number].level in levels else self._price_of(min(levels))
 
-    def _refuse(self, index: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
+    def _refuse(self, index: int, number: int, why: Lacking) -> None:
         level = self._prices[number].level
         self.refusals[index] = Refusal(self._own_names[index], self._requests.keys[index], level, *why)
 

@@ -13,8 +13,7 @@ from sqlite3 import Connection
 from typing import Any, Literal
 
 from murk._sqlite import Database
-from murk.producers.ledger.key import Id, NameKey
-from murk.producers.ledger.requests import Key
+from murk.producers.ledger.names import Id, Key, NameKey
 
 Ending = Literal["released", "refused", "left out"]
 

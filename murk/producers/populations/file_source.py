@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.spelling import are_plain, is_unicode, number_name, person_name
+from murk.producers.ledger.names import are_plain, is_unicode, number_name, person_name
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, suspects
-from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.columns import Cell, as_boolean
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
-from murk.stream.task.data.values import as_boolean
 from murk.stream.task.errors import shown
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.key import NameKey, key_path, read_key
+from murk.producers.ledger.names import NameKey, key_path, read_key
 from murk.producers.ledger.recognition import describe, remedy, unrecognised
 from murk.producers.ledger.schema import APPLICATION, NAMING
 from murk.producers.populations.records.files import readable, survey

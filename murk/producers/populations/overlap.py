@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.producers.populations.records.files import Table
 from murk.producers.populations.records.records import Records, open_records
-from murk.stream.task.data.values import exact_number, is_nan
+from murk.stream.task.data.columns import exact_number, is_nan
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource

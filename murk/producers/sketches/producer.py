@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
-from murk.producers.base import Releaser
-from murk.producers.ledger.requests import Key, ReleaseRequests
-from murk.producers.ledger.spelling import number_name, person_name
-from murk.producers.receipts import WindowReceipt
+from murk.producers.delivery import WindowReceipt
+from murk.producers.ledger.names import Key, ReleaseRequests, number_name, person_name
+from murk.producers.producer import Releaser
 from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
+from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import truncate_time
 
 if TYPE_CHECKING:
     from murk.learners.sketches.problem import WindowProblem

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from murk.producers.ledger.requests import Key
-from murk.producers.receipts import WindowReceipt
+from murk.producers.delivery import WindowReceipt
+from murk.producers.ledger.names import Key
 
 if TYPE_CHECKING:
     from murk.privacy.sketches.window import WindowAccumulator

@@ -18,6 +18,16 @@ MAX_STATE = 8 * 2**20  # longest state of a chain in bytes
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
 
+def truncate_time(time: float, granularity: int) -> int:
+    """Truncate a time to a multiple of the granularity, in seconds since 1970.
+
+    >>> truncate_time(1_700_049_599.9, 86_400)
+    1700006400
+    """
+    seconds = int(time)
+    return seconds - seconds % granularity
+
+
 def segment_seconds(retention: int) -> int:
     """Return how long a segment of a topic is written to, for a retention in seconds.
 

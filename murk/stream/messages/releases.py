@@ -301,13 +301,3 @@ class IterateMessage(BaseModel):
     chain: Count
     version: Count
     iterate: Annotated[list[float], FailFast()]
-
-
-def truncate_time(time: float, granularity: int) -> int:
-    """Truncate a time to a multiple of the granularity, in seconds since 1970.
-
-    >>> truncate_time(1_700_049_599.9, 86_400)
-    1700006400
-    """
-    seconds = int(time)
-    return seconds - seconds % granularity

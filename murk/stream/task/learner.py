@@ -130,7 +130,7 @@ class MaxStaleness(Block):
 
     @property
     def floor(self) -> int:
-        """Floor of the publication grid (see `murk.stream.worker.publication`)."""
+        """Floor of the publication grid (see `murk.learners.gradients.kernels`)."""
         return self.releases // 64
 
     def limit(self, count: int) -> int:

@@ -1,4 +1,4 @@
-"""Decide what becomes of a chain's messages: learned, duplicate or dead letter.
+"""Decide what becomes of a chain's messages (learned, duplicate or dead letter), and count it.
 
 A block of messages that are all plainly learnable is judged at once; otherwise each message is judged by itself, with
 the same outcome.
@@ -6,15 +6,170 @@ the same outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from logging import Logger
+from time import monotonic
+from typing import Any
 
 from murk.stream.log.base import DeadLetter, Message
 from murk.stream.messages.codec import RejectedError, WireRules
-from murk.stream.messages.wire import Received, block_receiver, receiver
-from murk.stream.worker.counters import Tally
-from murk.stream.worker.dedup import DuplicateWindow
+from murk.stream.messages.releases import GradientRelease
+from murk.stream.messages.state import Counters
+from murk.stream.messages.wire import Received, block_of, block_receiver, receiver
 from murk.stream.worker.learner import StreamLearner, admits_of
+
+
+class DuplicateWindow:
+    """Ids at the previous ``size`` offsets of a partition.
+
+    A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
+    <= o' < o``, whatever became of that one. This depends on the log alone: a window rebuilt from ``o - size`` on gives
+    the same answers.
+
+    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
+    dropped.
+
+    >>> window = DuplicateWindow(2)
+    >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
+    [False, False, True, False]
+    """
+
+    __slots__ = ("_block", "_last", "_newer", "_older", "size")
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"the window for duplicates must have at least 1 offset, not {size}")
+        self.size = size
+        self._last: tuple[int, str] | None = None
+        self._block = 0
+        # Keyed by bytes, not by int: the hash of an int is predictable, and senders could choose ids that collide.
+        self._newer: dict[bytes, int] = {}
+        self._older: dict[bytes, int] = {}
+
+    def seen(self, offset: int, identifier: str) -> bool:
+        """Add a hexadecimal id at an offset, which must grow from call to call; return whether it is a duplicate."""
+        self._turn_to(offset)
+        key = bytes.fromhex(identifier)
+        newer = self._newer
+        before = newer.get(key)
+        if before is None and self._older:
+            before = self._older.get(key)
+        newer[key] = offset
+        self._last = (offset, identifier)
+        return before is not None and offset - before <= self.size
+
+    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
+        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False.
+
+        A known id need not be a duplicate.
+        """
+        if offsets[0] // self.size != offsets[-1] // self.size:
+            return False
+        self._turn_to(offsets[0])
+        keys = [*map(bytes.fromhex, identifiers)]
+        newer = self._newer
+        if len(set(keys)) < len(keys) or not (newer.keys().isdisjoint(keys) and self._older.keys().isdisjoint(keys)):
+            return False
+        newer.update(zip(keys, offsets, strict=True))
+        self._last = (offsets[-1], identifiers[-1])
+        return True
+
+    def _turn_to(self, offset: int) -> None:
+        """Forget ids that are out of reach of an offset."""
+        block = offset // self.size
+        if block != self._block:
+            self._older = self._newer if block == self._block + 1 else {}
+            self._newer = {}
+            self._block = block
+
+    def newest(self, offset: int) -> str | None:
+        """Return the id of the newest message within reach of an offset, or None."""
+        if self._last is None or offset - self._last[0] > self.size:
+            return None
+        return self._last[1]
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+
+GRADIENT = GradientRelease.model_fields["kind"].default
+
+
+class Tally:
+    """Sum up `Counters`, from ``start``."""
+
+    def __init__(self, start: Counters) -> None:
+        self._learned = start.learned
+        self._duplicates = start.duplicates
+        self._dead = Counter(start.dead)
+        self._levels = Counter(start.levels)
+        self._ages = list(start.staleness)
+        self._age_sum = start.staleness_sum
+
+    def learned(self, releases: Sequence[Any], version: int) -> None:
+        """Count releases learned in this order by a chain that had learned ``version`` before."""
+        if not releases:
+            return
+        self._learned += len(releases)
+        self._levels.update(block_of(releases).levels)
+        # Only gradients have an age; a chain's releases are all of one kind.
+        if releases[0].kind != GRADIENT:
+            return
+        ages = [now - release.version for now, release in enumerate(releases, version)]
+        self._age_sum += sum(ages)
+        for bits, count in Counter(map(int.bit_length, ages)).items():
+            self._ages += [0] * (bits + 1 - len(self._ages))
+            self._ages[bits] += count
+
+    def duplicate(self) -> None:
+        """Count a duplicate."""
+        self._duplicates += 1
+
+    def dead(self, reason: str) -> None:
+        """Count a dead letter."""
+        self._dead[reason] += 1
+
+    def counters(self) -> Counters:
+        """Return all sums."""
+        return Counters(
+            learned=self._learned,
+            duplicates=self._duplicates,
+            dead=dict(self._dead),
+            levels=dict(self._levels),
+            staleness=list(self._ages),
+            staleness_sum=self._age_sum,
+        )
+
+
+class DeadLetterLog:
+    """Log the number of dead letters by reason, at most once in ``seconds``.
+
+    A flood of dead letters does not flood the logger.
+    """
+
+    def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
+        self._log = log
+        self._description = where
+        self._seconds = seconds
+        self._due = 0.0
+        self._unreported: Counter[str] = Counter()
+
+    def add(self, reasons: Iterable[str]) -> None:
+        """Count reasons, and log the counts if it is time."""
+        self._unreported.update(reasons)
+        if monotonic() >= self._due:
+            self.report()
+
+    def report(self) -> None:
+        """Log what was counted since the last report."""
+        if self._unreported:
+            counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
+            self._log.info("%s: dead letters: %s", self._description, counts)
+            self._unreported.clear()
+            self._due = monotonic() + self._seconds
+
 
 DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a person's release is shorter
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
@@ -32,11 +187,11 @@ class Judged:
 class Intake:
     """Judge a chain's messages before its learner learns from them.
 
-    ``renew`` informs the learner of new models, and returns whether it looked for any.
+    ``renew``, if chains share models, informs the learner of new ones, and returns whether it looked for any.
     """
 
     def __init__(
-        self, chain: int, rules: WireRules, learner: StreamLearner, renew: Callable[[], bool] = lambda: False
+        self, chain: int, rules: WireRules, learner: StreamLearner, renew: Callable[[], bool] | None = None
     ) -> None:
         self._chain = chain
         self._renew = renew
@@ -96,6 +251,6 @@ class Intake:
             self._learner.admit(release, ahead)
         except RejectedError as rejected:
             # The learner may not know the release's model yet.
-            if rejected.reason not in _UNKNOWN_MODEL or not self._renew():
+            if rejected.reason not in _UNKNOWN_MODEL or self._renew is None or not self._renew():
                 raise
             self._learner.admit(release, ahead)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from murk.stream.messages.codec import WireRules
-from murk.stream.messages.trail import Estimating
+from murk.stream.messages.state import Estimating
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed

@@ -13,7 +13,7 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import Received
 from murk.stream.task.task import Task
-from murk.stream.worker.dedup import DuplicateWindow
+from murk.stream.worker.intake import DuplicateWindow
 
 _REBUILD_BATCH = 4096
 

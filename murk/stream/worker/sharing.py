@@ -61,14 +61,17 @@ class SharingLearner(StreamLearner, Protocol):
         """Continue with a published model that is not in the first chain's state."""
 
 
-class Alone:
-    """Sharing of a chain that has its own models, or none."""
+class Sharing:
+    """Base class for what workers of chains that share models do about them."""
 
     publishes = True
     """Whether this chain's worker publishes its learner's model."""
 
-    alone = True
-    """Whether this chain has a trail of its own."""
+    def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
+        self._log = log
+        self._task = task
+        self._learner = learner
+        self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
         """Called after the chain's state was loaded, before anything is learned."""
@@ -83,18 +86,6 @@ class Alone:
     def renew(self) -> bool:
         """Inform the learner of new models; return whether any were looked for."""
         return False
-
-
-class Sharing(Alone):
-    """Base class for workers of chains that share models."""
-
-    alone = False
-
-    def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        self._log = log
-        self._task = task
-        self._learner = learner
-        self._committed = CommittedLearners(log, task, learner.another)
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
         """Pass the newest model to the learner if it is valid and of no more releases than there are messages."""
@@ -211,8 +202,8 @@ class Told(Sharing):
         return True
 
 
-def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: float) -> Alone:
-    """Return what a chain's worker does about shared models."""
+def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: float) -> Sharing | None:
+    """Return what a chain's worker does about shared models; None if chains have their own models, or none."""
     if not isinstance(learner, SharingLearner):
-        return Alone()
+        return None
     return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)

@@ -14,14 +14,12 @@ from types import TracebackType
 from typing import Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message
+from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message, truncate_time
 from murk.stream.messages.codec import encode_iterate
-from murk.stream.messages.releases import IterateMessage, truncate_time
-from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.messages.trail import Trail, TrailRecorder, first_point
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecorder, first_point
 from murk.stream.task.task import Task
-from murk.stream.worker.counters import DeadLetterLog, Tally
-from murk.stream.worker.intake import Intake
+from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
 from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
@@ -145,7 +143,8 @@ class Worker:
         self._check_learner()
         rules = wire_rules(task, learner)
         self._sharing = sharing_of(log, task, learner, chain, look)
-        self._intake = Intake(chain, rules, learner, self._sharing.renew)
+        self._publishes = self._sharing is None or self._sharing.publishes
+        self._intake = Intake(chain, rules, learner, None if self._sharing is None else self._sharing.renew)
         self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
@@ -190,9 +189,9 @@ class Worker:
                 self._restore_model()
             # After an interrupt or error within the update, the learner is in no valid state.
             self._stopped = "did not get to the end of a step"
-            self._sharing.arrived()
-            whole = self._sharing.step()
-            if whole is not None:
+            if self._sharing is not None:
+                self._sharing.arrived()
+            if self._sharing is not None and (whole := self._sharing.step()) is not None:
                 self._trail.record(whole, truncate_time(int(self._clock()), self._task.granularity))
             self._pending = self._learn_batch(messages)
             self._stopped = None
@@ -257,7 +256,8 @@ class Worker:
             check_last(self._log, self._task, message, self._window)
             self._learner.load_state_dict(message.learner)
             self._counters = message.counters
-        self._sharing.begin()
+        if self._sharing is not None:
+            self._sharing.begin()
         trail = Trail() if message is None else message.trail
         first = first_point(self._learner.kind)
         self._trail = TrailRecorder(trail, self._learner.coefficients, first, self._description)
@@ -283,7 +283,7 @@ class Worker:
                 learner.learn_releases(judged.admitted)
                 tally.learned(judged.admitted, version)
                 self._publish_uncommitted()
-                if self._sharing.alone:
+                if self._sharing is None:
                     self._trail.mark(learner, truncate_time(judged.appended, self._task.granularity))
         learned = learner.n_releases - before
         model = self._newest_model()
@@ -314,7 +314,7 @@ class Worker:
     def _chunk(self) -> int:
         """Return how many messages to learn at once: not beyond the next point of the trail or published iterate."""
         count = self._learner.n_releases
-        point = self._trail.next(count) if self._sharing.alone else None
+        point = self._trail.next(count) if self._sharing is None else None
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
@@ -337,7 +337,7 @@ class Worker:
         return message
 
     def _published(self) -> tuple[int, list[float]] | None:
-        return self._learner.published() if self._sharing.publishes else None
+        return self._learner.published() if self._publishes else None
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
@@ -354,7 +354,7 @@ class Worker:
         A fenced worker may have sent an older one, or somebody else has written to the log.
         """
         now = self._clock()
-        if self._sharing.publishes and now >= self._look_due:
+        if self._publishes and now >= self._look_due:
             self._look_due = now + self._look_pause
             self._look_pause = min(2.0 * self._look_pause, _LONGEST_LOOK)
             stored = self._log.model(self.chain)

@@ -9,7 +9,6 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.state import pack
 from murk.learners.sketches.engine import SketchEngine
 from murk.learners.sketches.problem import problem_for
 from murk.learners.sketches.settings import GramSettings, SketchSettings, check_message, default_rows, largest_rows
@@ -19,6 +18,7 @@ from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.messages.codec import RejectedError, longest_release
 from murk.stream.messages.releases import SketchRelease
+from murk.stream.messages.state import pack
 
 TASK = """
 name: weeks

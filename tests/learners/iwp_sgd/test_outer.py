@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
+from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.scoring import kernels as score_kernels
 from murk.learners.core.scoring import mechanism as score_mechanism
 from murk.learners.core.scoring.kernels import outer as outer_of
 from murk.learners.core.scoring.mechanism import OuterGaussian, noise_of, outer_mechanism
 from murk.learners.core.scoring.mechanism import outer as outer_products
-from murk.learners.core.symmetric import flattened, matrix_size
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.misfit import UNLIKE, misfit
 from murk.learners.examples import layout as k

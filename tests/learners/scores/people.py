@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from murk.learners.core.coordinates import flattened
 from murk.learners.core.scoring.engine import ScoreEngine
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, probability
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.sums import Tally
-from murk.learners.core.symmetric import flattened
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise

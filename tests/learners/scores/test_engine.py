@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.scoring.epoch_grid import FIRST, epoch_end
-from murk.learners.core.symmetric import matrix_size
+from murk.learners.core.coordinates import matrix_size
+from murk.learners.core.scoring.settings import FIRST, epoch_end
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of

@@ -14,7 +14,7 @@ import murk
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.learners.core.scoring import local
-from murk.learners.core.scoring.epoch_grid import FIRST, shown_next
+from murk.learners.core.scoring.settings import FIRST, shown_next
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
+from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import OuterGaussian, outer, score_mechanisms
-from murk.learners.core.symmetric import matrix_size, symmetric
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
-from murk.learners.core.scoring import epoch_grid as layout
+from murk.learners.core.scoring import settings as layout
 from murk.learners.core.scoring import shared
 from murk.learners.core.scoring.engine import joined
 from murk.learners.core.scoring.model import Model

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.scoring.epoch_grid import FIRST
 from murk.learners.core.scoring.equations import Equation
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
 from murk.learners.core.scoring.rows import Expected, Rows
+from murk.learners.core.scoring.settings import FIRST
 from murk.learners.core.scoring.sums import Answer
 from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public

@@ -12,7 +12,7 @@ from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
 from murk.monitoring.metrics.population import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.web.routes import metrics
-from murk.producers import receipts
+from murk.producers.ledger import aggregates
 from murk.stream import Task, open_log
 from murk.stream.messages.codec import REASONS
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished, opened, url, watching
@@ -260,7 +260,7 @@ def test_the_peoples_side_is_what_is_described():
 
 def test_sums_are_over_enough_people():
     """Of their differences the ledger takes care (`GroupSums`), for all who export its sums."""
-    assert SMALLEST_GROUP == receipts.SMALLEST_GROUP == 20
+    assert SMALLEST_GROUP == aggregates.SMALLEST_GROUP == 20
     exported = PeopleMetrics("third-child")
     value = exported.registry.get_sample_value
     assert not exported.update(sums(19))

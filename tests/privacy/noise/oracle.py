@@ -11,8 +11,9 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from murk.privacy.noise.distributions import Kind, NoiseDistribution
-from murk.privacy.noise.kernels import draw
-from murk.privacy.noise.streaming import Draw, Feed, Integers, Words, fill
+from murk.privacy.noise.kernels import Integers, draw
+from murk.privacy.noise.philox import Words
+from murk.privacy.noise.sources import Draw, Feed, fill
 
 from . import reference_sampler
 

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.privacy.noise.distributions import NoiseDistribution
-from murk.privacy.noise.philox import Purpose, philox
-from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Feed, Integers, Words, fill
+from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers
+from murk.privacy.noise.philox import Purpose, Words, philox
+from murk.privacy.noise.sources import Feed, fill
 
 # What a trial of two words may come to, beside a value and `REJECTED`.
 UNDECIDED = REJECTED + 1

@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from murk.privacy.noise import SecureNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, Kind, NoiseDistribution
-from murk.privacy.noise.streaming import Draw, Integers
+from murk.privacy.noise.kernels import Integers
+from murk.privacy.noise.sources import Draw
 
 from . import reference_sampler
 from .oracle import FALSE_ALARM, chi_square, sample, uniform_p_value

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
-from murk.privacy.noise import blocks, kernels, philox, streaming
+from murk.privacy.noise import kernels, philox, sources
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
-from murk.privacy.noise.sources import SimulatedNoise
-from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
+from murk.privacy.noise.kernels import DONE, SPARE, Integers
+from murk.privacy.noise.philox import Words
+from murk.privacy.noise.sources import Draw, Feed, SimulatedNoise, fill
 
 from . import reference_sampler
 from .oracle import ENGINES, random_feed
@@ -30,7 +31,7 @@ DISTRIBUTIONS = [
 def early(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
     """What draws while nothing is compiled."""
     arrays = distribution.shape, distribution.table, distribution.guide
-    status, *used = blocks.draw_block.early(*arrays, words, spare, out)  # type: ignore[attr-defined]
+    status, *used = sources.draw_block.early(*arrays, words, spare, out)  # type: ignore[attr-defined]
     return int(status), *map(int, used)
 
 
@@ -97,7 +98,7 @@ def test_dropping_the_trial_where_a_buffer_ends_is_noticed() -> None:
         distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
         status, produced, trials, spares = reference_sampler.draw(distribution, words, spare, out)
-        return status, produced, trials + (status == streaming.SPARE), spares
+        return status, produced, trials + (status == SPARE), spares
 
     distribution = NoiseDistribution("gaussian", 9, 3, width=5)
     with pytest.raises(AssertionError):
@@ -116,7 +117,9 @@ def test_simulation_is_the_same_in_numpy(distribution: NoiseDistribution, size: 
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("kernel", [blocks.simulated_gaussians, blocks.simulated_laplaces], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "kernel", [sources.simulated_gaussians, sources.simulated_laplaces], ids=["gaussian", "laplace"]
+)
 @pytest.mark.parametrize(("count", "size"), [(400, 1), (300, 11), (20, 300), (3, 2), (0, 4), (2, 0)])
 def test_simulation_is_the_same_before_it_is_compiled(kernel, count: int, size: int) -> None:  # type: ignore[no-untyped-def]
     records = np.arange(count, dtype=np.int64) * 2**40
@@ -127,15 +130,15 @@ def test_simulation_is_the_same_before_it_is_compiled(kernel, count: int, size: 
 
 
 def test_a_record_that_rejects_many_trials_is_the_same_before_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_more_than", lambda size: size)
-    test_simulation_is_the_same_before_it_is_compiled(blocks.simulated_laplaces, 300, 11)
+    monkeypatch.setattr(sources, "_more_than", lambda size: size)
+    test_simulation_is_the_same_before_it_is_compiled(sources.simulated_laplaces, 300, 11)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 8])
 def test_words_are_the_same_before_they_are_compiled(size: int) -> None:
     records = np.array([0, 5, 2**62], dtype=np.int64)
     found = np.empty((2, 3, size), dtype=np.uint64)
-    for work, out in zip((blocks.simulated_words.early, blocks.simulated_words.compiled), found, strict=True):  # type: ignore[attr-defined]
+    for work, out in zip((sources.simulated_words.early, sources.simulated_words.compiled), found, strict=True):  # type: ignore[attr-defined]
         work(np.uint64(7), records, 3, out)
     np.testing.assert_array_equal(*found)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from murk.privacy.noise.distributions import NoiseDistribution
-from murk.privacy.noise.streaming import DEEPER, DONE, SPARE, WORDS, Draw
+from murk.privacy.noise.kernels import DEEPER, DONE, SPARE, WORDS
+from murk.privacy.noise.sources import Draw
 
 from .oracle import ENGINES, outcome
 

@@ -21,8 +21,7 @@ from murk.privacy.noise import (
 )
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.opendp_source import opendp_draw
-from murk.privacy.noise.sources import compiled, draw_noise, fill_from
-from murk.privacy.noise.streaming import fill
+from murk.privacy.noise.sources import compiled, draw_noise, fill, fill_from
 
 from .oracle import FALSE_ALARM, chi_square
 

@@ -6,7 +6,7 @@ import pytest
 
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests.producers.ledger.accounts import OTHER, TASK, ask, booked, charge, rho, spend
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers.ledger import migration
-from murk.producers.ledger.key import key_path
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests, key_path
 from tests.producers.ledger.accounts import FILE, ask, booked, spend
 
 DATA = Path(__file__).parent / "data"

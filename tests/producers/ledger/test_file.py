@@ -14,7 +14,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
@@ -332,7 +332,7 @@ FILE_LIMIT = """
 import resource, sys
 from pathlib import Path
 from murk.errors import MurkError
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, booked, charge, spend
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))

@@ -9,7 +9,7 @@ import pytest
 import murk
 from murk.errors import UserError
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests import interrupts
 from tests.producers.ledger.accounts import FILE, TASK, booked, charge, rho
 

@@ -14,7 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger.accounts import Totals
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 

@@ -19,9 +19,8 @@ from murk.privacy import (
 )
 from murk.producers.ledger import merging, migration
 from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.names import ReleaseRequests, folded_name
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import ReleaseRequests
-from murk.producers.ledger.spelling import folded_name
 from tests.producers.ledger.accounts import ask, booked
 
 OLD = Path(__file__).parent / "data" / "format-1.sql"

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.names import ReleaseRequests
 from tests.producers.ledger.accounts import LOG, OTHER, TASK, charge, rho, spend
 
 TASKS = {TASK: {"low": 7, "high": 20}, OTHER: {"low": 5}}

@@ -7,8 +7,8 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.sketches.explain import CENTRAL
 from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 BIG, THIRD = [("", rho(1000))], "9" * 64

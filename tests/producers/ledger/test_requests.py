@@ -3,8 +3,7 @@
 import pytest
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import ReleaseRequests, known_by
-from murk.producers.ledger.spelling import are_plain, folded_name, person_names
+from murk.producers.ledger.names import ReleaseRequests, are_plain, folded_name, known_by, person_names
 
 FILE = "f" * 64
 LAST = 2**62 - 1

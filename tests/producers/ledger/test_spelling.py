@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import ReleaseRequests
-from murk.producers.ledger.spelling import (
+from murk.producers.ledger.names import (
     PersonName,
+    ReleaseRequests,
     are_plain,
     earlier_spellings,
     folded_name,

@@ -14,8 +14,8 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
+from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.progress import Run
-from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.populations.file_source import Block as FileBlock
 from murk.producers.populations.records.files import open_table
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT

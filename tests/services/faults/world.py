@@ -16,7 +16,6 @@ from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.state import Counters, decode_state
-from murk.stream.worker.sharing import Alone
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.protocols import GRADIENTS
@@ -133,7 +132,7 @@ def alone(task, partitions, known=None):
             log.append([(number, value) for value in values])
         for number in range(len(partitions)):
             with Worker(log, task, engine_at(task, number, known), number) as worker:
-                worker._sharing = Alone()
+                worker._sharing = None
                 while worker.step().read:
                     pass
         return states(log)

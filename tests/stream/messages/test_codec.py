@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import (
     EXCERPT,
     REASONS,
@@ -25,7 +26,7 @@ from murk.stream.messages.codec import (
     json_schema,
     longest_release,
 )
-from murk.stream.messages.releases import GradientRelease, IterateMessage, truncate_time
+from murk.stream.messages.releases import GradientRelease, IterateMessage
 
 TASK = "0123456789abcdef" * 4
 LEVELS = {"default": 1_000, "open": 10}

@@ -11,12 +11,12 @@ from murk.stream.log.base import Message
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.state import decode_state
-from murk.stream.messages.trail import (
+from murk.stream.messages.state import (
     MOST_POINTS,
     TRAIL_BYTES,
     Trail,
     TrailRecorder,
+    decode_state,
     first_point,
     most_points,
     trail_bytes,
@@ -228,7 +228,7 @@ def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypa
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """Let a state be no longer than so many bytes."""
-    for module in ("worker.worker", "messages.trail"):
+    for module in ("worker.worker", "messages.state"):
         monkeypatch.setattr(f"murk.stream.{module}.MAX_STATE", room)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from murk.errors import MurkError
 from murk.learners.core.scoring.any_solution import solution_of
 from murk.learners.core.scoring.engine import Learned, equations
-from murk.learners.core.scoring.epoch_grid import REMEMBERED
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Summary, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 

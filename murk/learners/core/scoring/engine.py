@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.any_solution import solution_of
-from murk.learners.core.scoring.epoch_grid import NEVER, REMEMBERED
 from murk.learners.core.scoring.estimate import ScoreEstimate, estimate_of
 from murk.learners.core.scoring.forgers import Forgery
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
 from murk.learners.core.scoring.needed import Outlook
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Epoch, Tally, summaries
-from murk.learners.core.state import count_of
-from murk.learners.core.symmetric import matrix_size
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
-from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.state import count_of
+from murk.stream.messages.wire import block_of
 
 if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
@@ -58,6 +57,10 @@ class ScoreEngine:
 
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         self.settings = settings
+        self.dimension = settings.dimension
+        """Length of a score."""
+        self.lengths = lengths_of(settings)
+        """Lengths of a score's and, if any are asked for, a matrix's payload."""
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
@@ -69,16 +72,6 @@ class ScoreEngine:
     def n_releases(self) -> int:
         """Number of learned releases."""
         return self._now.count
-
-    @property
-    def dimension(self) -> int:
-        """Length of a score."""
-        return self.settings.dimension
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Lengths of a score's and, if any are asked for, a matrix's payload."""
-        return lengths_of(self.settings)
 
     @property
     def coefficients(self) -> int:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.core.coordinates import flattened
 from murk.learners.core.scoring.model import Response, directions
 from murk.learners.core.scoring.moments import gain, own_variance
 from murk.learners.core.scoring.rows import Expected, Rows
 from murk.learners.core.scoring.sums import Answer, Summary
-from murk.learners.core.symmetric import flattened
 
 Array = NDArray[np.float64]
 

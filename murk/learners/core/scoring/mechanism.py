@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring import kernels
-from murk.learners.core.symmetric import matrix_size
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import (
     BEST,
@@ -23,10 +23,9 @@ from murk.privacy.mechanisms import (
     calibrate,
     former_kind,
 )
-from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
+from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer, Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
-from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.coordinates import contrasts
+from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.any_solution import AnySolution
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
@@ -33,7 +33,6 @@ from murk.learners.core.scoring.rows import Expected, Rows, mean_matrix
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, step_of, summaries
-from murk.learners.core.symmetric import flattened
 from murk.learners.results.numbers import rounded
 from murk.privacy.guarantees import Guarantee
 

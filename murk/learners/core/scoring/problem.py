@@ -12,22 +12,21 @@ from numpy.typing import NDArray
 
 from murk._jit import due
 from murk.errors import UserError
+from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.drift import drift_of
 from murk.learners.core.scoring.engine import ScoreEngine, lengths_of, merged
-from murk.learners.core.scoring.epoch_grid import REMEMBERED
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.core.scoring.shared import SharedScoreEngine
-from murk.learners.core.symmetric import matrix_size
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
-from murk.stream.messages.trail import trail_bytes
+from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
     from murk.learners.core.scoring.answers import OneAnswer

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.learners.core.scoring.engine import Chain, ScoreEngine, joined
-from murk.learners.core.scoring.epoch_grid import NEVER, REMEMBERED
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question, check_model, model_size
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.learners.problem import HostileModelError, plausible
 from murk.stream.messages.codec import RejectedError

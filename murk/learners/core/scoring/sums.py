@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
+from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, model_size
-from murk.learners.core.state import count_of, pack, unpack
-from murk.learners.core.symmetric import matrix_size, symmetric
-from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.base import Randomizer, Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
-from murk.privacy.mechanisms.wrapped import Wrapped
+from murk.stream.messages.state import count_of, pack, unpack
 
 Key = tuple[str, Question]
 

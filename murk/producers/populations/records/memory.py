@@ -12,8 +12,8 @@ from typing import Any
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import arrow, check_types
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, SLICE, TupleTable
+from murk.stream.task.data.columns import is_absent, is_nan
 from murk.stream.task.data.containers import check_zone, python_values
-from murk.stream.task.data.values import is_absent, is_nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from murk.errors import UserError
-from murk.producers.ledger.spelling import is_unicode
+from murk.producers.ledger.names import is_unicode
 
 
 def is_blank(value: Any) -> bool:

@@ -23,6 +23,7 @@ from murk.stream.log.base import (
     check_partition,
     check_range,
     check_sizes,
+    truncate_time,
 )
 from murk.stream.log.kafka import topics
 from murk.stream.log.kafka.connection.clients import Clients, close_in_time
@@ -35,7 +36,6 @@ from murk.stream.log.kafka.ownership import OFFSET, OWNER, KafkaOwnership
 from murk.stream.log.kafka.sender import Sending
 from murk.stream.log.kafka.task_record import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.releases import truncate_time
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 

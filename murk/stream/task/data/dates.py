@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn, raw_values
-from murk.stream.task.data.values import is_absent, is_nan
+from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn, is_absent, is_nan, raw_values
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (

@@ -1,0 +1,396 @@
+"""Names of people and records: their one spelling, the requests that carry them, and the key that hashes them.
+
+*Spelling.* Names are compared as nicknames in RFC 8266 (section 2.4: white space collapsed, NFKC, only characters
+allowed by RFC 8264), with two differences. Case counts, since identifiers in base 64 differ by it alone. The spellings
+of one number are one name (7, 7.0, 007, 7e0), since programs write the same id differently. Characters that only look
+alike (Cyrillic and Latin "a") stay different.
+
+*Key.* A ledger hashes names and file digests under a key in a file beside it. The key is made once, with the first name
+or file: under another one everyone would be new, with nothing spent. While the ledger's write lock is held it is
+written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to ``LEDGER.key``. A key of
+that name beside a ledger without a fingerprint shows that the ledger is not the newest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, cast
+
+from murk._files import write_whole
+from murk._sqlite import sync
+from murk.errors import MurkError, UserError
+
+DIGITS: Final = 64
+"""Most digits of a number that is written out; longer ones are written with an exponent."""
+_EXACT: Final = 2**53
+_WIDTHS: Final = 10
+_ROUNDED: Final = "floats have no more than 15 digits to tell ids apart, and this one has more. Read the column as text"
+
+_NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
+_PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
+# Matches a line made of number characters that is not a normalized whole number.
+_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+.0-9][-+.0-9eE]*$", re.MULTILINE)
+
+# Letters, marks, numbers, punctuation and symbols.
+_ALLOWED: Final = frozenset("LMNPS")
+_INVISIBLE: Final = (
+    # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+    # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
+    (0x2800, 0x2800), (0xFFFC, 0xFFFC), (0x16FE4, 0x16FE4), (0x13441, 0x13442), (0x1D159, 0x1D159),
+)  # fmt: skip
+# Minus sign and Arabic decimal separator.
+_SIGNS: Final = {0x2212: "-", 0x066B: "."}
+
+
+class PersonName(str):
+    """A normalized name that was written differently, as its attribute ``written`` says."""
+
+    written: str
+
+
+def person_name(name: str) -> str:
+    """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
+
+    The result is a `PersonName` if it was written differently. Raises UserError, without quoting it, for a name that is
+    empty or has an invisible, unassigned or non-text character.
+
+    Examples
+    --------
+    >>> person_name(" Zoe\u0301\u00a0 Li ") == person_name("Zo\u00e9 Li")
+    True
+    >>> [person_name(one) for one in ("7", "7.0", "007", "+7", "7e0", "\uff17", "\u0667", "7.50", "1e3")]
+    ['7', '7', '7', '7', '7', '7', '7', '7.5', '1000']
+    """
+    if isinstance(name, PersonName):
+        return name
+    if not isinstance(name, str):
+        raise UserError("a person's name must be a text")
+    text = name.strip()
+    if text.isascii():
+        seen = text.isprintable()
+    else:
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(" " if unicodedata.category(one) == "Zs" else one for one in text).strip()
+        seen = all(one == " " or is_seen(one) for one in text)
+    if not text:
+        raise UserError("a person's name must have one character or more besides white space")
+    if not seen:
+        raise UserError(
+            "a person's name has an invisible or non-text character (a control, format, private or unassigned "
+            "character, a filler, a variation selector, a blank), which would give them a second account: remove it"
+        )
+    if "  " in text:
+        text = re.sub(" {2,}", " ", text)
+    if not text.isascii():
+        text = "".join(str(unicodedata.decimal(one)) if unicodedata.category(one) == "Nd" else one for one in text)
+    text = _number(text)
+    if text == name:
+        return name
+    normalized = PersonName(text)
+    normalized.written = name
+    return normalized
+
+
+def person_names(names: Sequence[str]) -> Sequence[str]:
+    """Return the normalized names of several people; the same object if they are normalized."""
+    return names if are_plain(names) else [person_name(name) for name in names]
+
+
+def are_plain(names: Sequence[str]) -> bool:
+    """Return whether all names are surely normalized; a quick check."""
+    joined = "\n".join(names)
+    if not joined.isascii() or " " in joined or "" in names:
+        return False
+    together = joined.replace("\n", "") if len(names) > 1 else joined
+    return (
+        together.isprintable() and joined.count("\n") == max(0, len(names) - 1) and _ODD_NUMBER.search(joined) is None
+    )
+
+
+def number_name(value: float | Decimal) -> str:
+    """Return the name of a person whose id was read as a float or decimal: 7.0 is 7.
+
+    Raises UserError if it is not a whole number, or too large for a float to represent exactly.
+    """
+    whole = int(value) if value == value and abs(value) != float("inf") else None
+    if whole is None or whole != value:
+        raise UserError("this names nobody: not a whole number. Give every row a name: a text, or a whole number")
+    if isinstance(value, float) and abs(whole) >= _EXACT:
+        raise UserError(f"this names several people at once: {_ROUNDED}")
+    return str(whole)
+
+
+@lru_cache(maxsize=4096)
+def is_seen(character: str) -> bool:
+    """Return whether a character may occur in a name: it is text and visible."""
+    code = ord(character)
+    if any(first <= code <= last for first, last in _INVISIBLE):
+        return False
+    return unicodedata.category(character)[0] in _ALLOWED
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded, so that all bytes that it was read from were characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def folded_name(name: str) -> str:
+    """Return the current name of an account that a ledger stores as ``name`` under earlier rules.
+
+    Characters that are refused now are removed, as people will have to spell the name without them.
+    """
+    normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
+    seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
+    try:
+        return str.__str__(person_name(seen))
+    except UserError:
+        return name
+
+
+def earlier_spellings(name: str) -> Iterator[str]:
+    """Yield the spellings under which a ledger of earlier rules may store a person's account.
+
+    Numbers may have leading zeros, or the point that programs add in columns with missing values.
+    """
+    written = getattr(name, "written", name)
+    found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
+    if name.isascii() and name.isdigit():
+        found |= dict.fromkeys([f"{name}.0", *(name.zfill(width) for width in range(len(name) + 1, _WIDTHS + 1))])
+    if " " in name:
+        found |= {name.replace(" ", "\u00a0"): None}
+    yield from found
+
+
+def _number(text: str) -> str:
+    """Return the normal spelling of a number, or any other text unchanged."""
+    if text.isdigit() and len(text) <= DIGITS and text.isascii():
+        return text.lstrip("0") or "0"
+    match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
+    if match is None:
+        return text
+    sign, whole, part, written = match["sign"], match["whole"], match["part"] or "", match["power"] or ""
+    power = written.lstrip("+-").lstrip("0")
+    if not whole + part:
+        return text
+    if len(power) > 9:
+        raise UserError("a person's name is a number out of range: write it with fewer digits, or with a letter")
+    exponent = int(power or "0") * (-1 if written[:1] == "-" else 1) - len(part)
+    digits = (whole + part).lstrip("0")
+    short = digits.rstrip("0")
+    exponent += len(digits) - len(short)
+    if not short:
+        return "0"
+    sign = "-" if sign == "-" else ""
+    # Programs write floats with a point or a signed exponent.
+    inexact = exponent >= 0 and (part or written[:1] in ("+", "-"))
+    if inexact and (exponent + len(short) > 16 or int(short) * 10**exponent >= _EXACT):
+        raise UserError(f"a person's name is a number that a program has rounded: {_ROUNDED}")
+    if 0 <= exponent <= DIGITS - len(short):
+        return sign + short + "0" * exponent
+    if -DIGITS <= exponent < 0:
+        padded = short.rjust(1 - exponent, "0")
+        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
+    return f"{sign}{short}e{exponent}"
+
+
+Key = str | int
+"""Name of a person or record: a text, or a row of a file (counted from 0)."""
+
+
+_NO_KEY = [None]
+
+
+@dataclass(frozen=True)
+class ReleaseRequests:
+    """A block of records that ask to be released.
+
+    ``keys`` identify records: their rows in the file ``source``; without one texts, or None for a record that never
+    comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` gives a person who has
+    released to the task before the level that they had then.
+    """
+
+    keys: Sequence[Key | None] = field(repr=False)
+    people: Sequence[str] | None = field(repr=False)
+    levels: Sequence[str] = field(repr=False)
+    source: str | None = None
+    keep_levels: bool = False
+
+    def checked(self) -> ReleaseRequests:
+        """Return the requests with people's names normalized by `person_name`; raise a UserError for invalid ones."""
+        if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
+            # Fast path: one record that comes once, of a person with a plain name.
+            (name,) = self.people
+            if type(name) is str and len(self.levels) == 1 and are_plain(self.people):
+                return self
+        people = self.keys if self.people is None else self.people
+        if not len(self.keys) == len(self.levels) == len(people):
+            raise UserError("keys, people and levels must have the same length")
+        if self.source is None and self.people is None:
+            raise UserError("records that come from no file need people: say whose they are")
+        if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
+            raise UserError("a record's key must be a text; for records of a file, its row, an integer")
+        if self.source is None:
+            _check_texts([key for key in self.keys if isinstance(key, str)])
+        else:
+            _check_rows(cast(Sequence[int], self.keys))
+        if self.people is None:
+            return self
+        if set(map(type, self.people)) - {str, PersonName}:
+            raise UserError("a person's name must be a text")
+        names = person_names(self.people)
+        return self if names is self.people else replace(self, people=names)
+
+
+def known_by(person: Key, source: str | None) -> Key:
+    """Return the name of an account: a person's name, or a file's row with its digest; raise a UserError for others."""
+    if isinstance(person, str) and source is None:
+        return person_name(person)
+    if type(person) is int and 0 <= person < 2**62 and source is not None:
+        return person
+    raise UserError(
+        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
+    )
+
+
+def _check_rows(rows: Sequence[int]) -> None:
+    if rows and (min(rows) < 0 or max(rows) >= 2**62):
+        raise UserError("a row must be an integer from 0 to 2^62 - 1")
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    joined = "".join(texts)
+    # SQLite may end a text at NUL, and cannot store half a surrogate pair.
+    if "" in texts or "\0" in joined or not is_unicode(joined):
+        raise UserError("a name of a record must be a text of one character or more, without NUL")
+
+
+Id = str | int | bytes
+"""Stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text."""
+
+SUFFIX, DRAFT = ".key", ".key.new"
+KEPT = (
+    "Without it nobody's account can be found, and nothing is released. The key never changes: put back any copy of it"
+)
+KEY_BYTES = 32
+LOST_KEY = "MURK-LEDGER-005"
+_HEADER = "murk ledger key 1 "
+
+
+@dataclass(frozen=True)
+class NameKey:
+    """Hashes names for storage in a ledger; without a secret it leaves them unchanged."""
+
+    secret: bytes | None = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash that identifies the key and reveals nothing else about it."""
+        return self._hash(b"", b"murk ledger key").hex()
+
+    def person(self, name: Key) -> Id:
+        """Return a person's stored name."""
+        if self.secret is None or not isinstance(name, str):
+            return name
+        return self._hash(name.encode(), b"murk person")
+
+    def people(self, names: Sequence[Key]) -> Sequence[Id]:
+        """Return people's stored names."""
+        return names if self.secret is None else [self.person(name) for name in names]
+
+    def record(self, key: Key | None, person: Id) -> Id | None:
+        """Return the stored name of a person's record."""
+        if isinstance(person, bytes) and isinstance(key, str):
+            return self._hash(person + key.encode(), b"murk record")
+        return key
+
+    def source(self, digest: str) -> str:
+        """Return the stored name of records with a digest."""
+        return digest if self.secret is None else self._hash(digest.encode(), b"murk source").hex()
+
+    def _hash(self, data: bytes, purpose: bytes) -> bytes:
+        # 128 bits: no two of 10^12 names collide by chance, and without the key nobody can construct a collision.
+        return blake2b(data, key=self.secret or b"", digest_size=16, person=purpose).digest()
+
+
+def key_path(ledger: Path, suffix: str = SUFFIX) -> Path:
+    """Return the path of a ledger's key: beside the file itself, with links resolved."""
+    real = ledger.resolve()
+    return real.with_name(real.name + suffix)
+
+
+def make_key(ledger: Path) -> NameKey:
+    """Write a new key under its draft name; call this only while the ledger's write lock is held."""
+    key = NameKey(secrets.token_bytes(KEY_BYTES))
+    assert key.secret is not None
+    path = key_path(ledger, DRAFT)
+    try:
+        write_whole(path, f"{_HEADER}{key.secret.hex()}\n", own=True, mode=0o600)
+    except OSError as error:
+        raise MurkError(
+            f"the key of the ledger {ledger} cannot be written ({error.strerror}): its directory must be writable, and "
+            "have room. Nothing was released"
+        ) from error
+    return key
+
+
+def read_key(ledger: Path, fingerprint: str) -> NameKey:
+    """Read a ledger's key.
+
+    Raises UserError if it is missing, damaged, or another ledger's. The message does not quote it.
+    """
+    path = key_path(ledger)
+    wrong = False
+    # Another process may rename the draft between two attempts.
+    for candidate in (path, key_path(ledger, DRAFT), path):
+        try:
+            text = candidate.read_text(encoding="ascii")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise UserError(
+                f"the key {candidate} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
+            ) from None
+        key = _parse(text)
+        if key is not None and key.fingerprint == fingerprint:
+            return key
+        wrong = True
+    if wrong:
+        raise UserError(
+            f"{path} is damaged, or the key of another ledger than {ledger}. {KEPT} as {path}", code=LOST_KEY
+        )
+    raise UserError(f"the ledger {ledger} names people by a key, and {path} is not there. {KEPT} there", code=LOST_KEY)
+
+
+def _parse(text: str) -> NameKey | None:
+    secret = b""
+    with suppress(ValueError):
+        secret = bytes.fromhex(text.removeprefix(_HEADER).strip())
+    return NameKey(secret) if text.startswith(_HEADER) and len(secret) == KEY_BYTES else None
+
+
+def give_name(ledger: Path, fingerprint: str) -> None:
+    """Rename a committed key to its final name, unless another process has or the folder is read-only."""
+    path, draft = key_path(ledger), key_path(ledger, DRAFT)
+    with suppress(OSError, UserError):
+        read_key(ledger, fingerprint)
+        if not path.exists():
+            os.replace(draft, path)
+            sync(path.parent)
