@@ -98,16 +98,9 @@ class Directions:
     def learn(
         self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
     ) -> None:
-        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results.
-
-        Raises UserError if ``budget`` is a sequence of another length than the rows.
-        """
-        budgets: Sequence[Guarantee | None] = budget if isinstance(budget, Sequence) else [budget]
-        if isinstance(budget, Sequence) and len(budgets) != len(rows):
-            raise UserError(f"X has {len(rows)} rows, budget has {len(budgets)}")
-        levels = ["default" if each is None else engine.level(each) for each in budgets]
+        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results."""
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
-        engine.learn_records(rows, targets, levels)
+        engine.learn_records(rows, targets, engine.row_levels(budget, len(rows)))
 
     def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate of a real target's line in its own units."""

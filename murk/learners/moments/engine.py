@@ -17,7 +17,7 @@ from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 from murk.learners.core.in_place import Held, RecordEngine, trials_for
 from murk.learners.core.levels import levels_of
-from murk.learners.core.state import count_of, pack, unpack
+from murk.learners.core.state import count_of, pack, reading, unpack
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels, record
 from murk.learners.moments.fit import Fit, Response, fit
@@ -296,17 +296,13 @@ class MomentEngine(RecordEngine):
 
         Raises MurkError if it is malformed, or of other moments.
         """
-        try:
+        with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["moments"] != self.layout.digest:
                 raise MurkError("the state is of other moments: make the learner with the same features and bounds")
             count = count_of(state["n_releases"], "n_releases")
             total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, MurkError):
-                raise
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         self._learned = MomentSums(total, sums, count)
 
 

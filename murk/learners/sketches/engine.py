@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.state import pack, unpack
+from murk.learners.core.state import check_header, pack, reading, unpack
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import MOST, estimate_newton
@@ -149,22 +149,14 @@ class WindowEngine(ABC, Generic[S, M, T]):
         Raises MurkError if the state is malformed or of other settings.
         """
         d, sums = self.settings.columns, self._empty_sums()
-        try:
-            if state["schema"] != 1 or state["columns"] != d:
-                raise MurkError(
-                    f"a state of schema {state['schema']!r} and {state['columns']!r} columns does not fit a learner "
-                    f"of schema 1 and {d}"
-                )
-            if state["settings"] != self.settings.digest:
-                raise MurkError("the state is of a learner with other settings: make one with the same")
+        with reading():
+            check_header(state, self.settings.digest, "columns", d)
             counts = [state[_NAMES.get(name, name)] for name in sums.counts]
             if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
                 raise MurkError("the state's counts are not whole numbers from 0")
             for name, array in sums.arrays().items():
                 array[...] = unpack(state[name], array.size).reshape(array.shape)
             scalars = unpack(state["sums"], len(sums.scalars))
-        except (KeyError, TypeError, ValueError) as error:
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if np.any(scalars < 0.0):
             raise MurkError("the state holds a negative sum")
         for name, value in zip((*sums.scalars, *sums.counts), (*scalars.tolist(), *counts), strict=True):
