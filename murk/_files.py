@@ -23,6 +23,8 @@ def check_place(path: Path) -> None:
 def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: bool = False, mode: int = 0o666) -> None:
     """Write a file atomically and durably: write a draft beside it, sync, rename.
 
+    Raises FileExistsError if ``new`` and the file exists; OSError if the file cannot be written; it names the path.
+
     Parameters
     ----------
     path
@@ -36,13 +38,6 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
         and the mode of an existing file is not kept.
     mode
         Permissions of a new file, before the umask.
-
-    Raises
-    ------
-    FileExistsError
-        If ``new`` and the file exists.
-    OSError
-        If the file cannot be written; it names the path.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):

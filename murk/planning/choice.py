@@ -38,31 +38,16 @@ _NOTHING: Final = 0.1
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The protocol to choose, and why.
+    """The protocol to choose, and why."""
 
-    Parameters
-    ----------
-    protocol
-        Its name in a task file.
-    reason
-        In words.
-    expected
-        Suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
-        best first.
-    refused
-        Unsuitable protocol to the reason.
-    measure
-        The expected quantity: an ``error``, or a ``half width``.
-    method
-        ``sketch.method``, if another than the default is clearly better.
-    """
-
-    protocol: str
-    reason: str
+    protocol: str  # its name in a task file
+    reason: str  # in words
+    # suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
+    # best first
     expected: Mapping[str, float]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    measure: Literal["error", "half width"] = "error"
-    method: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
+    measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
+    method: str | None = None  # ``sketch.method``, if another than the default is clearly better
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -81,6 +66,8 @@ def recommend(
 ) -> Recommendation:  # fmt: skip
     """Return the best protocol for a task.
 
+    Raises UserError if no protocol suits the task.
+
     Parameters
     ----------
     task
@@ -95,11 +82,6 @@ def recommend(
     half_widths
         Protocol to the forecast half-width of its intervals, in points, to choose by (infinite where it has none); by
         default the expected error decides.
-
-    Raises
-    ------
-    UserError
-        If no protocol suits the task.
 
     Examples
     --------
@@ -154,6 +136,8 @@ def recommend(
 def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
     """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
+    Raises UserError if the protocol cannot learn this task, or provide its guarantee.
+
     Parameters
     ----------
     task
@@ -164,11 +148,6 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
         Number of people who will release.
     settings
         Keys of the protocol's block that differ from their defaults.
-
-    Raises
-    ------
-    UserError
-        If the protocol cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)

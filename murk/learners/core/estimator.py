@@ -264,6 +264,8 @@ class StreamEstimator(base.Estimator):
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the result, to print, see in a notebook, plot and pass on.
 
+        Raises UserError if nothing was learned yet, or the task is of other features.
+
         Parameters
         ----------
         task
@@ -272,11 +274,6 @@ class StreamEstimator(base.Estimator):
             Nominal level of the intervals.
         forecast
             Whether to forecast what coefficients that were not learned would take, which takes several times as long.
-
-        Raises
-        ------
-        UserError
-            If nothing was learned yet, or the task is of other features.
         """
         from murk.learners.results.of_learner import summarize
 

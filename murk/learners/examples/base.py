@@ -198,12 +198,8 @@ class IWPSGD(SGDEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state with an earlier default release keeps that release.
-
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Without ``release``, a state with an earlier default release keeps that release. Raises MurkError if the state
+        is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if by_default else ())

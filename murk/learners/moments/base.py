@@ -187,10 +187,7 @@ class PublicMoments(PersonEstimator):
     def moments(self) -> tuple[str, ...]:
         """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
 
-        Raises
-        ------
-        UserError
-            If directions are released.
+        Raises UserError if directions are released.
         """
         self._require()
         if self._directions is not None:
@@ -243,12 +240,8 @@ class PublicMoments(PersonEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state of moments keeps the earlier default release, joint moments.
-
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Without ``release``, a state of moments keeps the earlier default release, joint moments. Raises MurkError if
+        the state is malformed or belongs to other features.
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases

@@ -161,6 +161,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     ) -> Self:
         """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
+        Raises UserError if neither ``radius`` nor ``target_bounds`` is given.
+
         Parameters
         ----------
         budget
@@ -172,11 +174,6 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
             within ``L r + |f(0)| + C``.
         **more
             Further constructor arguments.
-
-        Raises
-        ------
-        UserError
-            If neither ``radius`` nor ``target_bounds`` is given.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:

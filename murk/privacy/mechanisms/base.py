@@ -2,7 +2,6 @@
 
 import math
 import operator
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,8 +10,11 @@ import numpy.typing as npt
 from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.noise import Purpose
+from murk.privacy.noise.sources import draw_noise
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.payload_limits import Reach
@@ -267,22 +269,11 @@ def plain(mechanism: Any, *names: str) -> dict[str, Any]:
     return data
 
 
-@cache
-def _tools() -> tuple[Any, Any, Any]:
-    """Import what randomizing needs, once: an import statement takes as long as quantising a vector."""
-    from murk.privacy.mechanisms import lattice
-    from murk.privacy.noise import Purpose
-    from murk.privacy.noise.sources import draw_noise
-
-    return lattice, draw_noise, Purpose.COIN
-
-
 @wiped
 def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
-    lattice, draw_noise, coin = _tools()
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
@@ -294,28 +285,16 @@ def randomize_block(
     for start in range(0, len(rows), max(block, 1)):
         part = slice(start, start + block)
         integers = draw_noise(noise, NOISE_OF[code], indices[part], size)
+        coins = np.empty((len(integers), 0), dtype=np.uint64)
         if code in DIRECTIONS:
-            coins = noise.words(indices[part], 3, coin)
-        else:
-            coins = np.empty((len(integers), 0), dtype=np.uint64)
-        lattice.randomize_block(
-            code,
-            rows[part],
-            mechanism.radius,
-            mechanism.spacing,
-            mechanism.steps,
-            np.uint64(mechanism.threshold),
-            integers,
-            coins,
-            out[part],
-        )
+            coins = noise.words(indices[part], 3, Purpose.COIN)
+        parameters = mechanism.radius, mechanism.spacing, mechanism.steps, np.uint64(mechanism.threshold)
+        lattice.randomize_block(code, rows[part], *parameters, integers, coins, out[part])
     return out
 
 
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
     """Decode m payloads of any lattice mechanism."""
-    from murk.privacy.mechanisms import lattice
-
     rows = _block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)
     lattice.decode_block(mechanism.code, rows, mechanism.unit, out)
