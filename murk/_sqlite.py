@@ -51,19 +51,9 @@ class _Block:
 class Database:
     """An open SQLite file of one kind, in WAL mode with ``synchronous=FULL``.
 
-    Raises UserError if the file is missing (with ``create=False``), foreign, damaged or of another version; MurkError
-    if it cannot be opened, read or written.
-
-    Parameters
-    ----------
-    path
-        The file.
-    kind
-        The required kind.
-    create
-        Create the file if it is missing; without this, opening changes nothing.
-    timeout
-        Seconds to wait for another process's write.
+    With ``create`` a missing file is created; without, opening changes nothing. ``timeout`` is how many seconds to wait
+    for another process's write. Raises UserError if the file is missing (with ``create=False``), foreign, damaged or of
+    another version; MurkError if it cannot be opened, read or written.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, *, create: bool = True, timeout: float = 30.0) -> None:

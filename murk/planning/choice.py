@@ -64,24 +64,12 @@ def recommend(
     task: Task, people: int, *, online: bool = True, organisation: bool = False,
     half_widths: Mapping[str, float] | None = None,
 ) -> Recommendation:  # fmt: skip
-    """Return the best protocol for a task.
+    """Return the best protocol for a task, by the expected error or by forecast half-widths.
 
-    Raises UserError if no protocol suits the task.
-
-    Parameters
-    ----------
-    task
-        Features, target, guarantee of the default level, and whether there are public covariates. Its own protocol and
-        that protocol's settings are ignored.
-    people
-        Number of people who will release.
-    online
-        Whether devices can read a model before they release.
-    organisation
-        Whether an organisation already holds the records, and is trusted with them.
-    half_widths
-        Protocol to the forecast half-width of its intervals, in points, to choose by (infinite where it has none); by
-        default the expected error decides.
+    The task's own protocol and its settings are ignored. ``people`` is the number who will release, ``online`` whether
+    devices can read a model before they release, and ``organisation`` whether an organisation already holds the records
+    and is trusted with them. ``half_widths``, if given, has by protocol the forecast half-width of its intervals, in
+    points, infinite where it has none. Raises UserError if no protocol suits the task.
 
     Examples
     --------
@@ -136,18 +124,9 @@ def recommend(
 def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
     """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
-    Raises UserError if the protocol cannot learn this task, or provide its guarantee.
-
-    Parameters
-    ----------
-    task
-        Features, target, guarantee of the default level, and whether there are public covariates.
-    protocol
-        Its name.
-    people
-        Number of people who will release.
-    settings
-        Keys of the protocol's block that differ from their defaults.
+    Features, target, the default level's guarantee and whether there are public covariates come from the task;
+    ``people`` is the number who will release, and ``settings`` are keys of the protocol's block that differ from their
+    defaults. Raises UserError if the protocol cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)

@@ -84,28 +84,13 @@ def forecast(
     task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
     seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> Forecast:  # fmt: skip
-    """Forecast what a task learns from a number of people.
+    """Forecast what a task learns from a number of people, or of an organisation's records.
 
-    Raises UserError if the protocol cannot learn this task, or has no forecast.
-
-    Parameters
-    ----------
-    task
-        The task. Public rows to be set aside are drawn from the population; a file's are its covariates.
-    population
-        The assumed people.
-    people
-        Number of people who release, or of an organisation's records.
-    levels
-        Level to its share of people; by default all are at the default level.
-    draws, seed
-        Number of draws of the sums, and their seed.
-    more
-        Whether to draw up to three times as often, until the medians of settled half-widths are known to 2.5%.
-    even_unlearned
-        Whether to continue after a first draw without any bounded interval.
-    level
-        Nominal level of the intervals.
+    Public rows to be set aside are drawn from the ``population``, the assumed people; a file's are its covariates.
+    ``levels`` has each level's share of people, by default all at the default level. ``draws`` and ``seed`` are of the
+    sums; ``more`` draws up to three times as often, until the medians of settled half-widths are known to 2.5%, and
+    ``even_unlearned`` continues after a first draw without any bounded interval. Raises UserError if the protocol
+    cannot learn this task, or has no forecast.
     """
     return forecasts(
         task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,

@@ -2,6 +2,7 @@
 
 import math
 import operator
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,8 +14,6 @@ from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
-from murk.privacy.noise import Purpose
-from murk.privacy.noise.sources import draw_noise
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.payload_limits import Reach
@@ -269,11 +268,21 @@ def plain(mechanism: Any, *names: str) -> dict[str, Any]:
     return data
 
 
+@cache
+def _noise_tools() -> tuple[Any, Any]:
+    """Import what draws noise, once and when it is needed: reading guarantees needs none of it."""
+    from murk.privacy.noise import Purpose
+    from murk.privacy.noise.sources import draw_noise
+
+    return draw_noise, Purpose.COIN
+
+
 @wiped
 def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
+    draw_noise, coin = _noise_tools()
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
@@ -287,7 +296,7 @@ def randomize_block(
         integers = draw_noise(noise, NOISE_OF[code], indices[part], size)
         coins = np.empty((len(integers), 0), dtype=np.uint64)
         if code in DIRECTIONS:
-            coins = noise.words(indices[part], 3, Purpose.COIN)
+            coins = noise.words(indices[part], 3, coin)
         parameters = mechanism.radius, mechanism.spacing, mechanism.steps, np.uint64(mechanism.threshold)
         lattice.randomize_block(code, rows[part], *parameters, integers, coins, out[part])
     return out
