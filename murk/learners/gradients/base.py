@@ -121,8 +121,7 @@ class LDPSGD(SGDEstimator):
                 f"public covariates need rows of {len(names)} finite numbers ({', '.join(map(str, names))}), "
                 f"got shape {rows.shape}"
             )
-        points, counts = np.unique(rows, axis=0, return_counts=True)
-        return PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
+        return PublicCovariates.of_rows(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` of the same settings, each of one chain.

@@ -81,8 +81,7 @@ class Directions:
         self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
         mechanism: str | None,
     ) -> None:  # fmt: skip
-        points, counts = np.unique(sample.rows, axis=0, return_counts=True)
-        covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
+        covariates = PublicCovariates.of_rows(sample.rows)
         own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
         self.settings = Settings(names, binary, covariates, once=True, curve=own)
         self.curve, self.response, self.kind = curve, response, mechanism

@@ -57,8 +57,7 @@ class Scores(PersonEstimator):
     def _begin(self, names: tuple[Any, ...]) -> LocalScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
-            points, counts = np.unique(self._sample.select(names).rows, axis=0, return_counts=True)
-            covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
+            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels()
         settings = Settings(
             coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,

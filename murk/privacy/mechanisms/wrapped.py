@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Mechanism
 from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
-__all__ = ["Wrapped"]
+__all__ = ["Wrapped", "check_room"]
 
 
 class Wrapped:
@@ -71,3 +73,12 @@ class Wrapped:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
         return self.noise.to_dict()
+
+
+def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
+    """Raise UserError if rounding leaves so few of the lattice's steps that the noise would not be enough."""
+    if room < noise.steps:
+        raise UserError(
+            f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "
+            f"budget (a mu of {4e-6 * math.sqrt(noise.dimension) + 8e-6:.2g} or more)"
+        )

@@ -14,6 +14,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcent
 from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.wrapped import check_room
 from murk.privacy.sketches.bounds import Neighbours
 from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_choice
 
@@ -104,11 +105,7 @@ class GramMechanism:
             raise UserError(f"a Gram matrix of {size} columns has {self.dimension} numbers, not {self.noise.dimension}")
         if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.guarantees):
             raise UserError(f"{self.asked!r} does not hold with steps={self.noise.steps}; use calibrate()")
-        if self.room < self.noise.steps:
-            raise UserError(
-                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
-                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
-            )
+        check_room(self.noise, self.room)
 
     @property
     def dimension(self) -> int:
