@@ -23,26 +23,10 @@ def check_place(path: Path) -> None:
 def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: bool = False, mode: int = 0o666) -> None:
     """Write a file atomically and durably: write a draft beside it, sync, rename.
 
-    Parameters
-    ----------
-    path
-        The file.
-    content
-        Text is encoded as UTF-8, lone surrogates as backslash escapes.
-    new
-        Whether the file must not exist yet.
-    own
-        Whether Murk chose the name, so that others can predict it: a symbolic link there is replaced, never followed,
-        and the mode of an existing file is not kept.
-    mode
-        Permissions of a new file, before the umask.
-
-    Raises
-    ------
-    FileExistsError
-        If ``new`` and the file exists.
-    OSError
-        If the file cannot be written; it names the path.
+    Text is encoded as UTF-8, lone surrogates as backslash escapes. With ``new`` the file must not exist yet. ``own``
+    says that Murk chose the name, so that others can predict it: a symbolic link there is replaced, never followed, and
+    the mode of an existing file is not kept. ``mode`` has the permissions of a new file, before the umask. Raises
+    FileExistsError if ``new`` and the file exists; OSError, which names the path, if it cannot be written.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):

@@ -87,19 +87,10 @@ _INTERPRETING = ContextVar("interpreting", default=False)
 class Kernel:
     """A function that is compiled on its first call, or on the first call of a kernel that calls it.
 
-    Parameters
-    ----------
-    function
-        The function to compile.
-    stand_in
-        Function to call while ``patience`` lasts; it must return the same bits.
-    patience
-        Numbers to process before the function is compiled.
-    direct
-        What replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its compiled
-        ``"entry"`` point, which converts all arguments to the types of the first call; empty for neither.
-    options
-        Options for numba.
+    ``stand_in`` is called while ``patience``, a number of numbers to process, lasts; it must return the same bits.
+    ``direct`` says what replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its
+    compiled ``"entry"`` point, which converts all arguments to the types of the first call; empty for neither.
+    ``options`` are numba's.
     """
 
     __name__: str

@@ -8,16 +8,9 @@ from typing import Any
 def lazy_exports(
     package: str, homes: Mapping[str, str], loaded: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package.
+    """Return ``__getattr__`` and ``__dir__`` for the package of this ``__name__``.
 
-    Parameters
-    ----------
-    package
-        The package's ``__name__``.
-    homes
-        The relative module of each name (``".classifier"``).
-    loaded
-        Public names that are already defined.
+    ``homes`` has the relative module of each name (``".classifier"``), ``loaded`` the public names already defined.
 
     Examples
     --------

@@ -32,27 +32,14 @@ _LEAST_BYTES = 512  # SQLite's smallest page
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A kind of file: how it is recognised and created.
+    """A kind of file: how it is recognised and created."""
 
-    Parameters
-    ----------
-    noun
-        Name for messages ("log").
-    application_id
-        SQLite's application id, a 32-bit integer in the file's header.
-    version
-        Version of the file's format, stored under ``format`` in the table ``meta``.
-    create
-        Creates tables (other than ``meta``) and first rows, within a transaction.
-    earlier
-        Earlier versions that can be read.
-    """
-
-    noun: str
-    application_id: int
-    version: int
+    noun: str  # name for messages ("log")
+    application_id: int  # SQLite's application id, a 32-bit integer in the file's header
+    version: int  # version of the file's format, stored under ``format`` in the table ``meta``
+    # creates tables (other than ``meta``) and first rows, within a transaction
     create: Callable[[sqlite3.Connection], None]
-    earlier: tuple[int, ...] = ()
+    earlier: tuple[int, ...] = ()  # earlier versions that can be read
 
 
 class _Block:
@@ -64,23 +51,9 @@ class _Block:
 class Database:
     """An open SQLite file of one kind, in WAL mode with ``synchronous=FULL``.
 
-    Parameters
-    ----------
-    path
-        The file.
-    kind
-        The required kind.
-    create
-        Create the file if it is missing; without this, opening changes nothing.
-    timeout
-        Seconds to wait for another process's write.
-
-    Raises
-    ------
-    UserError
-        If the file is missing (with ``create=False``), foreign, damaged or of another version.
-    MurkError
-        If it cannot be opened, read or written.
+    With ``create`` a missing file is created; without, opening changes nothing. ``timeout`` is how many seconds to wait
+    for another process's write. Raises UserError if the file is missing (with ``create=False``), foreign, damaged or of
+    another version; MurkError if it cannot be opened, read or written.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, *, create: bool = True, timeout: float = 30.0) -> None:

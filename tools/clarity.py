@@ -8,6 +8,7 @@ import argparse
 import ast
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +16,7 @@ SIZES = {"docstrings": 60, "messages": 30, "paragraphs": 30}
 RAISED = re.compile(r"Error$|Exception$")
 
 
-def docstrings():
+def docstrings() -> Iterator[tuple[str, str]]:
     """Yield (place, text) of every module, class and function that has one."""
     for path, tree in modules():
         for node in ast.walk(tree):
@@ -23,7 +24,7 @@ def docstrings():
                 yield f"{path}: {getattr(node, 'name', 'module')}", text
 
 
-def messages():
+def messages() -> Iterator[tuple[str, str]]:
     """Yield (place, text) of every error raised with a sentence, its values as ``{...}``."""
     for path, tree in modules():
         for node in ast.walk(tree):
@@ -34,7 +35,7 @@ def messages():
                 yield f"{path}:{node.lineno}", text
 
 
-def paragraphs():
+def paragraphs() -> Iterator[tuple[str, str]]:
     """Yield (place, text) of every paragraph of the documentation that is neither code, table, heading nor formula."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         prose = re.sub(r"^(```|~~~).*?^\1", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -44,19 +45,19 @@ def paragraphs():
                 yield str(path.relative_to(ROOT)), text
 
 
-def modules():
+def modules() -> Iterator[tuple[Path, ast.Module]]:
     """Yield (path, syntax tree) of every module of the package."""
     for path in sorted((ROOT / "murk").rglob("*.py")):
         yield path.relative_to(ROOT), ast.parse(path.read_text())
 
 
-def spoken(node):
+def spoken(node: ast.expr) -> str:
     """Return the words of a string, with ``{...}`` for values; "" if the expression is another one."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
         return "".join(
-            str(part.value) if isinstance(part, ast.Constant) else "{" + ast.unparse(part.value) + "}"
+            "{" + ast.unparse(part.value) + "}" if isinstance(part, ast.FormattedValue) else spoken(part)
             for part in node.values
         )
     if isinstance(node, ast.BinOp):
@@ -64,7 +65,7 @@ def spoken(node):
     return ""
 
 
-def main():
+def main() -> None:
     """Print a sample."""
     parser = argparse.ArgumentParser(prog="python -m tools.clarity", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)

@@ -186,8 +186,8 @@ privacy:
         "weekdays",
         "Dates: on which day do visitors come who come again?",
         "The invented visitors come again with a probability 20 points lower after a Saturday and 10 points higher "
-        "after a Wednesday. All days are compared with Monday and share its error: here each odds ratio is a little too "
-        "high.",
+        "after a Wednesday. All days are compared with Monday and share its error: here each odds ratio is a little "
+        "too high.",
         """\
 name: weekdays
 features:

@@ -76,20 +76,10 @@ def audit(
 ) -> Iterator[Finding]:
     """Audit cases one after the other and yield a finding for each claim.
 
-    Raises `UserError` if the confidence is not between 0 and 1.
-
-    Parameters
-    ----------
-    cases
-        Cases to audit.
-    draws
-        Number of releases of each of a case's two inputs (fewer for windows, see `trials`).
-    noise
-        Source of the devices' noise; default `SecureNoise`.
-    confidence
-        Probability with which no bound exceeds the truth.
-    tick
-        Progress callback: the number of draws done of ``2 * draws * len(cases)``, and the case's name.
+    ``draws`` is the number of releases of each of a case's two inputs (fewer for windows, see `trials`), ``noise`` the
+    source of the devices' noise, by default secure, and ``confidence`` the probability with which no bound exceeds the
+    truth. ``tick`` is called with the draws done of ``2 * draws * len(cases)``, and the case's name. Raises `UserError`
+    if the confidence is not between 0 and 1.
     """
     if not 0.0 < confidence < 1.0:
         raise UserError(f"confidence={confidence!r} is not between 0 and 1; 0.999 lets one audit in 1,000 mislead")

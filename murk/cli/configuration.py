@@ -99,10 +99,7 @@ def variables(command: str, key: str) -> list[str]:
 def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
     """Return the file to read: the named one, or ``murk.toml`` in the working directory.
 
-    Raises
-    ------
-    UserError
-        If the unnamed file belongs to another user, who could redirect releases, or cannot be read.
+    Raises UserError if the unnamed file belongs to another user, who could redirect releases, or cannot be read.
     """
     named = path or environment.get(VARIABLE)
     if named:

@@ -38,18 +38,8 @@ def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int 
     """Return a function that announces a disclosure and asks for consent.
 
     A simulation announces without asking, since its releases protect nobody. With real noise, somebody must agree at
-    the terminal or with ``--make-public`` to at least as many people as the task publishes.
-
-    Parameters
-    ----------
-    url
-        The log to which the sample is written.
-    source
-        The file from which people are set aside.
-    simulated
-        Whether the noise is simulated.
-    agreed
-        Value of ``--make-public``.
+    the terminal or with ``--make-public``, the number ``agreed``, to at least as many people as the task publishes.
+    ``url`` is the log to which the sample is written, and ``source`` the file from which people are set aside.
     """
 
     def agree(disclosure: Disclosure) -> None:

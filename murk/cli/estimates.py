@@ -31,14 +31,7 @@ _SHARE = 50
 class Estimates:
     """Encode the estimate of all chains, for the worker of the first chain.
 
-    Parameters
-    ----------
-    log, task, problem
-        The log, its task and its learning problem.
-    every
-        Least seconds between two messages.
-    clock
-        Monotonic time in seconds.
+    ``every`` is the least number of seconds between two messages; ``clock`` returns monotonic time in seconds.
     """
 
     def __init__(

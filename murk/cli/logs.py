@@ -30,12 +30,8 @@ def logging_options(function: F) -> F:
 def start_logging(verbose: int, log_json: bool) -> None:
     """Send Murk's log to standard error.
 
-    Parameters
-    ----------
-    verbose
-        0: warnings. 1: also ownership, waiting and progress. 2: also each step and Kafka client warnings.
-    log_json
-        Whether to write objects with ``time``, ``level``, ``logger`` and ``message``.
+    With ``log_json`` its lines are objects with ``time``, ``level``, ``logger`` and ``message``. ``verbose`` is 0 for
+    warnings, 1 also for ownership, waiting and progress, 2 also for each step and Kafka client warnings.
     """
     verbose = max(verbose, int(log_json))
     handler = _Stderr()

@@ -69,95 +69,57 @@ class LevelFigures:
 
 @dataclass(frozen=True, slots=True)
 class ChainFigures:
-    """Figures of a chain; those that the protocol's learner does not provide are None.
+    """Figures of a chain; those that the protocol's learner does not provide are None."""
 
-    Parameters
-    ----------
-    chain, version
-        Number of the chain, and of releases that it has learned.
-    offset, lag, owner
-        Committed offset, number of further messages, and owner if known.
-    iterate_gap
-        Euclidean distance between the newest iterate and the average, in coded units.
-    step_size
-        Factor of the next gradient at the default level.
-    unbiased_loss, unbiased_loss_error
-        Unbiased estimate of the mean loss of its releases, and its standard error.
-    refused_updates
-        Releases whose update was not finite or not plausible, and was left out.
-    records
-        Records in its releases, if a release contains many.
-    """
-
+    # number of the chain, and of releases that it has learned
     chain: int
     version: int
+    # committed offset, number of further messages, and owner if known
     offset: int
     lag: int
     owner: str | None
-    iterate_gap: float | None = None
-    step_size: float | None = None
+    iterate_gap: float | None = None  # Euclidean distance between the newest iterate and the average, in coded units
+    step_size: float | None = None  # factor of the next gradient at the default level
+    # unbiased estimate of the mean loss of its releases, and its standard error
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
-    refused_updates: float | None = None
-    records: float | None = None
+    refused_updates: float | None = None  # releases whose update was not finite or not plausible, and was left out
+    records: float | None = None  # records in its releases, if a release contains many
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All figures of a task at one moment.
+    """All figures of a task at one moment."""
 
-    Parameters
-    ----------
-    releases, duplicates, dead
-        Messages read: learned, duplicates, and dead letters by reason.
-    staleness, staleness_sum
-        Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one beyond; and the sum of ages. None if
-        the protocol's releases do not become stale.
-    levels, chains
-        Privacy levels and chains.
-    names, values, half_widths
-        Coefficients in coded units, all chains merged; half-widths are infinite while unknown.
-    method, note
-        Method of the intervals and a note on them.
-    estimated_error
-        Root of the summed squared standard errors of the coefficients; infinite while unknown.
-    parameter_error
-        Euclidean distance from the reference; None without one.
-    alike
-        Whether public covariates pass the check against the people's; None without a check.
-    needed
-        What it would take to learn the coefficients not learned so far.
-    releases_used
-        Releases that the estimate uses, without forgotten ones.
-    drift
-        Test for a change of the coefficients; None without standard errors.
-    curve
-        History of the estimate from the chains' states.
-    unbiased_loss, unbiased_loss_error
-        Unbiased estimate of the mean loss over all chains, and its standard error; None while unknown.
-    """
-
+    # messages read: learned, duplicates, and dead letters by reason
     releases: int
     duplicates: int
     dead: Mapping[str, int]
+    # learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one beyond; and the sum of ages. None if
+    # the protocol's releases do not become stale.
     staleness: tuple[int, ...] | None
     staleness_sum: int
+    # privacy levels and chains
     levels: tuple[LevelFigures, ...]
     chains: tuple[ChainFigures, ...]
+    # coefficients in coded units, all chains merged; half-widths are infinite while unknown
     names: tuple[str, ...]
     values: tuple[float, ...]
     half_widths: tuple[float, ...]
+    # method of the intervals and a note on them
     method: str
     note: str
-    estimated_error: float
-    parameter_error: float | None
-    curve: tuple[CurvePoint, ...] = ()
+    estimated_error: float  # root of the summed squared standard errors of the coefficients; infinite while unknown
+    parameter_error: float | None  # Euclidean distance from the reference; None without one
+    curve: tuple[CurvePoint, ...] = ()  # history of the estimate from the chains' states
+    # unbiased estimate of the mean loss over all chains, and its standard error; None while unknown
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
-    alike: bool | None = None
+    alike: bool | None = None  # whether public covariates pass the check against the people's; None without a check
+    # what it would take to learn the coefficients not learned so far
     needed: Needed = field(default_factory=lambda: Needed(0, {}))
-    releases_used: int = 0
-    drift: Drift | None = None
+    releases_used: int = 0  # releases that the estimate uses, without forgotten ones
+    drift: Drift | None = None  # test for a change of the coefficients; None without standard errors
 
     @property
     def lag(self) -> int:

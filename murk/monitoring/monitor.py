@@ -32,7 +32,8 @@ class Monitor:
     """Monitor what is learned from a log, for Prometheus and a page.
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
-    functions of releases, states and public settings.
+    functions of releases, states and public settings. Raises UserError if prometheus_client is missing, the log carries
+    no task or another one, or the reference does not name the task's coefficients.
 
     Parameters
     ----------
@@ -50,12 +51,6 @@ class Monitor:
         Opens the log again after it could not be read, as when a file was deleted and restored.
     patience
         Seconds without a poll after which the log counts as unreadable.
-
-    Raises
-    ------
-    UserError
-        If prometheus_client is missing, the log carries no task or another one, or the reference does not name the
-        task's coefficients.
 
     Examples
     --------

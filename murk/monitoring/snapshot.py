@@ -27,44 +27,22 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """State of the monitor at one moment.
+    """State of the monitor at one moment."""
 
-    Parameters
-    ----------
-    task, url
-        The task as the log carries it, and the log's URL without credentials.
-    started, now
-        Start of the monitor and time of the snapshot, in seconds since 1970.
-    figures
-        The last figures that could be read.
-    read
-        Whether the log has been read; before, the figures are those of an empty log.
-    problem
-        Why the log cannot be read, in one line; None while it can.
-    rate
-        Recent releases per second.
-    grown
-        Time of the last growth of the learned releases.
-    reference
-        True coefficients, if known.
-    history
-        Points of the curves from the first release on.
-    pace
-        Speed and lag since the monitor started: `Pace.columns`.
-    """
-
+    # the task as the log carries it, and the log's URL without credentials
     task: Task
     url: str
+    # start of the monitor and time of the snapshot, in seconds since 1970
     started: float
     now: float
-    figures: Figures
-    read: bool
-    problem: str | None
-    rate: float
-    grown: float
-    reference: Mapping[str, float] | None
-    history: tuple[Point, ...]
-    pace: Mapping[str, Sequence[float | None]]
+    figures: Figures  # the last figures that could be read
+    read: bool  # whether the log has been read; before, the figures are those of an empty log
+    problem: str | None  # why the log cannot be read, in one line; None while it can
+    rate: float  # recent releases per second
+    grown: float  # time of the last growth of the learned releases
+    reference: Mapping[str, float] | None  # True coefficients, if known
+    history: tuple[Point, ...]  # points of the curves from the first release on
+    pace: Mapping[str, Sequence[float | None]]  # speed and lag since the monitor started: `Pace.columns`
 
     @property
     def healthy(self) -> bool:

@@ -43,16 +43,8 @@ _DRAWS: Final = 2
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
     """Return changes of a task whose forecast is clearly better, the best first.
 
-    Parameters
-    ----------
-    task
-        The task.
-    people
-        Number of people who released, or of an organisation's records.
-    extent
-        Where people lie within their public bounds, by releases.
-    sizes
-        Whether to try more people and a larger budget.
+    ``people`` is the number who released, or of an organisation's records; ``extent`` is where people lie within their
+    public bounds, by releases; ``sizes`` says whether to try more people and a larger budget.
     """
     if task.coding.size > LARGEST or people < 1:
         return []

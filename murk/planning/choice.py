@@ -38,31 +38,16 @@ _NOTHING: Final = 0.1
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The protocol to choose, and why.
+    """The protocol to choose, and why."""
 
-    Parameters
-    ----------
-    protocol
-        Its name in a task file.
-    reason
-        In words.
-    expected
-        Suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
-        best first.
-    refused
-        Unsuitable protocol to the reason.
-    measure
-        The expected quantity: an ``error``, or a ``half width``.
-    method
-        ``sketch.method``, if another than the default is clearly better.
-    """
-
-    protocol: str
-    reason: str
+    protocol: str  # its name in a task file
+    reason: str  # in words
+    # suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
+    # best first
     expected: Mapping[str, float]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    measure: Literal["error", "half width"] = "error"
-    method: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
+    measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
+    method: str | None = None  # ``sketch.method``, if another than the default is clearly better
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -79,27 +64,12 @@ def recommend(
     task: Task, people: int, *, online: bool = True, organisation: bool = False,
     half_widths: Mapping[str, float] | None = None,
 ) -> Recommendation:  # fmt: skip
-    """Return the best protocol for a task.
+    """Return the best protocol for a task, by the expected error or by forecast half-widths.
 
-    Parameters
-    ----------
-    task
-        Features, target, guarantee of the default level, and whether there are public covariates. Its own protocol and
-        that protocol's settings are ignored.
-    people
-        Number of people who will release.
-    online
-        Whether devices can read a model before they release.
-    organisation
-        Whether an organisation already holds the records, and is trusted with them.
-    half_widths
-        Protocol to the forecast half-width of its intervals, in points, to choose by (infinite where it has none); by
-        default the expected error decides.
-
-    Raises
-    ------
-    UserError
-        If no protocol suits the task.
+    The task's own protocol and its settings are ignored. ``people`` is the number who will release, ``online`` whether
+    devices can read a model before they release, and ``organisation`` whether an organisation already holds the records
+    and is trusted with them. ``half_widths``, if given, has by protocol the forecast half-width of its intervals, in
+    points, infinite where it has none. Raises UserError if no protocol suits the task.
 
     Examples
     --------
@@ -154,21 +124,9 @@ def recommend(
 def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
     """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
-    Parameters
-    ----------
-    task
-        Features, target, guarantee of the default level, and whether there are public covariates.
-    protocol
-        Its name.
-    people
-        Number of people who will release.
-    settings
-        Keys of the protocol's block that differ from their defaults.
-
-    Raises
-    ------
-    UserError
-        If the protocol cannot learn this task, or provide its guarantee.
+    Features, target, the default level's guarantee and whether there are public covariates come from the task;
+    ``people`` is the number who will release, and ``settings`` are keys of the protocol's block that differ from their
+    defaults. Raises UserError if the protocol cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)

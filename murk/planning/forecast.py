@@ -43,32 +43,18 @@ _NONE: Final = ("none: ", "no interval: ")
 
 @dataclass(frozen=True)
 class Forecast:
-    """Half-widths that a protocol is expected to have.
+    """Half-widths that a protocol is expected to have."""
 
-    Parameters
-    ----------
-    people
-        Number of people who release.
-    halves
-        Coefficient to its half-width, in coded units; infinite if it will not be learned.
-    effects
-        Feature to the half-width of its average effect per unit, as in reports: on a probability, or on a real target;
-        empty where reports have none.
-    spread
-        Feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's
-        range.
-    settled
-        Whether half-widths hardly vary between draws of the noise, as they do only when asymptotics hold.
-    why
-        Why no interval is bounded; empty if one is.
-    """
-
-    people: int
-    halves: Mapping[str, float]
+    people: int  # number of people who release
+    halves: Mapping[str, float]  # coefficient to its half-width, in coded units; infinite if it will not be learned
+    # feature to the half-width of its average effect per unit, as in reports: on a probability, or on a real target;
+    # empty where reports have none
     effects: Mapping[str, float] = field(default_factory=dict)
+    # feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's range
     spread: Mapping[str, float] = field(default_factory=dict)
+    # whether half-widths hardly vary between draws of the noise, as they do only when asymptotics hold
     settled: bool = True
-    why: str = ""
+    why: str = ""  # why no interval is bounded; empty if one is
 
     @property
     def learned(self) -> bool:
@@ -98,31 +84,13 @@ def forecast(
     task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
     seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> Forecast:  # fmt: skip
-    """Forecast what a task learns from a number of people.
+    """Forecast what a task learns from a number of people, or of an organisation's records.
 
-    Parameters
-    ----------
-    task
-        The task. Public rows to be set aside are drawn from the population; a file's are its covariates.
-    population
-        The assumed people.
-    people
-        Number of people who release, or of an organisation's records.
-    levels
-        Level to its share of people; by default all are at the default level.
-    draws, seed
-        Number of draws of the sums, and their seed.
-    more
-        Whether to draw up to three times as often, until the medians of settled half-widths are known to 2.5%.
-    even_unlearned
-        Whether to continue after a first draw without any bounded interval.
-    level
-        Nominal level of the intervals.
-
-    Raises
-    ------
-    UserError
-        If the protocol cannot learn this task, or has no forecast.
+    Public rows to be set aside are drawn from the ``population``, the assumed people; a file's are its covariates.
+    ``levels`` has each level's share of people, by default all at the default level. ``draws`` and ``seed`` are of the
+    sums; ``more`` draws up to three times as often, until the medians of settled half-widths are known to 2.5%, and
+    ``even_unlearned`` continues after a first draw without any bounded interval. Raises UserError if the protocol
+    cannot learn this task, or has no forecast.
     """
     return forecasts(
         task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,
@@ -137,11 +105,7 @@ def forecasts(
     """Forecast what a task learns from several numbers of people, each as in `forecast`.
 
     Protocols with consecutive models are simulated once: smaller numbers of people are the first of the larger ones.
-
-    Raises
-    ------
-    UserError
-        If the protocol has no forecast, or the task cannot be learned by it.
+    Raises UserError if the protocol has no forecast, or the task cannot be learned by it.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:

@@ -25,16 +25,9 @@ _NAMED = 3
 def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
     """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
 
-    Parameters
-    ----------
-    task
-        The task, its public covariates resolved.
-    people
-        Number of people who release.
-    level
-        A level's name; ``lot`` for all levels in equal shares. The shares of levels in a column are unknown.
-    rate
-        The share of positive targets; None for the task's, or a half.
+    The task's public covariates are resolved. ``level`` is a level's name, or ``lot`` for all levels in equal shares
+    (the shares of levels in a column are unknown); ``rate`` is the share of positive targets, None for the task's, or a
+    half.
 
     Examples
     --------

@@ -147,24 +147,12 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Forecast what a task would learn, by its own protocol and by the others.
 
-    Raises UserError for fewer people than 1, an unknown protocol, or an effect of an unknown feature.
-
-    Parameters
-    ----------
-    task
-        Features, target, guarantee, protocol, and public covariates: resolved, or a number to be set aside.
-    people, budgets
-        Numbers of people, and factors of the task's own budget.
-    protocols
-        Protocols to compare; by default all.
-    effects
-        Assumptions about the target.
-    within
-        Feature to the wanted half-width of its average effect per unit; None stands for all features.
-    draws
-        Number of draws of the sums for each forecast.
-    tick
-        Called with the number of forecasts made, and a word.
+    The task's public covariates are resolved, or a number to be set aside. ``people`` and ``budgets`` are numbers of
+    people, and factors of the task's own budget; ``protocols`` are those to compare, by default all; ``effects`` are
+    assumptions about the target. ``within`` has by feature the wanted half-width of its average effect per unit, with
+    None for all features. ``draws`` is the number of draws of the sums for each forecast; ``tick`` is called with the
+    number of forecasts made, and a word. Raises UserError for fewer people than 1, an unknown protocol, or an effect of
+    an unknown feature.
     """
     for count in people:
         if not 1 <= count <= BEYOND:

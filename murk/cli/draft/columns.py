@@ -46,36 +46,17 @@ _FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as a task declares it.
-
-    Parameters
-    ----------
-    name
-        Name.
-    bounds
-        Bounds of a number or a date.
-    categories
-        Categories of any other column.
-    without
-        Reason why the column is left out; empty if it is not.
-    names_people
-        Whether its values seem to name people, some of whom have several rows.
-    origin
-        Origin of the description, for the comment of its line.
-    missing
-        Share of missing values and mean of the others; None if none are missing.
-    typical
-        Range of nine in ten values, if well within the bounds.
-    """
+    """A column as a task declares it."""
 
     name: str
-    bounds: tuple[float, float] | tuple[datetime.date, datetime.date] | None = None
-    categories: tuple[str, ...] = ()
-    without: str = ""
-    names_people: bool = False
-    origin: str = "given"
+    bounds: tuple[float, float] | tuple[datetime.date, datetime.date] | None = None  # bounds of a number or a date
+    categories: tuple[str, ...] = ()  # categories of any other column
+    without: str = ""  # reason why the column is left out; empty if it is not
+    names_people: bool = False  # whether its values seem to name people, some of whom have several rows
+    origin: str = "given"  # origin of the description, for the comment of its line
+    # share of missing values and mean of the others; None if none are missing
     missing: tuple[float, float] | None = None
-    typical: tuple[float, float] | None = None
+    typical: tuple[float, float] | None = None  # range of nine in ten values, if well within the bounds
 
 
 def given(text: str) -> list[Column]:

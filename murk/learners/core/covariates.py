@@ -81,6 +81,13 @@ class PublicSample:
     moment: Floats  # second moment of all rows read, the constant last, (k + 1, k + 1)
 
     @classmethod
+    def of_argument(cls, public: Any, names: Sequence[Any] | None) -> tuple[PublicSample | None, Any]:
+        """Return the sample of an estimator's argument ``public``, if any, and what clones get for the argument."""
+        sample = None if public is None else cls.read(public, names)
+        # A used-up iterator is replaced by its rows.
+        return sample, sample if isinstance(public, Iterator) else public
+
+    @classmethod
     def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
         """Read public covariates once.
 

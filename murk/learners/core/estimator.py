@@ -18,7 +18,7 @@ from murk._scratch import keep, lasting, wiped
 from murk.errors import MurkError, UserError
 from murk.learners.core.first_records import FIRST, FirstRecords
 from murk.learners.core.frames import frame_of
-from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.options import InverseScalingStep, chosen_noise
 from murk.learners.core.values import numbers
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.privacy import Guarantee
@@ -51,8 +51,13 @@ class StreamEstimator(base.Estimator):
     seed: int | None
     noise: NoiseSource | None
 
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Store the constructor's arguments under their names, as River requires."""
+        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
+
     def _prepare(self) -> None:
         """Initialize what is not a constructor argument, and check the arguments."""
+        chosen_noise(self.seed, self.noise)
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
@@ -70,6 +75,14 @@ class StreamEstimator(base.Estimator):
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
                 "of values ('diagnosis_HIV'), and coefficients and states show them. A simulation (seed=) needs none"
             )
+
+    @abstractmethod
+    def _coded_one(self, y: Any) -> float:
+        """Return the code of a label or target; NaN if it is missing."""
+
+    @abstractmethod
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        """Return the codes of a column of labels or targets, ``(n,)``."""
 
     @abstractmethod
     def _begin(self, names: tuple[Any, ...]) -> Any:
@@ -224,23 +237,6 @@ class StreamEstimator(base.Estimator):
         self._engine = engine
         return engine
 
-    def _person_mechanism(self, budget: Guarantee) -> Any:
-        """Return what randomizes the record of a person with their own budget."""
-        return self._calibrated(budget)
-
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        engine = self._engine
-        if engine is None:
-            engine = self._get_engine(tuple(sorted(x)))
-        own = self._default if budget is None else self._person_mechanism(budget)
-        try:
-            values = self._values_of(x)
-        except KeyError:
-            values = [x.get(name) for name in self._names]
-        engine.learn_record(values, y, own)
-        if self._first_records is not None:
-            self._surveyed([(values, y)], x)
-
     def _require(self) -> Any:
         if self._engine is None:
             raise UserError("the features are not known yet: give features=[...], or learn a record first")
@@ -268,6 +264,8 @@ class StreamEstimator(base.Estimator):
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the result, to print, see in a notebook, plot and pass on.
 
+        Raises UserError if nothing was learned yet, or the task is of other features.
+
         Parameters
         ----------
         task
@@ -276,11 +274,6 @@ class StreamEstimator(base.Estimator):
             Nominal level of the intervals.
         forecast
             Whether to forecast what coefficients that were not learned would take, which takes several times as long.
-
-        Raises
-        ------
-        UserError
-            If nothing was learned yet, or the task is of other features.
         """
         from murk.learners.results.of_learner import summarize
 
@@ -366,12 +359,33 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
-class SGDEstimator(StreamEstimator):
-    """Base class of River estimators around an engine with an iterate and its average."""
+class PersonEstimator(StreamEstimator):
+    """Base class of River estimators that learn one release of each person."""
 
-    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
-        engine.use(self._default)
-        return self._fix(names, engine)
+    def _person_mechanism(self, budget: Guarantee) -> Any:
+        """Return what randomizes the record of a person with their own budget."""
+        return self._calibrated(budget)
+
+    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
+        """Randomize the record once, at ``budget`` or else the learner's, and learn from the result."""
+        self._learn(x, self._coded_one(y), budget)
+
+    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
+        self._learn_rows(X, self._coded_many(y), budget)
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._get_engine(tuple(sorted(x)))
+        own = self._default if budget is None else self._person_mechanism(budget)
+        try:
+            values = self._values_of(x)
+        except KeyError:
+            values = [x.get(name) for name in self._names]
+        engine.learn_record(values, y, own)
+        if self._first_records is not None:
+            self._surveyed([(values, y)], x)
 
     @wiped
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
@@ -379,10 +393,28 @@ class SGDEstimator(StreamEstimator):
         if engine is None:
             engine = self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
-        own = self._of_rows(budget, len(rows))
-        engine.learn_records(rows, y, own if isinstance(own, list) else [own])
+        self._learn_matrix(engine, rows, y, budget)
         if self._first_records is not None:
             self._survey_rows(X, y)
+
+    def _learn_matrix(
+        self,
+        engine: Any,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        budget: Guarantee | Sequence[Guarantee] | None,
+    ) -> None:
+        """Learn from rows of features, without the constant."""
+        own = self._of_rows(budget, len(X))
+        engine.learn_records(X, y, own if isinstance(own, list) else [own])
+
+
+class SGDEstimator(PersonEstimator):
+    """Base class of River estimators around an engine with an iterate and its average."""
+
+    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+        engine.use(self._default)
+        return self._fix(names, engine)
 
     @property
     def iterate(self) -> NDArray[np.float64]:

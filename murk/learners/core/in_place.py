@@ -6,9 +6,11 @@ one method, with the lock and the ``try`` that every entry needs.
 
 from __future__ import annotations
 
+import copy
 import os
 import struct
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,8 +20,11 @@ from numpy.typing import NDArray
 from murk._jit import jit, within
 from murk._memory import words_at
 from murk._scratch import empty, keep, wiped
-from murk._turns import Turns, occupied
+from murk._turns import Turns, in_turn, occupied
+from murk.errors import UserError
+from murk.learners.core.options import chosen_noise
 from murk.learners.core.values import number
+from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
@@ -212,3 +217,81 @@ class RecordEngine:
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         """Learn from rows by the current mechanism, in the caller's turn."""
         raise NotImplementedError
+
+
+class IterateEngine(RecordEngine):
+    """Base class of engines whose memory holds an iterate and its average."""
+
+    _layout: Any  # module with the positions COUNT, SIMULATED, SEED, ITERATE and AVERAGE
+    _vector: str  # name of a released vector in errors
+
+    def __init__(
+        self, settings: Any, mechanisms: Mapping[str, Any], memory: Any, seed: int | None, noise: NoiseSource | None
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, {self._vector} has {settings.dimension}"
+                )
+        self.settings, self.mechanisms, self.memory = settings, dict(mechanisms), memory
+        self.dimension: int = settings.dimension
+        """Numbers in a release."""
+        self._turns = Turns()
+        self._noise = chosen_noise(seed, noise)
+        self._seeded = seed is not None
+        if seed is not None:
+            memory.whole[self._layout.SIMULATED] = 1
+            memory.whole[self._layout.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
+        # Whether the kernel draws a record's noise.
+        self._direct = type(self._noise) is SecureNoise
+        self._in_place = self._seeded or self._direct
+        self._levels = {level: index for index, level in enumerate(self.mechanisms)}
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        # Copied in turn, so that no other thread writes to it meanwhile.
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+        return int(self.memory.whole[self._layout.COUNT])
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """A copy of the newest iterate, in working coordinates."""
+        return self._row(self._layout.ITERATE)
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """A copy of the average, in working coordinates."""
+        return self._row(self._layout.AVERAGE)
+
+    @in_turn
+    def _row(self, index: int) -> NDArray[np.float64]:
+        return np.array(self.memory.rows[index])
+
+    def _level_indices(self, levels: Sequence[str]) -> NDArray[np.int64]:
+        return np.array([self._levels[level] for level in levels], dtype=np.int64)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, None)
+
+    @in_turn
+    def learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None = None
+    ) -> None:
+        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row, or one
+        for all; by default the current one.
+        """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    @abstractmethod
+    def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None) -> None:
+        """Learn from rows, in the caller's turn."""

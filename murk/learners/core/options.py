@@ -1,4 +1,4 @@
-"""Options of several learners: steps, averaging and weighting."""
+"""Options of several learners: steps, averaging, weighting and noise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from murk.errors import UserError
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
 Averaging = Literal["polyak", "polynomial-decay"] | None
 Weighting = Literal["inverse-variance", "uniform"]
@@ -24,3 +25,12 @@ class InverseScalingStep:
             raise UserError(f"the step's eta must be positive and finite, got {self.eta!r}")
         if not 0 <= self.alpha <= 1:
             raise UserError(f"the step's alpha must lie in [0, 1], got {self.alpha!r}")
+
+
+def chosen_noise(seed: int | None, noise: NoiseSource | None) -> NoiseSource:
+    """Return noise simulated from a seed, the given source, or else a secure one; raise UserError if both are given."""
+    if seed is None:
+        return SecureNoise() if noise is None else noise
+    if noise is not None:
+        raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+    return SimulatedNoise(seed)

@@ -14,7 +14,7 @@ from river.utils import dataframe
 from murk.errors import UserError
 from murk.learners.core.estimator import Record, StreamEstimator, series
 from murk.learners.core.frames import frame_of
-from murk.learners.core.values import number
+from murk.learners.core.values import number, target, targets
 from murk.stream.task.data.containers import column_array
 
 
@@ -22,6 +22,13 @@ class LabelEstimator(StreamEstimator):
     """Base class of classifiers: before the first release all labels are equally likely."""
 
     classes: Sequence[Any]
+    _codes: Mapping[Any, float]
+
+    def _coded_one(self, y: Any) -> float:
+        return code_of(y, self._codes)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return codes_of(y, self._codes)
 
     @abstractmethod
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -73,6 +80,12 @@ class TargetEstimator(StreamEstimator):
 
     _middle: float = 0.0
 
+    def _coded_one(self, y: Any) -> float:
+        return target(y)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return targets(y)
+
     @abstractmethod
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
@@ -106,6 +119,14 @@ def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) 
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
     return dict(zip(classes, codes, strict=True))
+
+
+def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
+    """Return the numbers of the classes, or raise UserError if they are not at least two distinct labels."""
+    codes = {label: float(index) for index, label in enumerate(classes)}
+    if len(codes) != len(classes) or len(classes) < 2:
+        raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+    return codes
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,6 +39,14 @@ def stated_bounds(name: str, given: T | None, simulated: T, *, seed: int | None,
     return simulated
 
 
+def stated_range(given: tuple[float, float] | None, *, seed: int | None, records: bool = True) -> tuple[float, float]:
+    """Return ``target_bounds`` like `stated_bounds`; raise UserError unless they are finite and in order."""
+    low, high = map(float, stated_bounds("target_bounds", given, (-1.0, 1.0), seed=seed, records=records))
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UserError(f"target_bounds={given!r}: give two finite numbers, the lower one first")
+    return low, high
+
+
 def target(value: Any) -> float:
     """Return a target's value; NaN, which gives no gradient, if it is missing or not a number."""
     value = read_number(value)

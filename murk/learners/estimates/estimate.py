@@ -67,6 +67,12 @@ class PublicCovariates:
     points: NDArray[np.float64]
     counts: NDArray[np.int64]
 
+    @classmethod
+    def of_rows(cls, rows: NDArray[np.float64]) -> PublicCovariates:
+        """Return the covariates of rows of coded features without the constant, ``(m, p - 1)``."""
+        points, counts = np.unique(rows, axis=0, return_counts=True)
+        return cls(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
+
     @property
     def second_moment(self) -> NDArray[np.float64]:
         """Mean of ``x x'``, ``(p, p)``."""

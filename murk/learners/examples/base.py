@@ -26,14 +26,12 @@ from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.protocol import FORMER_RELEASES
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy import Guarantee
-from murk.privacy.noise import NoiseSource
 from murk.stream.messages.releases import ExampleRelease
 
 
 class IWPSGD(SGDEstimator):
     """Base class of the IWP-SGD estimators."""
 
-    levels: Mapping[str, Guarantee] | None
     release: Literal["outer", "directions", "joint", "separate"] | None
     mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None
     split: float
@@ -51,13 +49,8 @@ class IWPSGD(SGDEstimator):
     intervals: Literal["random-scaling"] | None
     inputs: Literal["records", "released"]
     corrected: bool
-    noise: NoiseSource | None
 
     _target: ClassVar[Literal["binary", "real"]]
-
-    def _keep(self, arguments: dict[str, Any]) -> None:
-        """Store the constructor's arguments under their names, as River requires."""
-        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and start; ``former`` is the default release of an earlier version."""
@@ -123,9 +116,29 @@ class IWPSGD(SGDEstimator):
 
     # Learning
 
-    def _check_raw(self) -> None:
+    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
+        """Randomize the record once and learn from the result; or learn from a released example.
+
+        ``budget`` replaces the learner's for this person. A noise level outside the loss's valid region is refused
+        before the record is read.
+        """
+        if self.inputs == "released":
+            self._learn_released(x, self._released_target(x, y), budget)
+        else:
+            self._learn(x, self._coded_one(y), budget)
+
+    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
+
+        ``budget`` is for all rows, or a sequence with one for each.
+        """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
+        super().learn_many(X, y, budget)
+
+    @abstractmethod
+    def _released_target(self, x: Record, y: Any) -> float:
+        """Return the number that a released example has for its target."""
 
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
         """Learn from a decoded example."""
@@ -185,12 +198,8 @@ class IWPSGD(SGDEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state with an earlier default release keeps that release.
-
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Without ``release``, a state with an earlier default release keeps that release. Raises MurkError if the state
+        is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if by_default else ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -12,7 +11,7 @@ from river import base
 
 from murk.learners.core.estimator import Record
 from murk.learners.core.options import Averaging, Weighting
-from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
+from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
 from murk.learners.examples.base import IWPSGD, published
 from murk.learners.examples.losses import probabilities
 from murk.learners.examples.protocol import BinaryLoss
@@ -148,29 +147,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
         return scales.get(self.loss, "own")
 
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once and learn from the result; or learn from a released example.
-
-        ``budget`` replaces the learner's for this person. A noise level outside the loss's valid region is refused
-        before the record is read.
-        """
-        if self.inputs == "released":
-            directed = getattr(x, "directed", False)
-            self._learn_released(x, float(y) if directed else 2.0 * code_of(y, self._codes) - 1.0, budget)
-        else:
-            try:
-                code = self._codes.get(y, math.nan)
-            except TypeError:  # unhashable
-                code = math.nan
-            self._learn(x, code, budget)
-
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
-
-        ``budget`` is for all rows, or a sequence with one for each.
-        """
-        self._check_raw()
-        self._learn_rows(X, codes_of(y, self._codes), budget)
+    def _released_target(self, x: Record, y: Any) -> float:
+        return float(y) if getattr(x, "directed", False) else 2.0 * self._coded_one(y) - 1.0
 
     def _shown(self, target: float) -> Any:
         return self.classes[1 if target > 0 else 0]

@@ -146,7 +146,7 @@ def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 
 @dataclass(frozen=True)
-class DirectionMechanism(Wrapped):
+class ExampleDirections(Wrapped):
     """Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
 
     The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps and ``|r|`` is
@@ -156,7 +156,7 @@ class DirectionMechanism(Wrapped):
     Examples
     --------
     >>> from murk.privacy import GaussianDP
-    >>> mechanism = DirectionMechanism.calibrate(GaussianDP(1.0), features=3)
+    >>> mechanism = ExampleDirections.calibrate(GaussianDP(1.0), features=3)
     >>> mechanism.dimension, round(mechanism.variance, 3)  # (2 / mu)^2
     (5, 4.0)
     """
@@ -172,7 +172,7 @@ class DirectionMechanism(Wrapped):
             )
 
     @classmethod
-    def calibrate(cls, guarantee: Guarantee, *, features: int, method: Any = "analytic") -> DirectionMechanism:
+    def calibrate(cls, guarantee: Guarantee, *, features: int, method: Any = "analytic") -> ExampleDirections:
         """Return the mechanism of least noise that gives ``guarantee``."""
         size = features + BESIDE
         return cls(features, GaussianMechanism.calibrate(guarantee, dimension=size, radius=1.0, method=method))

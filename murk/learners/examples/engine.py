@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._scratch import copied, empty, wiped
-from murk._turns import Turns, in_turn
-from murk.errors import MurkError, UserError
-from murk.learners.core.in_place import NO_WORDS, RecordEngine, trials_for
+from murk._turns import in_turn
+from murk.errors import MurkError
+from murk.learners.core.in_place import NO_WORDS, IterateEngine, trials_for
 from murk.learners.core.levels import levels_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
@@ -23,10 +23,10 @@ from murk.learners.examples import record
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.record import Memory
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
-from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
-from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.state import check_header, count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
 
 _BLOCK = 4096
@@ -34,7 +34,7 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference"
 _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
 
 
-class IWPEngine(RecordEngine):
+class IWPEngine(IterateEngine):
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
 
     ``settings`` are settled, ``mechanisms`` are by level. Noise is simulated from ``seed``, from ``noise``, or secure.
@@ -43,7 +43,10 @@ class IWPEngine(RecordEngine):
     kind = "example"
     covariates: PublicCovariates | None = None
     _kernels = record
+    _layout = k
+    _vector = "an example"
     memory: Memory
+    settings: ExampleSettings
 
     def __init__(
         self,
@@ -53,29 +56,8 @@ class IWPEngine(RecordEngine):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        for level, mechanism in mechanisms.items():
-            if mechanism.dimension != settings.dimension:
-                raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers, but an example has {settings.dimension}"
-                )
-        if seed is not None and noise is not None:
-            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
-        self.settings = settings
-        self.dimension = settings.dimension
-        """Numbers in a release."""
-        self.mechanisms = dict(mechanisms)
-        self._turns = Turns()
-        self.memory = Memory(settings)
-        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
-        if seed is not None:
-            self._noise = SimulatedNoise(seed)
-            self.whole[k.SIMULATED] = 1
-            self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
-        self._seeded = seed is not None
-        self._direct = type(self._noise) is SecureNoise
-        self._in_place = self._seeded or self._direct
+        super().__init__(settings, mechanisms, Memory(settings), seed, noise)
         self._trials = 0 if self._seeded else trials_for(len(self.memory.noise))
-        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         self._level_table = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
         self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
@@ -104,30 +86,6 @@ class IWPEngine(RecordEngine):
     def triangles(self) -> NDArray[np.float64]:
         """The memory's sums of the polish."""
         return self.memory.triangles
-
-    @in_turn
-    def __getstate__(self) -> dict[str, Any]:
-        # Copied in turn, so that no other thread writes to it meanwhile.
-        return {**self.__dict__, "memory": copy.copy(self.memory)}
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases learned, refused ones included."""
-        return int(self.whole[k.COUNT])
-
-    @property
-    def iterate(self) -> NDArray[np.float64]:
-        """Copy of the newest iterate."""
-        return self._row(k.ITERATE)
-
-    @property
-    def average(self) -> NDArray[np.float64]:
-        """Copy of the average."""
-        return self._row(k.AVERAGE)
-
-    @in_turn
-    def _row(self, place: int) -> NDArray[np.float64]:
-        return np.array(self.rows[place])
 
     def snapshot(self) -> IWPEngine:
         """Return a copy with arrays of its own."""
@@ -196,27 +154,6 @@ class IWPEngine(RecordEngine):
             self.whole[k.COIN] = np.frombuffer(os.urandom(8), dtype=np.int64)[0]
         super()._learn_slowly(y, missing)
 
-    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        self._learn_records(X, y, None)
-
-    @in_turn
-    def learn_records(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        mechanisms: Sequence[ExampleMechanism] | None = None,
-    ) -> None:
-        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
-
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row or one
-        for all; the default is the one in use.
-        """
-        try:
-            self._learn_records(X, y, mechanisms)
-        except BaseException:
-            self.memory.wipe()
-            raise
-
     @wiped
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
@@ -279,7 +216,7 @@ class IWPEngine(RecordEngine):
             return
         block = block_of(releases)
         payloads = block.rows(self.dimension)
-        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
+        levels = self._level_indices(block.levels)
         self.current = None
         f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 
@@ -321,22 +258,12 @@ class IWPEngine(RecordEngine):
         Raises MurkError if the state is malformed or of other settings.
         """
         p = self.settings.features
-        try:
-            if state["schema"] != 1 or state["dimension"] != p:
-                raise MurkError(
-                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
-                    f"does not fit a learner of schema 1 and dimension {p}"
-                )
-            if state["settings"] != self.settings.digest:
-                raise MurkError(
-                    "the state is of a learner with other settings: load it into one with the same settings"
-                )
+        with reading():
+            check_header(state, self.settings.digest, "dimension", p)
             rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
             triangles = unpack(state["triangles"], self.triangles.size).reshape(2, -1)
             counts = [count_of(state[name], name) for name in _COUNTS]
-        except (KeyError, TypeError, ValueError) as error:
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if counts[2] >= self.settings.batch:
             raise MurkError("the state's counts do not fit a learner with these settings")
         self.rows[: len(rows)] = rows

@@ -90,7 +90,7 @@ class OuterEngine(IWPEngine):
             return
         block = block_of(releases)
         payloads = block.rows(self.dimension)
-        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
+        levels = self._level_indices(block.levels)
         self.current = None
         numbers = np.empty(payloads.shape)
         for level, mechanism in self.mechanisms.items():

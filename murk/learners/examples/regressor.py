@@ -147,20 +147,14 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     def _scale(self) -> Scale:
         return "slope"
 
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once, with ``budget`` or the learner's, and learn; or learn from a released one."""
-        if self.inputs == "released":
-            self._learn_released(x, target(y), budget)
-        else:
-            self._learn(x, target(y) / self._bound, budget)
+    def _coded_one(self, y: Any) -> float:
+        return target(y) / self._bound
 
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return targets(y) / self._bound
 
-        ``budget`` is for all rows, or a sequence with one for each.
-        """
-        self._check_raw()
-        self._learn_rows(X, targets(y) / self._bound, budget)
+    def _released_target(self, x: Record, y: Any) -> float:
+        return target(y)
 
     def _shown(self, target: float) -> float:
         # A joint release scales the target.

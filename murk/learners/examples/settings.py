@@ -18,7 +18,7 @@ from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
-from murk.learners.examples.directions import BESIDE, DirectionMechanism
+from murk.learners.examples.directions import BESIDE, ExampleDirections
 from murk.learners.examples.losses import (
     CODES,
     DIRECTED_LOSSES,
@@ -37,7 +37,7 @@ from murk.privacy.mechanisms import divided
 from murk.privacy.mechanisms.privacy_loss import is_pure
 
 ReleaseForm = Literal["outer", "directions", "joint", "separate"]
-ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism | OuterGaussian | OuterMechanism
+ExampleMechanism = GaussianMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism
 
 POLISHED = 64  # Largest number of coefficients polished by default: the polish keeps, and adds to, O(p^2) sums
 
@@ -219,7 +219,7 @@ class ExampleSettings:
             )
         p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
         if self.directed:
-            return DirectionMechanism.calibrate(guarantee, features=p, method=method)
+            return ExampleDirections.calibrate(guarantee, features=p, method=method)
         if self.release == "joint":
             # The constant adds to a product's length; with a real target it is public and not released.
             radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
@@ -240,7 +240,7 @@ class ExampleSettings:
         if isinstance(mechanism, OuterGaussian | OuterMechanism):
             least, most = noise_of(mechanism)
             return Noise(most, target_variance=least)
-        if isinstance(mechanism, DirectionMechanism):
+        if isinstance(mechanism, ExampleDirections):
             return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
         if isinstance(mechanism, GaussianMechanism):
             if self.form == k.PRODUCT:
@@ -301,7 +301,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
         return real, whole
     features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
-    assert isinstance(features, GaussianMechanism | DirectionMechanism)
+    assert isinstance(features, GaussianMechanism | ExampleDirections)
     noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
     limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
     target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,17 +21,13 @@ from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings, Weights
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
-from murk.privacy.noise import NoiseSource
 
 
 class LDPSGD(SGDEstimator):
     """Base class of both LDP-SGD estimators: features, levels, learning, state, inference."""
 
-    budget: Guarantee
-    levels: Mapping[str, Guarantee] | None
     mechanism: str | None
     calibration: str
-    features: Sequence[Any] | None
     weights: Weights
     clip: float | None
     second_moment: ArrayLike | None
@@ -43,8 +39,6 @@ class LDPSGD(SGDEstimator):
     intervals: Literal["random-scaling", "complete"] | None
     radius: float | None
     start: ArrayLike | None
-    seed: int | None
-    noise: NoiseSource | None
 
     @abstractmethod
     def _objective(self) -> Logistic | Balanced | Softmax | Huber:
@@ -112,10 +106,8 @@ class LDPSGD(SGDEstimator):
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
-        return calibrate(
-            self.mechanism, guarantee, dimension=self._settings.dimension, radius=self._settings.bound,
-            method=self.calibration,
-        )  # fmt: skip
+        size, radius = self._settings.dimension, self._settings.bound
+        return calibrate(self.mechanism, guarantee, dimension=size, radius=radius, method=self.calibration)
 
     def _covariates(self, names: tuple[Any, ...]) -> PublicCovariates:
         if isinstance(self.public, np.ndarray):
@@ -129,8 +121,7 @@ class LDPSGD(SGDEstimator):
                 f"public covariates need rows of {len(names)} finite numbers ({', '.join(map(str, names))}), "
                 f"got shape {rows.shape}"
             )
-        points, counts = np.unique(rows, axis=0, return_counts=True)
-        return PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
+        return PublicCovariates.of_rows(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` of the same settings, each of one chain.

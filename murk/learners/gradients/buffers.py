@@ -113,11 +113,6 @@ class Memory(KernelMemory):
         self.real[k.MECHANISM_RADIUS : k.VARIANCE + 1] = reals[0]
         self.whole[k.KIND : k.DRAWS + 1] = wholes[0]
 
-    def set_seed(self, seed: int) -> None:
-        """Simulate noise from ``seed``."""
-        self.whole[k.SIMULATED] = 1
-        self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
-
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
         p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
         x = k.places(whole)[1]

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.core.estimator import Record
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances
+from murk.learners.core.predictions import LabelEstimator, several_labels, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.gradients.base import LDPSGD
 from murk.learners.gradients.losses import Balanced, FullSoftmax, Logistic, Softmax
@@ -132,34 +131,12 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.levels = levels
-        self.mechanism = mechanism
-        self.calibration = calibration
-        self.features = features
-        self.weights = weights
-        self.clip = clip
-        self.second_moment = second_moment
-        self.public = public
-        self.box = box
-        self.step = step
-        self.objective = objective
-        self.coordinates = coordinates
-        self.averaging = averaging
-        self.weighting = weighting
-        self.intervals = intervals
-        self.radius = radius
-        self.start = start
-        self.seed = seed
-        self.noise = noise
-        self._codes = {label: float(index) for index, label in enumerate(classes)}
+        self._keep(locals())
+        self._codes = several_labels(classes)
         if objective not in ("balanced", "logistic"):
             raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
         if coordinates not in ("contrasts", "classes"):
             raise UserError(f'coordinates={coordinates!r}; known are "contrasts", "classes"')
-        if len(self._codes) != len(classes) or len(classes) < 2:
-            raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
         self._prepare()
 
     @classmethod
@@ -191,14 +168,6 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     def _class_labels(self) -> tuple[object, ...]:
         return tuple(self.classes) if len(self.classes) > 2 else ()
-
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record's gradient once, at ``budget`` or else the learner's, and learn from the result."""
-        self._learn(x, code_of(y, self._codes), budget)
-
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
-        self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._linear(rows)

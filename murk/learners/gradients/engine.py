@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._scratch import copied, keep, wiped
-from murk._turns import Turns, in_turn
-from murk.errors import MurkError, UserError
-from murk.learners.core.in_place import NO_WORDS, RecordEngine, finish_draw, take_random
+from murk._turns import in_turn
+from murk.errors import MurkError
+from murk.learners.core.in_place import NO_WORDS, IterateEngine, finish_draw, take_random
 from murk.learners.core.levels import levels_of
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
@@ -26,11 +26,11 @@ from murk.learners.gradients.settings import Settings
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.noise import NoiseSource
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
-from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.state import check_header, count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
 
 _BLOCK = 4096
@@ -38,7 +38,7 @@ _SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
-class SGDEngine(RecordEngine):
+class SGDEngine(IterateEngine):
     """LDP-SGD / LDP-ASGD on one chain; thread-safe.
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and the average.
@@ -47,8 +47,10 @@ class SGDEngine(RecordEngine):
     """
 
     kind = "gradient"
-    _kernels = k
+    _kernels = _layout = k
+    _vector = "the gradient"
     memory: Memory
+    settings: Settings
 
     def __init__(
         self,
@@ -60,66 +62,26 @@ class SGDEngine(RecordEngine):
         covariates: PublicCovariates | None = None,
         classes: Sequence[object] = (),
     ) -> None:
-        for level, mechanism in mechanisms.items():
-            if mechanism.dimension != settings.dimension:
-                raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers, the gradient has {settings.dimension}"
-                )
-        self.settings = settings
-        self.dimension = settings.dimension
-        """Numbers in a release."""
-        self.mechanisms = dict(mechanisms)
+        super().__init__(settings, mechanisms, Memory(settings), seed, noise)
         self.covariates = covariates
         self.classes = tuple(classes)
-        self.memory = Memory(settings)
-        self._turns = Turns()
-        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
-        if seed is not None and noise is not None:
-            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
-        if seed is not None:
-            self._noise = SimulatedNoise(seed)
-            self.memory.set_seed(seed)
-        self._seeded = seed is not None
         self._known_version = 0
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         # Attributes, as every release needs them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._floor = settings.staleness.floor
         self._coins = np.zeros((1, 3), dtype=np.uint64)
-        # Whether the kernel draws a record's noise.
-        self._direct = type(self._noise) is SecureNoise
-        self._in_place = self._seeded or self._direct
         self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
         self.current: Mechanism | None = None
-        self._levels = {level: index for index, level in enumerate(self.mechanisms)}
         offered = list(self.mechanisms.values())
         self._kinds = np.array([m.code for m in offered], dtype=np.int64)
         self._units = np.array([m.unit for m in offered])
         self._variances = np.array([m.variance for m in offered])
 
     @property
-    def n_releases(self) -> int:
-        """Number of releases learned; the version of the current iterate."""
-        return int(self.memory.whole[k.COUNT])
-
-    @property
     def features(self) -> NDArray[np.float64]:
         """Buffer for the next record's features, without the constant."""
         return self.memory.features
-
-    @property
-    def iterate(self) -> NDArray[np.float64]:
-        """A copy of the newest iterate, in working coordinates."""
-        return self._row(k.ITERATE)
-
-    @property
-    def average(self) -> NDArray[np.float64]:
-        """A copy of the average, in working coordinates."""
-        return self._row(k.AVERAGE)
-
-    @in_turn
-    def _row(self, index: int) -> NDArray[np.float64]:
-        return np.array(self.memory.rows[index])
 
     @in_turn
     def snapshot(self) -> Memory:
@@ -152,24 +114,6 @@ class SGDEngine(RecordEngine):
         distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
         finish_draw(keep(np.concatenate([pairs, spare])), self._trials, memory.noise, distribution)
         k.learn_record(memory.address, y, 0)
-
-    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        self._learn_records(X, y, None)
-
-    @in_turn
-    def learn_records(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
-    ) -> None:
-        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
-
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row, or one
-        for all; by default the current one.
-        """
-        try:
-            self._learn_records(X, y, mechanisms)
-        except BaseException:
-            self.memory.wipe()
-            raise
 
     @wiped
     def _learn_records(
@@ -249,7 +193,7 @@ class SGDEngine(RecordEngine):
         block = block_of(releases)
         payloads = block.rows(self.dimension)
         versions = np.array([release.version for release in releases], dtype=np.int64)
-        levels = np.array(list(map(self._levels.__getitem__, block.levels)), dtype=np.int64)
+        levels = self._level_indices(block.levels)
         learned = k.learn_releases(
             memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
         )
@@ -293,10 +237,6 @@ class SGDEngine(RecordEngine):
         return int(memory.ring_versions[index]), memory.ring[index].tolist()
 
     @in_turn
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "memory": copy.copy(self.memory)}
-
-    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
@@ -324,14 +264,8 @@ class SGDEngine(RecordEngine):
         Raises MurkError if the state is malformed or of another dimension.
         """
         memory, d = self.memory, self.dimension
-        try:
-            if state["schema"] != 1 or state["dimension"] != d:
-                raise MurkError(
-                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
-                    f"does not fit a learner of schema 1 and dimension {d}"
-                )
-            if state["settings"] != self.settings.digest:
-                raise MurkError("the state is of a learner with other settings: make one with the same")
+        with reading():
+            check_header(state, self.settings.digest, "dimension", d)
             versions = [count_of(version, "published version") for version in state["published"]["versions"]]
             if len(versions) > memory.ring_versions.shape[0]:
                 raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
@@ -342,8 +276,6 @@ class SGDEngine(RecordEngine):
             count = count_of(state["n_releases"], "n_releases")
             if not (np.all(sums >= 0.0) and delays[0] >= 0.0 and np.all(delays[2:] >= 0.0)):
                 raise MurkError("the state holds a negative sum")
-        except (KeyError, TypeError, ValueError) as error:
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows
         memory.real[_SUMS] = sums
         memory.real[_DELAYS] = delays

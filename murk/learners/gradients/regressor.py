@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from murk.learners.core.estimator import Record
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.predictions import TargetEstimator
-from murk.learners.core.values import target, targets
 from murk.learners.gradients.base import LDPSGD
 from murk.learners.gradients.losses import Huber
 from murk.learners.gradients.problem import SCALE_MULTIPLIER
@@ -130,29 +128,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.levels = levels
-        self.mechanism = mechanism
-        self.calibration = calibration
-        self.features = features
-        self.weights = weights
-        self.clip = clip
-        self.c = c
-        self.scale = scale
-        self.scale_multiplier = scale_multiplier
-        self.scale_start = scale_start
-        self.scale_floor = scale_floor
-        self.second_moment = second_moment
-        self.public = public
-        self.box = box
-        self.step = step
-        self.averaging = averaging
-        self.weighting = weighting
-        self.intervals = intervals
-        self.radius = radius
-        self.start = start
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         self._prepare()
 
     @classmethod
@@ -186,14 +162,6 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     def _scale(self) -> Scale:
         return "slope"
-
-    def learn_one(self, x: Record, y: float, budget: Guarantee | None = None) -> None:
-        """Randomize the record's gradient once, at ``budget`` or else the learner's, and learn from the result."""
-        self._learn(x, target(y), budget)
-
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
-        self._learn_rows(X, targets(y), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._linear(rows)[:, 0]

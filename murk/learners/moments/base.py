@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import empty, wiped
+from murk._scratch import empty
 from murk.errors import UserError
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.curves import LOSSES, Curve
-from murk.learners.core.estimator import Record, StreamEstimator
+from murk.learners.core.estimator import PersonEstimator, Record
 from murk.learners.core.frames import frame_of
+from murk.learners.core.options import chosen_noise
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
@@ -31,7 +32,7 @@ from murk.learners.moments.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.task.data.containers import column_array
 
@@ -47,11 +48,10 @@ _CHOICES = {
 }
 
 
-class PublicMoments(StreamEstimator):
+class PublicMoments(PersonEstimator):
     """Base class of the public-data GLM estimators."""
 
     public: Any
-    levels: Mapping[str, Guarantee] | None
     mechanism: str | None
     calibration: str
     radius: float | None
@@ -66,22 +66,15 @@ class PublicMoments(StreamEstimator):
     repair: bool
     intercept: bool
     inputs: Literal["records", "released"]
-    noise: NoiseSource | None
 
     _curve: Curve  # mean function
     _response: Response  # meaning of coded targets
-
-    def _keep(self, arguments: dict[str, Any]) -> None:
-        """Store the constructor's arguments under their names, as River requires."""
-        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and start; ``former`` is the default release of an earlier version."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
-        if self.seed is not None and self.noise is not None:
-            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
                 "design='gaussian' takes the bound of features from public covariates: give public=, and no radius="
@@ -95,10 +88,7 @@ class PublicMoments(StreamEstimator):
             check_directions(arguments, curve)
         self._released = self.release or former or release_by_rule(arguments, curve)
         self._directions: Directions | None = None
-        self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
-        if isinstance(self.public, Iterator):
-            # The iterator is exhausted; clones get its rows.
-            self.public = self._sample
+        self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -106,10 +96,7 @@ class PublicMoments(StreamEstimator):
         return None if self.design == "gaussian" else self.radius or 1.0, None
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
-        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
-        if self.seed is not None:
-            noise = SimulatedNoise(self.seed)
-        coded = self._coded_names(names)
+        noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
         sample = None if self._sample is None else self._sample.select(names)
         engine: MomentEngine | LocalScores
         if self._released == "directions":
@@ -157,25 +144,36 @@ class PublicMoments(StreamEstimator):
     def _person_mechanism(self, budget: Guarantee) -> Any:
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
-    @wiped
-    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
+        """Randomize the record's moments once and learn from the result.
+
+        ``budget`` replaces the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
+        ``moments`` to released integers, ``y`` is ignored, and ``budget`` is a level's name.
+        """
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+        else:
+            self._learn(x, self._coded_one(y), budget)
+
+    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, k)`` array.
+
+        ``budget`` is for all rows, or a sequence with one for each; with ``inputs="released"``, a level's name.
+        """
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
-            return
-        engine = self._engine or self._get_engine(self._columns(X))
-        rows = self._rows_of(X, y)
-        if self._directions is not None:
-            self._directions.learn(engine, rows, y, budget)
         else:
-            self._learn_moments(engine, rows, y, self._of_rows(budget, len(rows)))
-        if self._first_records is not None:
-            self._survey_rows(X, y)
+            super().learn_many(X, y, budget)
 
-    def _learn_moments(self, engine: MomentEngine, rows: Floats, y: Floats, own: Any) -> None:
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        if self._directions is not None:
+            self._directions.learn(engine, X, y, budget)
+            return
+        own = self._of_rows(budget, len(X))
         # Coded in blocks that fit the processor's cache.
-        for start in range(0, len(rows), BLOCK):
+        for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
-            engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
+            engine.learn_records(self._coded(X[block]), y[block], own[block] if isinstance(own, list) else [own])
 
     def _coded(self, rows: Floats) -> Floats:
         coded = empty((len(rows), len(self._names) + self.intercept))
@@ -189,10 +187,7 @@ class PublicMoments(StreamEstimator):
     def moments(self) -> tuple[str, ...]:
         """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
 
-        Raises
-        ------
-        UserError
-            If directions are released.
+        Raises UserError if directions are released.
         """
         self._require()
         if self._directions is not None:
@@ -245,12 +240,8 @@ class PublicMoments(StreamEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state of moments keeps the earlier default release, joint moments.
-
-        Raises
-        ------
-        MurkError
-            If the state is malformed or belongs to other features.
+        Without ``release``, a state of moments keeps the earlier default release, joint moments. Raises MurkError if
+        the state is malformed or belongs to other features.
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.learners.core.curves import LOSSES, curve_of
-from murk.learners.core.estimator import Record
-from murk.learners.core.predictions import LabelEstimator, codes_of, two_chances, two_labels
+from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
 from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response
 from murk.privacy import GaussianDP, Guarantee, PureDP
@@ -154,28 +152,6 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
     def _scale(self) -> Scale:
         return "log odds" if self.loss == "logistic" else "own"
-
-    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn from the result.
-
-        ``budget`` replaces the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
-        ``moments`` to released integers, ``y`` is ignored, and ``budget`` is a level's name.
-        """
-        if self.inputs == "released":
-            self._learn_released(x, budget)
-        else:
-            try:
-                code = self._codes.get(y, math.nan)
-            except TypeError:  # unhashable
-                code = math.nan
-            self._learn(x, code, budget)
-
-    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array.
-
-        ``budget`` is for all rows, or a sequence with one for each; with ``inputs="released"``, a level's name.
-        """
-        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return two_chances(np.clip(self._responses(rows), 0.0, 1.0))

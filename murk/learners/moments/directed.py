@@ -81,8 +81,7 @@ class Directions:
         self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
         mechanism: str | None,
     ) -> None:  # fmt: skip
-        points, counts = np.unique(sample.rows, axis=0, return_counts=True)
-        covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
+        covariates = PublicCovariates.of_rows(sample.rows)
         own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
         self.settings = Settings(names, binary, covariates, once=True, curve=own)
         self.curve, self.response, self.kind = curve, response, mechanism
@@ -98,16 +97,9 @@ class Directions:
     def learn(
         self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
     ) -> None:
-        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results.
-
-        Raises UserError if ``budget`` is a sequence of another length than the rows.
-        """
-        budgets: Sequence[Guarantee | None] = budget if isinstance(budget, Sequence) else [budget]
-        if isinstance(budget, Sequence) and len(budgets) != len(rows):
-            raise UserError(f"X has {len(rows)} rows, budget has {len(budgets)}")
-        levels = ["default" if each is None else engine.level(each) for each in budgets]
+        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results."""
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
-        engine.learn_records(rows, targets, levels)
+        engine.learn_records(rows, targets, engine.row_levels(budget, len(rows)))
 
     def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate of a real target's line in its own units."""

@@ -28,7 +28,7 @@ from murk.learners.moments.sums import MomentSums
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.state import count_of, pack, unpack
+from murk.stream.messages.state import count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
 
 if TYPE_CHECKING:
@@ -293,17 +293,13 @@ class MomentEngine(RecordEngine):
 
         Raises MurkError if it is malformed, or of other moments.
         """
-        try:
+        with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["moments"] != self.layout.digest:
                 raise MurkError("the state is of other moments: make the learner with the same features and bounds")
             count = count_of(state["n_releases"], "n_releases")
             total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, MurkError):
-                raise
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         self._learned = MomentSums(total, sums, count)
 
 

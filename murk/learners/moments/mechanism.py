@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,12 @@ from murk.errors import UserError
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
-from murk.privacy.mechanisms import (
-    BEST,
-    CompositeMechanism,
-    GaussianMechanism,
-    calibrate,
-    divided,
-)
-from murk.privacy.mechanisms.base import WIDTH, Randomizer
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
+from murk.privacy.mechanisms.base import TAIL, WIDTH, Randomizer, Wrapped, check_room
 from murk.privacy.mechanisms.lattice import DIRECTIONS
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss, is_pure
+from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]
@@ -33,12 +27,9 @@ Integers = npt.NDArray[np.int64]
 
 WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
-# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
-_TAIL = 13
-
 
 @dataclass(frozen=True)
-class MomentMechanism:
+class MomentMechanism(Wrapped):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
     Twice the bound of the vectors' norm, as in a `GaussianMechanism`, exceeds D: by 1.22 times with b = sqrt 2 r, by
@@ -65,27 +56,17 @@ class MomentMechanism:
 
     statistics: Statistics
     noise: GaussianMechanism
-    kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         if self.noise.dimension != self.statistics.dimension:
             raise UserError(
                 f"moments have {self.statistics.dimension} numbers, but the noise is for {self.noise.dimension}"
             )
-        if self._sensitivity_steps < self.noise.steps:
-            raise UserError(
-                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} moments; give a "
-                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
-            )
+        check_room(self.noise, self._sensitivity_steps, "moments")
 
     @property
     def _sensitivity_steps(self) -> float:
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.statistics.dimension
 
     @property
     def spacing(self) -> float:
@@ -108,29 +89,15 @@ class MomentMechanism:
         return (WIDTH * self.spacing) ** 2
 
     @property
-    def guarantee(self) -> GaussianDP:
-        """Guarantee of one release."""
-        return self.noise.guarantee
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and the stated guarantee."""
-        return self.noise.guarantees
-
-    @property
     def magnitude(self) -> int:
         """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
-        return math.ceil(self.statistics.norm / self.spacing) + _TAIL * WIDTH
+        return math.ceil(self.statistics.norm / self.spacing) + TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
         """Bound of the length of an honest payload; a longer one is forged."""
         steps = math.ceil(self.statistics.norm / self.spacing)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
-
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one release to an account, rounded up."""
-        return self.noise.cost(currency)
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:

@@ -12,9 +12,8 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.curves import LINKS, curve_of
-from murk.learners.core.estimator import Record
 from murk.learners.core.predictions import TargetEstimator
-from murk.learners.core.values import stated_bounds, target, targets
+from murk.learners.core.values import stated_range, target, targets
 from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response
 from murk.privacy import GaussianDP, Guarantee, PureDP
@@ -141,15 +140,11 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        stated = stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed, records=inputs == "records")
-        low, high = map(float, stated)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
+        self._bounds = low, high = stated_range(target_bounds, seed=seed, records=inputs == "records")
         # Without a constant, the middle must be 0.
         size = max(abs(low), abs(high))
         self._response = Response(low, high) if intercept else Response(-size, size)
         self._middle = self._response.middle
-        self._bounds = low, high
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 
@@ -166,6 +161,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     ) -> Self:
         """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
+        Raises UserError if neither ``radius`` nor ``target_bounds`` is given.
+
         Parameters
         ----------
         budget
@@ -177,11 +174,6 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
             within ``L r + |f(0)| + C``.
         **more
             Further constructor arguments.
-
-        Raises
-        ------
-        UserError
-            If neither ``radius`` nor ``target_bounds`` is given.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:
@@ -190,27 +182,18 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         settings = published(budget) | {"target_bounds": (-size, size)} | more
         return cls(budget=budget, link=link, radius=radius, **settings)
 
-    def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return targets coded to [-1, 1]; NaN if missing or not finite."""
-        held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
-        return np.asarray((held - self._response.middle) / self._response.half)
+    def _coded_one(self, y: Any) -> float:
+        value, (low, high) = target(y), self._bounds
+        code = (min(max(value, low), high) - self._response.middle) / self._response.half
+        return code if math.isfinite(value) else math.nan
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        values = targets(y)
+        clipped = np.clip(np.where(np.isfinite(values), values, np.nan), *self._bounds)
+        return np.asarray((clipped - self._response.middle) / self._response.half)
 
     def _scale(self) -> Scale:
         return "slope" if self.link == "identity" else "own"
-
-    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn; see :meth:`PublicGLMClassifier.learn_one`."""
-        if self.inputs == "released":
-            self._learn_released(x, budget)
-        else:
-            value, (low, high) = target(y), self._bounds
-            # As in `_code`.
-            code = (min(max(value, low), high) - self._response.middle) / self._response.half
-            self._learn(x, code if math.isfinite(value) else math.nan, budget)
-
-    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array."""
-        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(targets(y)), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(self._responses(rows), *self._bounds)

@@ -130,12 +130,8 @@ class Result:
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
         mean within its bounds, (m,). The task codes the records, missing values among them. All reported coefficients
-        are used, also those that were not learned, which are shrunk to nearly zero.
-
-        Raises
-        ------
-        UserError
-            If the result is of a learner, which predicts itself, or its coefficients are of no probability and no mean.
+        are used, also those that were not learned, which are shrunk to nearly zero. Raises UserError if the result is
+        of a learner, which predicts itself, or its coefficients are of no probability and no mean.
         """
         from murk.learners.results.predictions import predict
 
@@ -165,12 +161,7 @@ class Result:
         """Return the coefficients as a pandas data frame, indexed by name; what is not known is NaN.
 
         Answers are in ``frame[frame.useful]``: a coefficient that was ``learned`` may still be ``"too wide"`` to say
-        anything, as the column ``says`` has it.
-
-        Raises
-        ------
-        UserError
-            If pandas is not installed.
+        anything, as the column ``says`` has it. Raises UserError if pandas is not installed.
         """
         try:
             from pandas import DataFrame
@@ -198,6 +189,8 @@ class Result:
     def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
         """Return a picture: of the intervals, or of how the estimate moved with the releases.
 
+        Raises UserError if matplotlib is not installed, a name or a kind is unknown, or there is no history to draw.
+
         Parameters
         ----------
         kind
@@ -205,11 +198,6 @@ class Result:
             95% interval over the number of releases.
         names
             Coefficients to draw; by default all but the intercept, of a curve at most six.
-
-        Raises
-        ------
-        UserError
-            If matplotlib is not installed, a name or a kind is unknown, or there is no history to draw.
         """
         from murk.learners.results.plot import curve, forest
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import wiped
 from murk.errors import UserError
 from murk.learners.core.covariates import PublicSample
-from murk.learners.core.estimator import StreamEstimator
+from murk.learners.core.estimator import PersonEstimator
+from murk.learners.core.options import chosen_noise
 from murk.learners.core.scoring.drift import drift_of
 from murk.learners.core.scoring.engine import merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
@@ -23,12 +23,11 @@ from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import Guarantee
-from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
 Floats = NDArray[np.float64]
 
 
-class Scores(StreamEstimator):
+class Scores(PersonEstimator):
     """Base class of both estimators: features, public covariates, levels, learning, state, inference."""
 
     public: Any
@@ -39,8 +38,6 @@ class Scores(StreamEstimator):
     _binary: ClassVar[bool]
 
     def _prepare(self) -> None:
-        if self.seed is not None and self.noise is not None:
-            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
             raise UserError(f"exponent={self.exponent!r} is not from 0 to 1")
         if self.exponent is not None and self.exponent < 1.0 and self.public is None:
@@ -53,27 +50,25 @@ class Scores(StreamEstimator):
                 f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
                 f"{FEWEST_KEPT:,}, or None for all"
             )
-        self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
-        if isinstance(self.public, Iterator):
-            # A used-up iterator is replaced by its rows, for clones.
-            self.public = self._sample
+        self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
     def _begin(self, names: tuple[Any, ...]) -> LocalScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
-            points, counts = np.unique(self._sample.select(names).rows, axis=0, return_counts=True)
-            covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
-        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
-        if self.seed is not None:
-            noise = SimulatedNoise(self.seed)
+            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels()
         settings = Settings(
             coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
             line=covariates is None,
         )  # fmt: skip
         self._names, self._default = names, "default"
-        engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._mechanism_for, noise)
+        engine = LocalScores(
+            settings,
+            {**(self.levels or {}), "default": self.budget},
+            self._mechanism_for,
+            chosen_noise(self.seed, self.noise),
+        )
         self._fix(names, engine)
         return engine
 
@@ -88,19 +83,8 @@ class Scores(StreamEstimator):
         level: str = self._engine.level(budget)
         return level
 
-    @wiped
-    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        engine = self._engine or self._get_engine(self._columns(X))
-        rows = self._rows_of(X, y)
-        if isinstance(budget, Sequence):
-            levels = [engine.level(each) for each in budget]
-            if len(levels) != len(rows):
-                raise UserError(f"X has {len(rows)} rows, budget has {len(levels)}")
-        else:
-            levels = ["default" if budget is None else engine.level(budget)]
-        engine.learn_records(rows, self._clipped(y), levels)
-        if self._first_records is not None:
-            self._survey_rows(X, y)
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine.learn_records(X, self._clipped(y), engine.row_levels(budget, len(X)))
 
     def _clipped(self, y: Floats) -> Floats:
         """Return coded targets within their bounds."""

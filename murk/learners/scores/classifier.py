@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.errors import UserError
 from murk.learners.core.coordinates import contrasts
-from murk.learners.core.estimator import Record
-from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances
+from murk.learners.core.predictions import LabelEstimator, several_labels, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
@@ -104,19 +102,8 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.public = public
-        self.levels = levels
-        self.mechanism = mechanism
-        self.features = features
-        self.exponent = exponent
-        self.forget = forget
-        self.seed = seed
-        self.noise = noise
-        self._codes = {label: float(index) for index, label in enumerate(classes)}
-        if len(self._codes) != len(classes) or len(classes) < 2:
-            raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+        self._keep(locals())
+        self._codes = several_labels(classes)
         self._prepare()
 
     def _labels(self) -> tuple[str, ...]:
@@ -126,14 +113,6 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         if not self._labels():
             return "log odds"
         return "probability" if self.public is None else "own"
-
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record's answer once, at ``budget`` or else the learner's, and learn from the result."""
-        self._learn(x, code_of(y, self._codes), budget)
-
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array, at one budget or one for each row."""
-        self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._linear(rows)

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.errors import UserError
-from murk.learners.core.estimator import Record
 from murk.learners.core.predictions import TargetEstimator
 from murk.learners.core.scoring.estimate import ScoreEstimate
-from murk.learners.core.values import stated_bounds, target, targets
+from murk.learners.core.values import stated_range, target, targets
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -98,45 +96,28 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.target_bounds = target_bounds
-        self.public = public
-        self.levels = levels
-        self.mechanism = mechanism
-        self.features = features
-        self.forget = forget
-        self.seed = seed
-        self.noise = noise
-        low, high = map(float, stated_bounds("target_bounds", target_bounds, (-1.0, 1.0), seed=seed))
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise UserError(f"target_bounds={target_bounds!r}: give two finite numbers, the lower one first")
-        self._bounds = low, high
+        self._keep(locals())
+        self._bounds = low, high = stated_range(target_bounds, seed=seed)
         self._middle, self._half = (low + high) / 2.0, (high - low) / 2.0
         self._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
         return 1.0, 1.0
 
-    def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return targets coded by their bounds, unclipped; NaN if missing or not finite."""
+    def _coded_one(self, y: Any) -> float:
+        value = target(y)
+        return (value - self._middle) / self._half if math.isfinite(value) else math.nan
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        values = targets(y)
         with np.errstate(over="ignore"):
-            return np.asarray((np.where(np.isfinite(y), y, np.nan) - self._middle) / self._half)
+            return np.asarray((np.where(np.isfinite(values), values, np.nan) - self._middle) / self._half)
 
     def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(y, -1.0, 1.0)
 
     def _scale(self) -> Scale:
         return "slope"
-
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record's answer once, at ``budget`` or else the learner's, and learn from the result."""
-        value = target(y)
-        # As in `_code`.
-        self._learn(x, (value - self._middle) / self._half if math.isfinite(value) else math.nan, budget)
-
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array, at one budget or one for each row."""
-        self._learn_rows(X, self._code(targets(y)), budget)
 
     @property
     def _half_unit(self) -> float:

@@ -15,6 +15,7 @@ from murk._scratch import keep, numbers_were_used, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.estimator import Record, StreamEstimator
+from murk.learners.core.options import chosen_noise
 from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
@@ -29,7 +30,6 @@ from murk.learners.sketches.problem import (
 )
 from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.sketches import (
     Analysis,
     GaussMixMechanism,
@@ -66,7 +66,6 @@ class GaussMix(StreamEstimator):
     debiased: bool
     weighting: Weighting
     intercept: bool
-    noise: NoiseSource | None
 
     def _prepare(self) -> None:
         self._turns = Turns()
@@ -79,8 +78,6 @@ class GaussMix(StreamEstimator):
             raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
         if not isinstance(self.intercept, bool):
             raise UserError(f"intercept={self.intercept!r} is neither True nor False")
-        if self.seed is not None and self.noise is not None:
-            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         self._release_method()
         super()._prepare()
 
@@ -159,9 +156,20 @@ class GaussMix(StreamEstimator):
                     f"windows={self.windows}: all of them were released, each at the whole budget. If no person is in "
                     "two windows, or people may spend it that often, give the learner a larger windows="
                 )
-            source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
+            source = chosen_noise(self.seed, self.noise)
             self._window = self._problem.accumulator("default", source, self._released)
         return self._window
+
+    def learn_one(self, x: Record, y: Any) -> None:
+        """Add a record to the open window; release and learn when it is full.
+
+        Raises UserError if ``windows`` windows were released already.
+        """
+        self._put(x, self._coded_one(y))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
+        self._put_rows(X, self._coded_many(y))
 
     @wiped
     def _put(self, x: Record, y: float) -> None:

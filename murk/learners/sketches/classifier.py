@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.core.estimator import Record
-from murk.learners.core.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
+from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
 from murk.learners.estimates.links import logistic
 from murk.learners.sketches.base import Budget, GaussMix, Method
 from murk.learners.sketches.regressor import PUBLISHED
@@ -100,6 +99,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
+    range: float | None
+
     def __init__(
         self,
         *,
@@ -123,25 +124,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.levels = levels
-        self.features = features
-        self.feature_bound = feature_bound
-        self.rows = rows
-        self.window = window
-        self.windows = windows
-        self.method = method
-        self.first = first
-        self.analysis = analysis
-        self.neighbours = neighbours
-        self.range = range
-        self.surrogate = surrogate
-        self.debiased = debiased
-        self.weighting = weighting
-        self.intercept = intercept
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         if surrogate != "minimax" and range is None:
             raise UserError(f"surrogate={surrogate!r} needs a range: give range=, too")
         if first is not None and method != "newton":
@@ -162,17 +145,6 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
 
     def _scale(self) -> Scale:
         return "log odds" if self.range is None else "own"
-
-    def learn_one(self, x: Record, y: Any) -> None:
-        """Add a record to the open window; release and learn when it is full.
-
-        Raises UserError if ``windows`` windows were released already.
-        """
-        self._put(x, code_of(y, self._codes))
-
-    def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
-        self._put_rows(X, codes_of(y, self._codes))
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return two_chances(logistic(self._linear(rows)))

@@ -20,7 +20,7 @@ from murk.learners.sketches.sums import GramSums, NewtonSums, SketchSums, Window
 from murk.privacy.sketches import LARGEST_WINDOW, GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease, NewtonRelease, SketchRelease
-from murk.stream.messages.state import pack, unpack
+from murk.stream.messages.state import check_header, pack, reading, unpack
 
 if TYPE_CHECKING:
     from murk.privacy.sketches import Gram, Newton, Sketch
@@ -149,22 +149,14 @@ class WindowEngine(ABC, Generic[S, M, T]):
         Raises MurkError if the state is malformed or of other settings.
         """
         d, sums = self.settings.columns, self._empty_sums()
-        try:
-            if state["schema"] != 1 or state["columns"] != d:
-                raise MurkError(
-                    f"a state of schema {state['schema']!r} and {state['columns']!r} columns does not fit a learner "
-                    f"of schema 1 and {d}"
-                )
-            if state["settings"] != self.settings.digest:
-                raise MurkError("the state is of a learner with other settings: make one with the same")
+        with reading():
+            check_header(state, self.settings.digest, "columns", d)
             counts = [state[_NAMES.get(name, name)] for name in sums.counts]
             if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
                 raise MurkError("the state's counts are not whole numbers from 0")
             for name, array in sums.arrays().items():
                 array[...] = unpack(state[name], array.size).reshape(array.shape)
             scalars = unpack(state["sums"], len(sums.scalars))
-        except (KeyError, TypeError, ValueError) as error:
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if np.any(scalars < 0.0):
             raise MurkError("the state holds a negative sum")
         for name, value in zip((*sums.scalars, *sums.counts), (*scalars.tolist(), *counts), strict=True):

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.core.estimator import Record
 from murk.learners.core.predictions import TargetEstimator
-from murk.learners.core.values import stated_bounds, target, targets
+from murk.learners.core.values import stated_bounds
 from murk.learners.sketches.base import Budget, GaussMix, Method
 from murk.learners.sketches.settings import Kind, Weighting
 from murk.privacy import ApproxDP
@@ -114,22 +113,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.budget = budget
-        self.levels = levels
-        self.features = features
-        self.feature_bound = feature_bound
-        self.target_bound = target_bound
-        self.rows = rows
-        self.window = window
-        self.windows = windows
-        self.method = method
-        self.analysis = analysis
-        self.neighbours = neighbours
-        self.debiased = debiased
-        self.weighting = weighting
-        self.intercept = intercept
-        self.seed = seed
-        self.noise = noise
+        self._keep(locals())
         self._bound = float(stated_bounds("target_bound", target_bound, 1.0, seed=seed))
         self._prepare()
 
@@ -146,17 +130,6 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     def _scale(self) -> Scale:
         return "slope"
-
-    def learn_one(self, x: Record, y: float) -> None:
-        """Add a record to the open window; release and learn when it is full.
-
-        Raises UserError if ``windows`` windows were released already.
-        """
-        self._put(x, target(y))
-
-    def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
-        self._put_rows(X, targets(y))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._linear(rows)

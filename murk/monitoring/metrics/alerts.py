@@ -37,32 +37,18 @@ RECORDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert.
+    """An alert."""
 
-    Parameters
-    ----------
-    name
-        CamelCase name that begins with Murk.
-    expr
-        Expression; the alert is raised for every resulting series.
-    wait
-        How long ``expr`` must hold.
-    severity
-        ``critical``: learning has stopped or cannot be observed. ``warning``: the situation gets worse by itself.
-        ``info``: not urgent.
-    summary, description
-        Problem in one line; what to do.
-    anchor
-        Anchor of its section in ``docs/recover.md``.
-    """
-
-    name: str
-    expr: str
-    wait: str
+    name: str  # CamelCase name that begins with Murk
+    expr: str  # expression; the alert is raised for every resulting series
+    wait: str  # how long ``expr`` must hold
+    # ``critical``: learning has stopped or cannot be observed. ``warning``: the situation gets worse by itself.
+    # ``info``: not urgent.
     severity: Literal["critical", "warning", "info"]
+    # problem in one line; what to do
     summary: str
     description: str
-    anchor: str
+    anchor: str  # anchor of its section in ``docs/recover.md``
 
 
 _READ: Final = "sum by (task) (max by (task, result) (increase(murk_releases_total[15m])))"

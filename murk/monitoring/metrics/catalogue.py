@@ -17,33 +17,16 @@ Side = Literal["monitor", "learner", "process", "people"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A Prometheus metric.
+    """A Prometheus metric."""
 
-    Parameters
-    ----------
-    name
-        Full name; a counter's ends in ``_total``.
-    kind
-        Prometheus type.
-    help
-        Meaning, in one sentence.
-    labels
-        Labels.
-    buckets
-        Upper bounds of a histogram's buckets, without infinity.
-    side
-        Exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, or ``"people"`` for a population or a gateway.
-    optional
-        Condition under which the metric is exported.
-    """
-
-    name: str
-    kind: Kind
-    help: str
+    name: str  # full name; a counter's ends in ``_total``
+    kind: Kind  # Prometheus type
+    help: str  # meaning, in one sentence
     labels: tuple[str, ...] = ("task",)
-    buckets: tuple[float, ...] = ()
+    buckets: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without infinity
+    # exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, or ``"people"`` for a population or a gateway
     side: Side = "monitor"
-    optional: str = ""
+    optional: str = ""  # condition under which the metric is exported
 
 
 STALENESS_BOUNDS = tuple(2**power - 1 for power in range(21))

@@ -22,22 +22,13 @@ SMALLEST_GROUP = 20
 
 @dataclass(frozen=True, slots=True)
 class PeopleSums:
-    """Sums over the people of a task.
+    """Sums over the people of a task."""
 
-    Parameters
-    ----------
-    people
-        Number of accounts.
-    refused, pending
-        Refused releases; releases that wait for the log.
-    spent
-        Pairs (share of the cap, number of people).
-    """
-
-    people: int
+    people: int  # number of accounts
+    # refused releases; releases that wait for the log
     refused: int
     pending: int
-    spent: Sequence[tuple[float, int]]
+    spent: Sequence[tuple[float, int]]  # pairs (share of the cap, number of people)
 
 
 class PeopleMetrics(Exporter):

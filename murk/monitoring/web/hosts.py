@@ -28,7 +28,7 @@ class Hosts:
     """The host names that a server answers to.
 
     Addresses and ``localhost`` are always allowed. A server that listens on the network also allows the machine's name,
-    names without a dot (services in a composition) and Kubernetes service names.
+    names without a dot (services in a composition) and Kubernetes service names. Raises UserError for an invalid name.
 
     Parameters
     ----------
@@ -36,11 +36,6 @@ class Hosts:
         The address that the server listens on.
     allowed
         Further names; ``*.example.org`` allows every name below example.org.
-
-    Raises
-    ------
-    UserError
-        For an invalid name.
 
     Examples
     --------

@@ -60,6 +60,8 @@ def text(status: int, words: str) -> Response:
 class Server:
     """Serve routes in threads from `start` (or ``with``) until `close`.
 
+    Raises UserError if the address is invalid; MurkError if the port is in use.
+
     Parameters
     ----------
     routes
@@ -70,13 +72,6 @@ class Server:
         Names of the options for port and host, for messages.
     allowed
         Further host names that it answers to; see `Hosts`.
-
-    Raises
-    ------
-    UserError
-        If the address is invalid.
-    MurkError
-        If the port is in use.
 
     Examples
     --------

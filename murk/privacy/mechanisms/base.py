@@ -13,6 +13,7 @@ import numpy.typing as npt
 from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
 from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
 
-__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer", "Wrapped"]
+__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer", "Wrapped", "check_room"]
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -271,13 +272,12 @@ def plain(mechanism: Any, *names: str) -> dict[str, Any]:
 
 
 @cache
-def _tools() -> tuple[Any, Any, Any]:
-    """Import what randomizing needs, once: an import statement takes as long as quantising a vector."""
-    from murk.privacy.mechanisms import lattice
+def _noise_tools() -> tuple[Any, Any]:
+    """Import what draws noise, once and when it is needed: reading guarantees needs none of it."""
     from murk.privacy.noise import Purpose
     from murk.privacy.noise.sources import draw_noise
 
-    return lattice, draw_noise, Purpose.COIN
+    return draw_noise, Purpose.COIN
 
 
 @wiped
@@ -285,7 +285,7 @@ def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
-    lattice, draw_noise, coin = _tools()
+    draw_noise, coin = _noise_tools()
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
@@ -297,28 +297,16 @@ def randomize_block(
     for start in range(0, len(rows), max(block, 1)):
         part = slice(start, start + block)
         integers = draw_noise(noise, NOISE_OF[code], indices[part], size)
+        coins = np.empty((len(integers), 0), dtype=np.uint64)
         if code in DIRECTIONS:
             coins = noise.words(indices[part], 3, coin)
-        else:
-            coins = np.empty((len(integers), 0), dtype=np.uint64)
-        lattice.randomize_block(
-            code,
-            rows[part],
-            mechanism.radius,
-            mechanism.spacing,
-            mechanism.steps,
-            np.uint64(mechanism.threshold),
-            integers,
-            coins,
-            out[part],
-        )
+        parameters = mechanism.radius, mechanism.spacing, mechanism.steps, np.uint64(mechanism.threshold)
+        lattice.randomize_block(code, rows[part], *parameters, integers, coins, out[part])
     return out
 
 
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
     """Decode m payloads of any lattice mechanism."""
-    from murk.privacy.mechanisms import lattice
-
     rows = _block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)
     lattice.decode_block(mechanism.code, rows, mechanism.unit, out)
@@ -392,3 +380,12 @@ class Wrapped:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
         return self.noise.to_dict()
+
+
+def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
+    """Raise UserError if rounding leaves so few of the lattice's steps that the noise would not be enough."""
+    if room < noise.steps:
+        raise UserError(
+            f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "
+            f"budget (a mu of {4e-6 * math.sqrt(noise.dimension) + 8e-6:.2g} or more)"
+        )

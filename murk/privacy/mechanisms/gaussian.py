@@ -10,14 +10,7 @@ from typing import Any, ClassVar, Literal
 from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import (
-    TAIL,
-    WIDTH,
-    AdditiveMechanism,
-    check_steps,
-    checked_shape,
-    plain,
-)
+from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape, plain
 from murk.privacy.mechanisms.lattice import GAUSSIAN
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units

@@ -6,13 +6,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.base import (
-    WIDTH,
-    AdditiveMechanism,
-    check_steps,
-    checked_shape,
-    plain,
-)
+from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape, plain
 from murk.privacy.mechanisms.lattice import LAPLACE
 from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only

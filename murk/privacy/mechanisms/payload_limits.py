@@ -86,11 +86,6 @@ def _root_up(square: int) -> int:
 class Reach:
     """Bounds of the squared norms of an honest payload, part by part.
 
-    Parameters
-    ----------
-    parts
-        Start, stop and largest squared norm of each range of coordinates with its own noise.
-
     Examples
     --------
     >>> reach = Reach(((0, 2, 25),))
@@ -98,6 +93,7 @@ class Reach:
     (True, False, False)
     """
 
+    # start, stop and largest squared norm of each range of coordinates with its own noise
     parts: tuple[tuple[int, int, int], ...]
 
     def holds(self, payload: Sequence[int]) -> bool:

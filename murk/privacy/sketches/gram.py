@@ -11,7 +11,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer
+from murk.privacy.mechanisms.base import TAIL, WIDTH, check_room, checked_bound, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.sketches.bounds import Neighbours
@@ -104,11 +104,7 @@ class GramMechanism:
             raise UserError(f"a Gram matrix of {size} columns has {self.dimension} numbers, not {self.noise.dimension}")
         if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.guarantees):
             raise UserError(f"{self.asked!r} does not hold with steps={self.noise.steps}; use calibrate()")
-        if self.room < self.noise.steps:
-            raise UserError(
-                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
-                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
-            )
+        check_room(self.noise, self.room)
 
     @property
     def dimension(self) -> int:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -354,3 +356,25 @@ def count_of(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
         raise MurkError(f"the state's {name} is not a whole number from 0 to 2^62")
     return value
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Context in which a state is read; raises MurkError for a key that is missing or of another type."""
+    try:
+        yield
+    except MurkError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+
+
+def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> None:
+    """Raise MurkError unless a state has schema 1, this size under this key, and settings of this digest."""
+    if state["schema"] != 1 or state[key] != size:
+        raise MurkError(
+            f"a state of schema {state['schema']!r} and {key} {state[key]!r} does not fit a learner of schema 1 "
+            f"and {key} {size}"
+        )
+    if state["settings"] != digest:
+        raise MurkError("the state is of a learner with other settings: load it into one with the same settings")

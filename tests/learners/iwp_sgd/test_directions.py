@@ -15,7 +15,7 @@ from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.examples import Evaluated, UnbiasedLoss
 from murk.learners.examples import layout as k
 from murk.learners.examples.covariate_fit import PUBLIC_ROWS
-from murk.learners.examples.directions import DirectionMechanism, missing_steps
+from murk.learners.examples.directions import ExampleDirections, missing_steps
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.kernels import to_vectors
 from murk.learners.examples.polish import eigen
@@ -27,7 +27,7 @@ ANY = st.one_of(st.floats(), st.floats(-1.0, 1.0), EXTREMES)
 COUNT = 4
 RECORD = st.tuples(st.lists(ANY, min_size=COUNT - 1, max_size=COUNT - 1), ANY)
 FORMS = st.sampled_from([k.DIRECTED_LABEL, k.DIRECTED_REAL])
-MECHANISM = DirectionMechanism.calibrate(GaussianDP(0.7), features=COUNT)
+MECHANISM = ExampleDirections.calibrate(GaussianDP(0.7), features=COUNT)
 
 
 def places(vectors):
@@ -74,14 +74,14 @@ def test_the_bound_is_reached_and_not_by_less_noise():
 
 def test_the_promise_is_that_of_a_vector_no_longer_than_1():
     plain = GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=COUNT + 2, radius=1.0)
-    made = DirectionMechanism.calibrate(ApproxDP(1.0, 1e-6), features=COUNT)
+    made = ExampleDirections.calibrate(ApproxDP(1.0, 1e-6), features=COUNT)
     assert (made.guarantee, made.guarantees, made.steps) == (plain.guarantee, plain.guarantees, plain.steps)
     for currency in ("gdp", "rho", "approx"):
         assert made.cost(currency) == plain.cost(currency)
     assert made.magnitude > plain.magnitude
     assert made.to_dict()["release"] == "directions"
     with pytest.raises(UserError, match="6 numbers and radius 1"):
-        DirectionMechanism(COUNT, GaussianMechanism.calibrate(GaussianDP(1.0), dimension=COUNT, radius=1.0))
+        ExampleDirections(COUNT, GaussianMechanism.calibrate(GaussianDP(1.0), dimension=COUNT, radius=1.0))
     with pytest.raises(UserError, match="directions come as"):
         made.randomize(np.zeros((2, 3)), SimulatedNoise(1), [0, 1])
     payload = made.randomize(np.zeros((2000, 6)), SimulatedNoise(1), np.arange(2000))

@@ -56,26 +56,14 @@ _ONCE = (
 
 @dataclass(frozen=True)
 class ScoreEstimate(Estimate):
-    """Coefficients with intervals that allow for the error of the estimated curvature.
-
-    Attributes
-    ----------
-    solution
-        The solution, in coded units; None before anything was learned.
-    unit
-        The target's coded unit in its own units.
-    outlook
-        What forecasts of :meth:`needs` start from.
-    forgery
-        The influence of forged answers, and signs of them.
-    """
+    """Coefficients with intervals that allow for the error of the estimated curvature."""
 
     forecasts: ClassVar[bool] = True
 
-    solution: AnySolution | None = None
-    unit: float = 1.0
-    outlook: Outlook | None = None
-    forgery: Forgery | None = None
+    solution: AnySolution | None = None  # the solution, in coded units; None before anything was learned
+    unit: float = 1.0  # the target's coded unit in its own units
+    outlook: Outlook | None = None  # what forecasts of :meth:`needs` start from
+    forgery: Forgery | None = None  # the influence of forged answers, and signs of them
     _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:

@@ -70,6 +70,14 @@ class LocalScores(RecordEngine, ScoreEngine):
         except (KeyError, TypeError):
             return self._new_level(guarantee)
 
+    def row_levels(self, budget: Guarantee | Sequence[Guarantee] | None, rows: int) -> list[str]:
+        """Return the level of each row, or the one of all rows; raise UserError if there are not as many budgets."""
+        if not isinstance(budget, Sequence):
+            return ["default" if budget is None else self.level(budget)]
+        if len(budget) != rows:
+            raise UserError(f"X has {rows} rows, budget has {len(budget)}")
+        return [self.level(each) for each in budget]
+
     @in_turn
     def _new_level(self, guarantee: Guarantee) -> str:
         return self._own_level(guarantee)

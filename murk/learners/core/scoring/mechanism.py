@@ -23,7 +23,7 @@ from murk.privacy.mechanisms import (
     calibrate,
     former_kind,
 )
-from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer, Wrapped
+from murk.privacy.mechanisms.base import TAIL, WIDTH, Costed, Randomizer, Wrapped, check_room
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
@@ -31,8 +31,6 @@ from murk.privacy.noise import NoiseSource
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
-_TAIL = 13
 _SENSITIVITY = math.sqrt(2.0)
 
 
@@ -64,11 +62,7 @@ class OuterGaussian(Wrapped):
     def __post_init__(self) -> None:
         if self.noise.dimension != matrix_size(self.features):
             raise UserError(f"matrices of {self.features} features, and noise for {self.noise.dimension} numbers")
-        if self._sensitivity_steps < self.noise.steps:
-            raise UserError(
-                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
-                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
-            )
+        check_room(self.noise, self._sensitivity_steps)
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, features: int) -> OuterGaussian:
@@ -98,7 +92,7 @@ class OuterGaussian(Wrapped):
     @property
     def magnitude(self) -> int:
         """Largest number of an honest payload, except with probability below 1e-30."""
-        return self._steps + _TAIL * WIDTH
+        return self._steps + TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:

@@ -54,28 +54,15 @@ _SEEN = 2.0
 
 @dataclass(frozen=True)
 class Need:
-    """Changes that would suffice, each by itself; None for what would not, as far as is known.
+    """Changes that would suffice, each by itself; None for what would not, as far as is known."""
 
-    Parameters
-    ----------
-    people
-        Total number of people, at these budgets.
-    budgets
-        Level to guarantee, with the current people.
-    public_rows
-        Number of public covariates like the people's, with the current people and budgets.
-    least
-        Whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
-        like that along the others.
-    seen
-        Whether enough stood out from noise for a forecast.
-    """
-
-    people: int | None = None
-    budgets: Mapping[str, Guarantee] = field(default_factory=dict)
-    public_rows: int | None = None
+    people: int | None = None  # total number of people, at these budgets
+    budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
+    public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
+    # whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
+    # like that along the others
     least: bool = False
-    seen: bool = True
+    seen: bool = True  # whether enough stood out from noise for a forecast
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
