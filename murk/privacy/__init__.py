@@ -1,6 +1,6 @@
 """Guarantees, mechanisms, exact noise and accounting: functions of public parameters and data, without I/O.
 
-Noise sources and accumulators are imported on first use.
+Noise sources, accumulators and the accounting of shuffled crowds are imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -34,6 +34,15 @@ from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechan
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
+    from murk.privacy.shuffling import (
+        across_crowds,
+        largest_local_epsilon,
+        shuffled_curve,
+        shuffled_delta,
+        shuffled_epsilon,
+        shuffled_guarantee,
+        smallest_crowd,
+    )
     from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
 
 __all__ = [
@@ -66,17 +75,36 @@ __all__ = [
     "Sketch",
     "SketchAccumulator",
     "ZeroConcentratedDP",
+    "across_crowds",
     "calibrate",
     "cap_of",
     "guarantee_from_dict",
     "guarantee_from_text",
     "in_parallel",
+    "largest_local_epsilon",
+    "shuffled_curve",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_guarantee",
+    "smallest_crowd",
 ]
 
 _HOMES = {
     **dict.fromkeys(("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"), ".noise"),
     **dict.fromkeys(
         ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator"), ".sketches"
+    ),
+    **dict.fromkeys(
+        (
+            "across_crowds",
+            "largest_local_epsilon",
+            "shuffled_curve",
+            "shuffled_delta",
+            "shuffled_epsilon",
+            "shuffled_guarantee",
+            "smallest_crowd",
+        ),
+        ".shuffling",
     ),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

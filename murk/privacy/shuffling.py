@@ -1,0 +1,532 @@
+r"""Guarantees of shuffled crowds: what everybody but the shuffler learns of one person's release.
+
+A crowd of n people answers with the same randomizer, of pure local epsilon0, and a shuffler permutes the releases
+uniformly. Neighbours replace one person's record. The crowd is (epsilon, delta)-DP at
+
+.. math:: \delta(\epsilon) = E\, \delta_C, \qquad C \sim \mathrm{Bin}(n - 1, q), \qquad
+    \delta_c = \max_k\, (a - b\, e^\epsilon)\, P(A = k - 1) - (e^\epsilon - 1)\, P(A \ge k), \qquad
+    A \sim \mathrm{Bin}(c, 1/2)
+
+with a = e^epsilon0 / (e^epsilon0 + 1) and b = 1 - a. Two bounds differ in q, the probability that another person's
+release is a clone, as likely from either of the two records:
+
+- ``"published"``: q = e^-epsilon0. Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (arXiv 2012.12803),
+  section 3. Holds for crowds whose randomizers depend on earlier releases of the same crowd, too.
+- ``"blanket"``: q = 2 / (e^epsilon0 + 1), the privacy blanket of Balle, Bell, Gascon, Nissim, CRYPTO 2019 (arXiv
+  1903.02837), at its worst randomizer. A third smaller. Holds if no randomizer depends on another release of the crowd.
+
+``people`` is the number of honest people, each person included: releases whose randomness an attacker knows hide
+nobody. Every figure is
+rounded against the claim: delta and epsilon up, local budgets down.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.privacy.binomial import MAX_TRIALS, Floats, fair_tail_ratio_below, mass_above, probability_above
+from murk.privacy.conversions import pure_delta, pure_epsilon
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
+from murk.privacy.rounding import decimal, float_up, precise, rational, require
+
+__all__ = [
+    "Bound",
+    "across_crowds",
+    "largest_local_epsilon",
+    "shuffled_curve",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_guarantee",
+    "smallest_crowd",
+]
+
+Bound = Literal["published", "blanket"]
+
+# From here on a clone is so rare, even in the largest crowd, that nothing is gained.
+_NO_CLONES = 60.0
+# Below this, what there is to lose underflows.
+_NO_LOSS = 1e-100
+# The largest epsilon of a guarantee.
+_LARGEST = 1e6
+# A crowd is of use if it takes this share off epsilon; otherwise the local guarantee, without a delta, is the better.
+_USEFUL = 0.01
+# Groups of numbers of clones within 9 standard deviations, and below: these many make an error of 0.2% at most.
+_FINE, _COARSE = 1536, 256
+# Relative precision of inversions.
+_PRECISION = 1e-9
+# Relative rounding of the inner value's terms, and of the sum over groups.
+_MARGIN = 2e-12
+# Below this, floats underflow; no delta is claimed to be smaller.
+_LEAST_DELTA = 1e-300
+# Optimal composition takes time in proportion to the number of crowds.
+_MAX_CROWDS = 10_000
+
+
+def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "published") -> float:
+    r"""Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
+
+    .. math:: \delta(\epsilon) = E_{C \sim \mathrm{Bin}(n - 1, q)}\, \delta_C
+
+    Never below the exact sum, at most 1% above it down to 1e-40, and never above what holds without a shuffler.
+
+    Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
+
+    Parameters
+    ----------
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
+    epsilon
+        At least 0.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    References
+    ----------
+    Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, section 3; Balle, Bell, Gascon, Nissim, "The
+    privacy blanket of the shuffle model", CRYPTO 2019.
+
+    Examples
+    --------
+    >>> from murk.privacy import shuffled_delta
+    >>> f"{shuffled_delta(4.0, 10_000, 0.6):.2e}"
+    '1.03e-06'
+    >>> f"{shuffled_delta(4.0, 10_000, 0.6, bound='blanket'):.2e}"
+    '1.32e-10'
+    """
+    require("epsilon", epsilon)
+    return _delta(_pure_epsilon(local), _count(people), float(epsilon), _checked(bound))
+
+
+def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "published") -> float:
+    """Return the smallest epsilon, to nine digits, for which a shuffled crowd is (epsilon, delta)-DP.
+
+    The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
+
+    Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
+
+    Parameters
+    ----------
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
+    delta
+        From 0 to 1, excluded.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    Examples
+    --------
+    >>> from murk.privacy import shuffled_epsilon
+    >>> round(shuffled_epsilon(4.0, 100_000, 1e-6), 3)
+    0.17
+    >>> round(shuffled_epsilon(4.0, 100_000, 1e-6, bound="blanket"), 3)
+    0.118
+    """
+    require("delta", delta, below=1.0)
+    local_epsilon, count, kind = _pure_epsilon(local), _count(people), _checked(bound)
+    without_shuffler = pure_epsilon(local_epsilon, delta)
+    if delta == 0 or without_shuffler == 0:
+        return without_shuffler
+
+    def holds(epsilon: float) -> bool:
+        return _delta(local_epsilon, count, epsilon, kind) <= delta
+
+    if holds(0.0):
+        return 0.0
+    return _edge(lambda epsilon: not holds(epsilon), 0.0, without_shuffler)[1]
+
+
+def shuffled_guarantee(
+    local: Any,
+    people: int,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    bound: Bound = "published",
+) -> ApproxDP:
+    """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
+
+    Never worse than the local one: if the crowd takes less than a hundredth off epsilon, that is returned, with delta
+    0.
+
+    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or not exactly one of delta and
+    epsilon is given.
+
+    Parameters
+    ----------
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
+    delta, epsilon
+        Exactly one of them; the other is computed.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP, shuffled_guarantee
+    >>> shuffled_guarantee(PureDP(6.0), 1_000, delta=1e-6)
+    ApproxDP(epsilon=6.0, delta=0.0)
+    >>> shuffled_guarantee(PureDP(4.0), 20_000, delta=1e-6).epsilon < 0.41
+    True
+    """
+    check_kind("approx", delta, epsilon)
+    local_epsilon = _pure_epsilon(local)
+    if epsilon is None:
+        assert delta is not None
+        reached = shuffled_epsilon(local_epsilon, people, delta, bound=bound)
+        useful = reached < (1 - _USEFUL) * local_epsilon
+        return ApproxDP(reached, delta) if useful else ApproxDP(local_epsilon, 0.0)
+    reached = shuffled_delta(local_epsilon, people, epsilon, bound=bound)
+    return _approx(epsilon, reached) if epsilon < local_epsilon else ApproxDP(local_epsilon, 0.0)
+
+
+def shuffled_curve(
+    local: Any, people: int, epsilons: Iterable[float] | None = None, *, bound: Bound = "published"
+) -> tuple[ApproxDP, ...]:
+    """Return the guarantees of a shuffled crowd along its curve: all of them hold at once.
+
+    Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
+
+    Parameters
+    ----------
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
+    epsilons
+        Where to evaluate it; 33 values from 0 to where delta is 1e-12, if None.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    Examples
+    --------
+    >>> from murk.privacy import shuffled_curve
+    >>> [f"{point.delta:.0e}" for point in shuffled_curve(4.0, 10_000, [0.0, 0.2, 0.4, 0.6])]
+    ['6e-02', '6e-03', '2e-04', '1e-06']
+    """
+    local_epsilon = _pure_epsilon(local)
+    if epsilons is None:
+        end = shuffled_epsilon(local_epsilon, people, 1e-12, bound=bound)
+        epsilons = [end * step / 32 for step in range(33)]
+    return tuple(_approx(at, shuffled_delta(local_epsilon, people, at, bound=bound)) for at in epsilons)
+
+
+def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: Bound = "published") -> float:
+    """Return the largest local epsilon, to nine digits, whose shuffled crowd is (epsilon, delta)-DP.
+
+    At least ``epsilon``, for which no shuffler is needed.
+
+    Raises `UserError` if a number is out of range.
+
+    Parameters
+    ----------
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
+    epsilon, delta
+        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    Examples
+    --------
+    >>> from murk.privacy import largest_local_epsilon
+    >>> round(largest_local_epsilon(20_000, 0.5, 1e-6), 2)
+    4.35
+    >>> round(largest_local_epsilon(20_000, 0.5, 1e-6, bound="blanket"), 2)
+    5.01
+    """
+    count, kind = _count(people), _checked(bound)
+    require("epsilon", epsilon, below=_LARGEST)
+    require("delta", delta, below=1.0)
+    if delta == 0:
+        return float(epsilon)
+
+    def holds(local_epsilon: float) -> bool:
+        return _delta(local_epsilon, count, float(epsilon), kind) <= delta
+
+    high = max(2.0 * epsilon, 1.0)
+    while holds(high):
+        high *= 2
+    return _edge(holds, float(epsilon), high)[0]
+
+
+def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "published") -> int:
+    """Return the smallest number of honest people, within 1%, whose shuffled crowd is (epsilon, delta)-DP.
+
+    1 if the local guarantee is enough. What holds for a crowd holds for every larger one.
+
+    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are too few.
+
+    Parameters
+    ----------
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    epsilon, delta
+        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
+    bound
+        ``"published"`` or ``"blanket"``.
+
+    Examples
+    --------
+    >>> from murk.privacy import smallest_crowd
+    >>> smallest_crowd(1.0, 1.0, 1e-6)
+    1
+    >>> 13_700 < smallest_crowd(4.0, 0.5, 1e-6) < 13_900
+    True
+    """
+    local_epsilon, kind = _pure_epsilon(local), _checked(bound)
+    require("epsilon", epsilon)
+    require("delta", delta, below=1.0)
+
+    def holds(people: int) -> bool:
+        return _delta(local_epsilon, people, float(epsilon), kind) <= delta
+
+    high = 1
+    while not holds(high):
+        if high == MAX_TRIALS:
+            raise UserError(
+                f"no crowd of up to {MAX_TRIALS:.0e} people brings local epsilon={local_epsilon:g} to "
+                f"epsilon={epsilon:g}, delta={delta:g}; ask for larger ones, or use a smaller local epsilon"
+            )
+        high = min(4 * high, MAX_TRIALS)
+    low = high // 4
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) -> ApproxDP:
+    r"""Return the joint guarantee of one person's releases in several crowds.
+
+    .. math:: \epsilon = \sum_i \epsilon_i, \qquad \delta = \sum_i \delta_i
+
+    With room in ``delta``, and many crowds, the best composition of k equal guarantees is smaller (unequal ones count
+    as the largest epsilon and delta among them):
+
+    .. math:: 1 - (1 - \delta_1)^k \Bigl(1 - \sum_l \binom{k}{l} a^{k - l} b^l\,
+        \bigl(1 - e^{\epsilon - (k - 2l) \epsilon_1}\bigr)_+\Bigr) \le \delta, \qquad
+        a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
+
+    The crowds may be formed in view of earlier ones' releases, if their guarantees are fixed in advance. Crowds that
+    this person is not in cost nothing.
+
+    Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or their deltas exceed ``delta``.
+
+    References
+    ----------
+    Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
+
+    Parameters
+    ----------
+    crowds
+        The guarantee of each, as `shuffled_guarantee` returns it.
+    delta
+        Delta of the answer; the sum of the crowds' own if None.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP, across_crowds
+    >>> across_crowds([ApproxDP(0.25, 1e-7), ApproxDP(0.5, 2e-7)])
+    ApproxDP(epsilon=0.75, delta=3e-07)
+    >>> round(across_crowds([ApproxDP(0.1, 1e-9)] * 100, delta=1e-6).epsilon, 2)
+    4.79
+    """
+    pairs = [_pair(crowd) for crowd in crowds]
+    if not pairs:
+        raise UserError("crowds: at least one guarantee is required; there are none")
+    epsilon = sum((pair[0] for pair in pairs), Fraction(0))
+    own = sum((pair[1] for pair in pairs), Fraction(0))
+    if own >= 1:
+        raise UserError("these crowds promise nothing together: their deltas add up to 1 or more; use smaller ones")
+    if delta is None:
+        return ApproxDP(float_up(epsilon), float_up(own))
+    require("delta", delta, below=1.0)
+    if rational(delta) < own:
+        raise UserError(f"delta={delta:g} is below the sum of the crowds' own, {float_up(own):g}; ask for that or more")
+    best = float_up(epsilon)
+    if len(pairs) <= _MAX_CROWDS:
+        largest = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+        best = min(best, _repeated(*largest, len(pairs), rational(delta)))
+    return ApproxDP(best, delta)
+
+
+def _pure_epsilon(local: Any) -> float:
+    """Return the pure epsilon of a randomizer."""
+    if local is None or isinstance(local, bool | str):
+        raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give PureDP(4.0), say")
+    if isinstance(local, int | float | np.number):
+        return PureDP(float(local)).epsilon
+    claims = (local,) if isinstance(local, Guarantee) else getattr(local, "guarantees", ())
+    for claim in claims if isinstance(claims, tuple) else ():
+        if isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
+            return claim.epsilon
+    if claims and isinstance(claims, tuple):
+        raise UserError(
+            f"{local!r} has no pure epsilon, which shuffling needs: the rare outcomes of Gaussian noise, or those that "
+            "delta leaves open, may name the person whatever the others answer; use a pure mechanism (`privunit`, "
+            "`l2-ball`, `laplace`, randomized response) or give its PureDP"
+        )
+    raise UserError(
+        f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism that states its claims; "
+        "give the randomizer's PureDP"
+    )
+
+
+def _count(people: int) -> int:
+    if isinstance(people, bool) or not isinstance(people, int | np.integer):
+        raise UserError(f"people={people!r} is not a whole number; give the number of honest people in the crowd")
+    if not 1 <= people <= MAX_TRIALS:
+        raise UserError(f"people={people} is out of range: a crowd has from 1 to {MAX_TRIALS:.0e} honest people")
+    return int(people)
+
+
+def _checked(bound: str) -> Bound:
+    if bound not in get_args(Bound):
+        known = get_args(Bound)
+        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; one of {', '.join(known)}")
+    return bound  # type: ignore[return-value]
+
+
+def _approx(epsilon: float, delta: float) -> ApproxDP:
+    if delta >= 1:
+        raise UserError(f"at epsilon={epsilon:g} this crowd promises nothing (delta is 1); ask for a larger epsilon")
+    return ApproxDP(epsilon, delta)
+
+
+def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Return where ``holds``, true at ``low`` and false at ``high``, changes: two numbers, nine digits alike."""
+    for _ in range(200):
+        if high - low <= _PRECISION * high:
+            break
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
+    """Return the probability, from below, that another's release is a clone, and that it is none."""
+    if bound == "published":
+        clone, other = math.exp(-local_epsilon), -math.expm1(-local_epsilon)
+    else:
+        clone, other = 2 / (math.exp(local_epsilon) + 1), math.tanh(local_epsilon / 2)
+    # Rounding is 1e-14 of the smaller one; fewer clones give a larger delta.
+    if clone <= 0.5:
+        clone *= 1 - 3e-14
+        return clone, 1 - clone
+    other *= 1 + 3e-14
+    return 1 - other, other
+
+
+@lru_cache(maxsize=16)
+def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Floats]:
+    """Return numbers of clones that begin groups, and an upper bound of each group's probability.
+
+    All numbers within 9 standard deviations, if there are not many, are groups of their own.
+    """
+    others = people - 1
+    odds = _clone_odds(local_epsilon, bound)
+    mean, deviation = others * odds[0], math.sqrt(others * odds[0] * odds[1])
+    # Tiny deltas are made by the rare crowds with few clones.
+    lowest = max(0, math.floor(mean - 40 * deviation - 200))
+    low = max(lowest, math.floor(mean - 9 * deviation))
+    high = min(others, math.ceil(mean + 9 * deviation + 30))
+    coarse = np.arange(lowest, low, max(1, math.ceil((low - lowest) / _COARSE)))
+    fine = np.arange(low, high, max(1, math.ceil((high - low) / _FINE)))
+    first = np.unique(np.concatenate(([0], coarse, fine, [high])))
+    last = np.append(first[1:] - 1, others)
+    middle = (first + last) // 2
+    # The outermost groups are long: their probability is nearly all at the inner end.
+    middle[0], middle[-1] = last[0], first[-1]
+    begins = first.astype(np.float64)
+    ends, inner = last.astype(np.float64), middle.astype(np.float64)
+    mass = mass_above(begins, inner, ends, float(others), odds)
+    begins.setflags(write=False)
+    mass.setflags(write=False)
+    return begins, mass
+
+
+@lru_cache(maxsize=1024)
+def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
+    """Return an upper bound of the expected delta over the number of clones."""
+    without_shuffler = pure_delta(local_epsilon, epsilon)
+    if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
+        return without_shuffler
+    clones, mass = _groups(local_epsilon, people, bound)
+    # With a coin more the two are as hard to tell apart, or harder: delta falls in the number of clones, so that each
+    # group counts as its smallest.
+    inner = np.minimum(_delta_of_clones(local_epsilon, epsilon, clones), without_shuffler)
+    total = float(np.dot(mass, inner)) * (1 + _MARGIN) + _LEAST_DELTA
+    return min(total, without_shuffler)
+
+
+def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Floats:
+    r"""Return an upper bound of the hockey-stick divergence at each number c of clones.
+
+    Of A + D against A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+, whose terms are
+    positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 - 1)(e^epsilon + 1)).
+    """
+    growth = math.expm1(epsilon)
+    gap = -math.expm1(-float(rational(local_epsilon) - rational(epsilon))) / (1 + math.exp(-local_epsilon))
+    turn = (1 + math.tanh(epsilon / 2) / math.tanh(local_epsilon / 2)) / 2
+    start = np.floor((clones + 1) * turn) + 1
+    # Any other start gives less, so rounding of the start is made good by its neighbours.
+    least = np.clip(np.stack((start - 1, start, start + 1)), 1, clones + 1)
+    coins = np.broadcast_to(clones, least.shape)
+    before = probability_above(least - 1, coins, (0.5, 0.5))
+    ratio = fair_tail_ratio_below(least, coins, _depth(coins, turn))
+    by_ratio = before * (gap - growth * ratio + _MARGIN * (gap + growth * ratio))
+    # Near the mean the continued fraction is slow, but there the tail is half of what is not between k and its mirror.
+    between = (2 * least - coins - 1) * probability_above(np.floor(coins / 2), coins, (0.5, 0.5))
+    by_half = before * gap * (1 + _MARGIN) - growth * np.maximum(1 - between, 0.0) / 2 * (1 - _MARGIN)
+    best: Floats = np.maximum(np.minimum(by_ratio, by_half).max(axis=0), 0.0)
+    return best
+
+
+def _depth(coins: Floats, turn: float) -> int:
+    """Return an even number of terms of the continued fraction: more near the mean, where it converges slowly."""
+    deviations = (2 * turn - 1) * math.sqrt(float(coins.mean()) + 1)
+    return 2 * math.ceil(min(max(25 / max(deviations, 1e-9) ** 2 + 4, 8), 64))
+
+
+def _pair(crowd: Any) -> tuple[Fraction, Fraction]:
+    if isinstance(crowd, PureDP):
+        return rational(crowd.epsilon), Fraction(0)
+    if isinstance(crowd, ApproxDP):
+        return rational(crowd.epsilon), rational(crowd.delta)
+    raise UserError(
+        f"{crowd!r} is not the guarantee of a shuffled crowd, which is an ApproxDP or a PureDP; compose others with an "
+        "Accountant"
+    )
+
+
+def _repeated(epsilon: Fraction, own_delta: Fraction, count: int, delta: Fraction) -> float:
+    """Return the smallest epsilon of ``count`` releases of (epsilon, own_delta) at ``delta``; infinite if none."""
+    with precise():
+        none = (1 - decimal(own_delta)) ** count
+        # What is left of delta for the randomized responses that dominate releases, which sum to W - e^x V over the
+        # outcomes likelier than e^x: at each number of outcomes that is at most this from a certain x on.
+        room = (decimal(delta) - (1 - none)) / none - Decimal("1e-45")
+        if room <= 0:
+            return math.inf
+        odds = (-decimal(epsilon)).exp()
+        weight = (1 / (1 + odds)) ** count
+        mirror = weight * odds**count
+        likely, unlikely, worst = Decimal(0), Decimal(0), Decimal(0)
+        for k in range(count // 2 + 1):
+            likely, unlikely = likely + weight, unlikely + mirror
+            if likely > room:
+                worst = max(worst, ((likely - room) / unlikely).ln() + Decimal("1e-45"))
+            weight, mirror = weight * odds * (count - k) / (k + 1), mirror / odds * (count - k) / (k + 1)
+        return float_up(worst)
