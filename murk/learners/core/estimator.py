@@ -253,7 +253,7 @@ class StreamEstimator(base.Estimator):
         return estimate
 
     def coefficients(self) -> dict[str, float]:
-        """Return coefficients by feature; the constant's as ``"intercept"``, those of classes as ``"class:feature"``."""
+        """Return coefficients by feature (the constant's as ``"intercept"``), those of classes by "class:feature"."""
         estimate = self.estimate()
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
