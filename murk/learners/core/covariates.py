@@ -221,7 +221,7 @@ def _file(path: Path) -> Iterator[dict[str, str]]:
                 number += 1
                 if len(cells) != len(header):
                     raise UserError(
-                        f"{path}, row {number}: {len(cells)} cells, but the header has {len(header)}: fix the row"
+                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix the row"
                     )
                 yield dict(zip(header, cells, strict=True))
     except OSError as error:

@@ -48,8 +48,7 @@ ROWS: Final = 500
 # Largest number of public rows in a plan; more are thinned out.
 MOST_ROWS: Final = 2_000
 
-# Default effect of one standard deviation of a feature on log odds and on a coded real target, and the largest default
-# standard deviation of the effects of all features together.
+# Default effect of a feature's standard deviation on log odds and on a coded real target, and most of all together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
 _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99

@@ -128,8 +128,7 @@ class Estimate:
     def standard_error(self) -> float:
         """Root of the summed squared standard errors; infinite if one is unknown.
 
-        For random scaling it is multiplied by 6, as V is on average a sixth of the variance (the integral of a squared
-        Brownian bridge).
+        Random scaling's V is on average a sixth of the variance (the integral of a squared Brownian bridge): times 6.
         """
         scale = 6.0 if self.method == RANDOM_SCALING else 1.0
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))

@@ -141,7 +141,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return a learner like the paper's: Mallows weights, steps ``eta i^-alpha``, no projection, a row per class."""
+        """Return a learner like the paper's: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
         settings: dict[str, Any] = {
             "objective": "logistic",
             "coordinates": "classes",

@@ -6,9 +6,9 @@ their sum ``Q``, and the running means ``m_theta`` of the iterates at which grad
 released gradients, ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A
 missing target gives a zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets
 present, the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u
-up to 2, half of the targets missing: with ``delta = A^-1 m_g`` it is ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``.
-With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, for the
-balanced objective by the logistic one's A.
+up to 2, half of the targets missing: ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``.
+With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the
+logistic objective's A for the balanced one.
 
 *Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
 Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic: coverage is too low while a slow
@@ -45,7 +45,7 @@ NOT_ASKED = (
 )
 NOT_ASKED_OF_CLASSES = (
     "none: gradients alone allow only for random scaling (intervals: random-scaling), which holds the truth less often "
-    "than its level says (docs/coverage.md). Protocol: scores has intervals of average effects on each class's "
+    "than its level says (docs/coverage.md); protocol: scores has intervals of average effects on each class's "
     "probability, and with public covariates of log odds"
 )
 

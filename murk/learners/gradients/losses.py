@@ -106,7 +106,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class FullSoftmax(Softmax):
-    """Softmax loss with a row of coefficients for each class, as in the paper: the same bound, K / (K - 1) of the noise."""
+    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
 
     @property
     def basis(self) -> NDArray[np.float64]:
@@ -124,9 +124,8 @@ class Huber:
 
     With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
     out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier``
-    times d/dsigma is released, as the working parameter is sigma / multiplier. After subtracting the constant
-    ``multiplier * centre``, this component is within ``multiplier * [-c^2/4, c^2/4]``, so
-    ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
+    times d/dsigma is released, as the working parameter is sigma / multiplier. Less its centre, this component is
+    within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
     Raises UserError if a parameter is not positive and finite.
 
     Examples

@@ -23,8 +23,7 @@ class Coefficient:
     name
         Its name, ``"intercept"`` for the constant.
     learned
-        Whether it was learned at this privacy. If not, the estimate is a guess near zero, and all numbers but average
-        effects are None.
+        Whether it was learned at this privacy. If not, only average effects are stated, as the rest is a guess near 0.
     value, interval
         In coded units: per half of the feature's public range. Ends are infinite if the method gives none.
     unit
