@@ -12,7 +12,7 @@ TASK = ANY_PROTOCOL + "forget: 24000\n"
 def test_a_run_says_what_forgetting_costs(tmp_path):
     folder = world(tmp_path, rows=300, task=TASK)
     done = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
-    assert "forget: 24000: the estimate is of the newest 21,000 to 24,000 releases, and its intervals stop" in done.err
+    assert "forget: 24000: the estimate is of the newest 21,000 to 24,000 releases, so its intervals stop" in done.err
     assert "Of the newest 300 of 300 releases (forget: 24000)." in " ".join(done.out.split())
     found = murk("status", "--log", LOG, "--json", folder=folder).json
     assert found["forget"] == {

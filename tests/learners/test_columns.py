@@ -214,7 +214,7 @@ def test_a_public_file_is_known_by_its_bytes_and_may_have_wide_cells(tmp_path):
         (tmp_path / name).write_bytes(data)
         assert PublicSample.read(tmp_path / name, ["a", "b"]).rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     (tmp_path / "p.csv").write_text("a,b\n1,2\n3\n")
-    with pytest.raises(UserError, match="row 2: 1 cells, and the header has 2: fix it"):
+    with pytest.raises(UserError, match="row 2: 1 cells, and the header has 2: fix the row"):
         PublicSample.read(tmp_path / "p.csv")
-    with pytest.raises(UserError, match="row 2, column 'a' is no finite number"):
+    with pytest.raises(UserError, match="row 2, column 'a' is not a finite number"):
         PublicSample.read(pl.DataFrame({"a": ["1", "2_4"]}))

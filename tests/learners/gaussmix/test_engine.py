@@ -191,7 +191,7 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
 
 def test_a_window_of_the_task_bounds_the_records():
     found = problem("rows: 300, window: 3999")
-    with pytest.raises(RejectedError, match="a window holds 3999"):
+    with pytest.raises(RejectedError, match="a window has at most 3999"):
         found.engine().admit(release(found))
 
 

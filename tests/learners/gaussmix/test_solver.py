@@ -172,7 +172,7 @@ def test_nothing_learned_is_all_zero_without_interval():
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_fewer_rows_than_features_are_refused(rows):
-    with pytest.raises(UserError, match=f"{rows} rows cannot tell 3"):
+    with pytest.raises(UserError, match=f"{rows} rows does not determine 3"):
         check_rows(rows, 3)
     with pytest.raises(UserError, match="rows"):
         least_squares(np.ones((rows, 4)))

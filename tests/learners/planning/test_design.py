@@ -84,7 +84,7 @@ def test_public_rows_are_the_design_thinned_where_they_are_many():
 def test_mistakes_are_said():
     with pytest.raises(UserError, match=r"'agee'.*age, sex"):
         designs(task(), Effects(named={"agee": 1.5}))
-    with pytest.raises(UserError, match=r"odds ratio, such as 1\.5, and not -2"):
+    with pytest.raises(UserError, match=r"odds ratio: give a positive number such as 1\.5, not -2"):
         designs(task(), Effects(each=-2.0))
     with pytest.raises(UserError, match="beyond its public bounds"):
         designs(task(REAL), Effects(each=60.0))

@@ -51,7 +51,7 @@ def test_a_share_of_the_task_and_released_moments_tell_when_missing_values_matte
     [filled] = described(", missing: 0.75, missing_share: 0.03", counts(0.75))
     assert filled["kept"] == pytest.approx(1.0)
     assert "That matters" not in filled["words"]
-    assert "3% are missing, as the task states, and count as 0.75." in filled["words"]
+    assert "are missing, as the task states, and count as 0.75." in filled["words"]
 
 
 def test_what_a_slope_loses_is_what_least_squares_lose():

@@ -78,7 +78,7 @@ features: [{name: age, low: 0, high: 50}]
 target: {name: weeks, kind: real, low: 0, high: 40}
 privacy: {guarantee: {gdp: {mu: 4.0}}}
 """)
-    with pytest.raises(UserError, match="codes the features age, intercept, and the learner has dose, fit, intercept"):
+    with pytest.raises(UserError, match="codes the features age, intercept, but the learner has dose, fit, intercept"):
         regressor.summary(other)
 
 

@@ -215,7 +215,7 @@ def test_log_odds_without_public_covariates_are_refused_with_the_choices():
         Task.parse(curve)
     rows = "public: {set_aside: 50}\n"
     assert Task.parse(curve + rows).hash == Task.parse(TEXT + rows).hash
-    with pytest.raises(UserError, match=r"scores.effects: 'line' of several classes uses no public covariates"):
+    with pytest.raises(UserError, match=r"scores.effects: 'line' with several classes uses no public covariates"):
         Task.parse(f"{TEXT}scores: {{effects: line}}\n{rows}")
     with pytest.raises(UserError, match=r"scores.exponent: 0.5 needs public covariates"):
         Task.parse(f"{TEXT}scores: {{exponent: 0.5}}\n")

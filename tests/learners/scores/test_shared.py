@@ -223,7 +223,7 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
 @pytest.mark.parametrize(
     ("version", "change", "message"),
     [
-        (3_001, lambda flat: flat, "version 3001 is none"),
+        (3_001, lambda flat: flat, "version 3001, at which no model"),
         (3_000, lambda flat: [*flat[:-1], float("nan")], "not finite"),
         (3_000, lambda flat: flat[:-1], "numbers"),
         (3_000, lambda flat: [1e9, *flat[1:]], "origin holds numbers beyond"),

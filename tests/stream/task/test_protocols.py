@@ -386,7 +386,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("moments", LOGISTIC, ["max_staleness: {releases: 10}"], "max_staleness: has no effect with protocol: moments"),
         ("sketch", HUBER, ["sketch: {range: 3}"], "sketch.range: has no effect on a real target"),
         ("sketch", LOGISTIC, ["sketch: {target_bound: 0.5}"], "sketch.target_bound: labels are -1 and +1"),
-        ("sketch", LOGISTIC, ["sketch: {feature_bound: 0.5}"], "sketch.feature_bound: 0.5 leaves no room"),
+        ("sketch", LOGISTIC, ["sketch: {feature_bound: 0.5}"], "sketch.feature_bound: 0.5 must exceed 1"),
         ("sketch", LOGISTIC, ["sketch: {rows: 1}"], "sketch.rows: 1 is too small"),
         ("sketch", LOGISTIC, ["sketch: {method: moments, rows: 9}"], "sketch.rows: has no effect with method: moments"),
         (
@@ -398,12 +398,12 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("sketch", LOGISTIC, ["sketch: {method: newton, rows: 9}"], "sketch.rows: has no effect with method: newton"),
         ("sketch", LOGISTIC, ["sketch: {method: newton, range: 3}"], "sketch.range: has no effect with method: newton"),
         ("sketch", LOGISTIC, ["sketch: {first: 9}"], "sketch.first: has no effect with method: moments"),
-        ("sketch", HUBER, ["sketch: {method: newton}"], "sketch.method: a Newton step is of the logistic loss"),
+        ("sketch", HUBER, ["sketch: {method: newton}"], "sketch.method: newton is for the logistic loss"),
         (
             "sketch",
             LOGISTIC,
             ["sketch: {method: newton, window: 50, first: 50}"],
-            "sketch.first: 50 records leave none of a window of 50 for the step",
+            "sketch.first: 50 records leave none for the step in a window of 50",
         ),
         ("sketch", LOGISTIC, ["sketch: {range: 0}"], "sketch.range: 0 is too small"),
     ],
