@@ -56,7 +56,7 @@ GUARANTEES: Final = {
     "pure": "epsilon-local differential privacy: no outcome is more than e^epsilon times likelier for one "
     "record than for another",
     "approx": "(epsilon, delta)-local differential privacy: the same, but for a probability of delta",
-        "gdp": "Gaussian differential privacy: two records are as hard to tell apart as N(0, 1) and N(mu, 1), or harder",
+    "gdp": "Gaussian differential privacy: two records are as hard to tell apart as N(0, 1) and N(mu, 1), or harder",
     "zcdp": "zero-concentrated differential privacy: the Renyi divergence of order a between two records' "
     "releases is at most rho a",
 }
