@@ -105,19 +105,19 @@ covariates only for `solver: score`, `design: gaussian` and `covariance: pooled`
 
 The file must not contain people who will release. Murk compares its rows with the people's, by the coded features and
 by all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
-With real noise it only warns whoever agrees to the publication, since the result depends on people's records. It
-recognises people if
+With real noise it only warns whoever agrees to the publication, since the result depends on records. It recognises
+people if
 
 - both files have the same rows, whatever their order, format, compression or further columns;
 - both share a sequence of 32 runs of equal rows that occurs once in each;
 - the file's rows are a part of the people's in the same order, and chance explains this with probability below 1e-6;
-- both share more rare rows than chance explains with probability 1e-6. With r the ratio of the files' sizes, chance
-  divides a share 2 r / (1 + r)^2 of the rows that occur twice in all between the files. It leaves a share r / (1 + r)
-  of the rows that occur once in the public file;
-- both share a row although people hardly ever do: of at least 100 people, at most 1% share theirs with another. Shared
-  rows may be up to four times as many as those that recur within a file predict.
+- both share more rare rows than chance explains with probability 1e-6. With r the ratio of the files' sizes, by chance
+  a share 2 r / (1 + r)^2 of the rows that occur twice in all is in both, and a share r / (1 + r) of the rows that occur
+  once is in the public file;
+- both share a row although, of at least 100 people, at most 1% share theirs with another. Shared rows may be four times
+  as many as rows that recur within a file predict.
 
-Murk does not recognise a random part of the people in another order if they have few features with few values.
+A random part of the people in another order, with few features of few values, is not recognised.
 
 ## Coding
 
@@ -141,9 +141,9 @@ Missing and bad values:
   `missing: error` at missing ones.
 - A row that cannot be read, names nobody (`--person`) or has an unknown level is released as a record without values.
   If a column names organisations, the row is left out. A simulation and `--check` stop at it.
-- A missing or undeclared target is released as zeros, randomized like any other; second moments add a number that says
-  so. Many missing targets bias joint and separate releases of second moments and of real-target examples, and
-  directions of more than 34 coefficients.
+- A missing or undeclared target is released as zeros, randomized like any other (second moments with a number that says
+  so). Many bias joint and separate releases of second moments and real-target examples, and directions of more than 34
+  coefficients.
 - In a simulation, and for public covariates, columns with one value or none are reported.
 
 ## How long releases are kept
@@ -154,6 +154,6 @@ appended together, up to 256, are deleted together. Brokers delete by time alone
 
 ## The hash
 
-Every release carries its task's hash: the SHA-256 of the task as canonical JSON. This JSON has all defaults, whether
-noise is simulated, and the public covariates, but not `log`. So retention may change while a task runs, but not the
-meaning of a release. The order of keys and explicit defaults do not change the hash. """
+Every release carries its task's hash: the SHA-256 of the task as canonical JSON, with all defaults, whether noise is
+simulated, and the public covariates, but without `log`. So retention may change while a task runs, but not the meaning
+of a release. The order of keys and explicit defaults do not change the hash. """

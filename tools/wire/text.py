@@ -7,11 +7,11 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-This is the reference for writing a device or a monitor in another language. All messages are JSON in UTF-8 on the
-topics of a log: nothing is pickled, compressed or signed. A device does three things:
+The reference for writing a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a
+log: nothing is pickled, compressed or signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
-2. It [makes a release](#make-a-release); that section has working code in plain Python.
+2. It [makes a release](#make-a-release), with code in plain Python.
 3. It appends the release to the partition of its chain on `murk-NAME-releases`.
 
 *`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
@@ -26,18 +26,18 @@ the log URL gives another one.
 | `murk-NAME-releases` | the release's chain | none | a release | none |
 | `murk-NAME-models` | the chain | the chain, as decimal text; 0 for shared models | the chain's newest model | none |
 | `murk-NAME-models` | 0 | `task` | the task | none |
-| `murk-NAME-models` | 0 | `topics` | JSON: topic ids by the names of the task's topics | none |
+| `murk-NAME-models` | 0 | `topics` | JSON: the topics' ids by name | none |
 | `murk-NAME-states` | the chain | the chain, as decimal text | its newest state | `offset`, `owner` |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of the message | the message | `reason`, `detail` |
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
 - Models, states and estimates are compacted: only the newest value of a key counts.
-- All messages except releases are written in transactions: read them with `isolation.level=read_committed`.
-- Readers use only the partition, value and append time (`LogAppendTime`) of a release. A device sends no key or header,
-  which could identify a person, and no timestamp finer than `time`.
+- All messages but releases are written in transactions: read them with `isolation.level=read_committed`.
+- Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
+  could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
-- Allow devices to write releases and to read models, and nothing else. Learners write all other topics; whoever sets
-  the task up writes the task.
+- Allow devices only to write releases and to read models. Learners write all other topics; whoever sets the task up
+  writes the task.
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -229,10 +229,9 @@ RULES: Final = """ **Versions of models.** The version v of a chain is the numbe
 f = `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v
 // 200, min(f, v // 100)). A device copies the version of the model that it read.
 
-**A device** refuses a model of another task or chain, with anything but d finite numbers, longer than the task's
-`radius` (`null` is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d
-bytes. It checks the model before it reads the record, so its decision never depends on the record. Without a model it
-uses version 0: zeros, and an estimated scale at `scale_start` / 4.
+**A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius` (`null`
+is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It decides
+before it reads the record. Without a model it uses version 0: zeros, and an estimated scale at `scale_start` / 4.
 
 **A learner** that takes over a chain continues from its state and `offset`. It stops if the state is unreadable, or is
 of another task, chain or log (`identity`), or if `last_id` is not the id of the last release before `offset`.
@@ -240,8 +239,8 @@ of another task, chain or log (`identity`), or if `last_id` is not the id of the
 ## Scores
 
 Epochs begin at the versions 0, 3000, 6000, 12000, ..., each with a new model. With `"models": "shared"` in the task,
-all chains use the models of chain 0, versions count the releases of all chains, and some versions are skipped. With p
-coded features (the constant included) a model has p + p^2 + 4 numbers, for K classes (K - 1) p + p^2 + 4:
+all chains use the models of chain 0, versions count the releases of all chains, and some are skipped. With p coded
+features (the constant included) a model has p + p^2 + 4 numbers, for K classes (K - 1) p + p^2 + 4:
 
 | numbers | meaning | allowed | version 0 |
 | --- | --- | --- | --- |
@@ -253,9 +252,9 @@ coded features (the constant included) a model has p + p^2 + 4 numbers, for K cl
 
 At version 0, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
 most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version 0 have 9
-significant digits. A device draws 64 random bits before it reads its record. As an integer below floor(2^64 share of
-scatter) they select a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and
-c = min(1, R / |z|) / |z|:
+significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share of
+scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
+min(1, R / |z|) / |z|:
 
 - `score`: r c z, with C = 1. For a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; for a real one
   r is the coded target. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|. H
@@ -267,8 +266,8 @@ c = min(1, R / |z|) / |z|:
   sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take the vector
   with C = 1.
 
-**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0, without models, in one
-endless epoch. One person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
+**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0, without models. One
+person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
 
 BY_HAND: Final = """\
 ## Make a release
@@ -304,9 +303,9 @@ sqrt(2 c^2 + c^4) for `huber`. With `clip` w = 1, and g is shortened to C = `cli
 ### Mechanisms
 
 S = 2^20 is the width of the noise. Noise must be exact and come from the operating system's randomness: a rounded
-normal number reveals more than the guarantee allows. The steps must be exactly these, since the learner multiplies by
-them. To *quantise* g at a spacing, divide each number by the spacing and truncate it towards zero. Then take single
-steps off the largest number until the norm is at most `steps`.
+normal number violates the guarantee. The steps must be exactly these, since the learner multiplies by them. To
+*quantise* g at a spacing, divide each number by it and truncate towards zero. Then take single steps off the largest
+number until the norm is at most `steps`.
 
 - `gaussian`, the default of gdp and zcdp. Payload: g quantised at spacing C / steps to l2 norm steps, plus noise P(n) ~
   exp(-n^2 / 2 S^2) in each coordinate. Decoded: payload times C / steps. Limits: magnitudes steps + 13 S, squared norms
@@ -336,8 +335,8 @@ sqrt(2 rho), under gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded dow
 
 ### Code
 
-This code uses only Python's standard library. It is for a binary target, numbers and categories (no dates), `norm`
-weights and a guarantee in gdp or zcdp: """
+In Python's standard library, for a binary target, numbers and categories (no dates), `norm` weights and a guarantee in
+gdp or zcdp: """
 
 SENDING: Final = """ `document` is the value under the key `task`. `model` is the newest value under the chain's key, or
 None. With kafka-python:
