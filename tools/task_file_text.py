@@ -66,8 +66,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 
 ## Words and numbers
 
-- Text (names, `categories`, `classes`, `positive`, `negative`) is taken as written: `no` is the word no, `01` stays
-  01. Quote text with YAML's special characters, as in `name: "income: gross"`.
+- Text (names, `categories`, `classes`, `positive`, `negative`) is taken as written: `no` is the word no, `01` stays 01.
+  Quote text with YAML's special characters, as in `name: "income: gross"`.
 - Booleans are `true` and `false`; numbers are decimal, as in `1e-6`. A duration is a whole number and `d`, `h`, `m`
   or `s`: `7d`, `12h`, `30m`, `45s`.
 - Aliases (`*name`), tags (`!name`) and characters that are not printable are refused, except line feeds, tabs and
@@ -104,7 +104,7 @@ publishes the features of that many people, without any guarantee; these people 
 covariates only for `solver: score`, `design: gaussian` and `covariance: pooled`.
 
 The file must not contain people who will release. Murk compares its rows with the people's, by the coded features and
-by all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
+all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
 With real noise it only warns whoever agrees to the publication, since the result depends on records. It recognises
 people if
 

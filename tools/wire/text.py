@@ -12,7 +12,7 @@ log: nothing is pickled, compressed or signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
-3. It appends the release to the partition of its chain on `murk-NAME-releases`.
+3. It appends the release to its chain's partition on `murk-NAME-releases`.
 
 *`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
 
@@ -46,7 +46,7 @@ the log URL gives another one.
 The examples are of the smallest task of [task files](task-file.md), with d = 3 coefficients: `age`, `same_sex` and
 the intercept.
 
-- Integers have no decimal point and no exponent: `1.0` is refused. JSON Schema cannot express this.
+- Integers have no decimal point and no exponent: `1.0` is refused, which JSON Schema cannot express.
 - Each key occurs exactly once, and unknown keys are refused. Order and white space do not matter.
 - Models, states and estimates also have `schema`, `kind` and `task`.
 
@@ -233,8 +233,8 @@ f = `max_staleness.releases` // 64, published versions are the multiples of the 
 is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It decides
 before it reads the record. Without a model it uses version 0: zeros, and an estimated scale at `scale_start` / 4.
 
-**A learner** that takes over a chain continues from its state and `offset`. It stops if the state is unreadable, or is
-of another task, chain or log (`identity`), or if `last_id` is not the id of the last release before `offset`.
+**A learner** that takes over a chain continues from its state and `offset`. It stops if the state is unreadable, is of
+another task, chain or log (`identity`), or has a `last_id` other than the last release's before `offset`.
 
 ## Scores
 
@@ -261,8 +261,8 @@ min(1, R / |z|) / |z|:
   is as for [softmax](#gradients), A is the (K - 1) x p matrix of a, row by row, and q are the probabilities of the
   scores g H A x. Without a target r = 0.
 - `scatter` and `curvature`: p (p + 1) / 2 numbers of v v', off-diagonal ones times sqrt(2), with v = sqrt(2 w c / M) z.
-  M = min(R, 2 sqrt(p)) replaces R, also in c. For a scatter w = 1/2. For a curvature w = q (1 - q) (r(1) - r(0)) with q
-  = 1 / (1 + e^-t), for a real target and for classes 1/2, and without a target 0. `gaussian` noise divides a number by
+  M = min(R, 2 sqrt(p)) replaces R, also in c. For a scatter w = 1/2. For a curvature w = q (1 - q) (r(1) - r(0)) with
+  q = 1 / (1 + e^-t), for a real target and classes 1/2, without a target 0. `gaussian` noise divides a number by
   sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take the vector
   with C = 1.
 
@@ -293,8 +293,8 @@ The gradient g is never longer than C. The weight w is 1 / max(1, |x|) for `norm
   compares class r + 1 with the mean of those before it.
 - `huber`, scale known: g = -psi(u) w x with u = (y - theta'x) / scale, and C = c = `huber_c`. psi clamps u to [-c, c].
   `squared` and `median` are the same with scale 1 and c = 2 or 0.05.
-- `huber`, scale estimated: the same with scale = 4 times theta's last number, and one more number, 4 ((k/2 - psi(u)^2 /
-  2) w - m). Here m = k/2 - c^2/4, k = E min(Z^2, c^2) for a standard normal Z, and C = sqrt(c^2 + c^4).
+- `huber`, scale estimated: the same with scale = 4 times theta's last number, and one more number, 4 ((k/2 - psi(u)^2
+  / 2) w - m). Here m = k/2 - c^2/4, k = E min(Z^2, c^2) for a standard normal Z, and C = sqrt(c^2 + c^4).
 
 Without a target g is zero (with an estimated scale 0, ..., 0, -4 m) and is released like any other. With `mallows` w =
 min(1, 2 / |x|^2), and without covariates C is sqrt(2) for `balanced` and `logistic`, 2 for `softmax`, and sqrt(2) c and
@@ -315,8 +315,8 @@ number until the norm is at most `steps`.
 - `laplace`. Payload: g quantised at spacing sqrt(d) C / steps to l1 norm steps, plus noise P(n) ~ exp(-|n| / S).
   Decoded: payload times sqrt(d) C / steps. Limits: magnitudes steps + 90 S, l1 norms steps + S (d + 8 sqrt(d) + 32) +
   d. Steps: the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
-- `l2-ball`. Draw a vector of `gaussian` noise. Let e be g with probability (1 + |g| / C) / 2, else -g. One of the
-  vector and its negative points towards e. It is the payload with probability t / 2^64, else the other is; t is the
+- `l2-ball`. Draw a vector of `gaussian` noise. Let e be g with probability (1 + |g| / C) / 2, else -g. Of the vector
+  and its negative, the one that points towards e is the payload with probability t / 2^64, else the other; t is the
   largest integer with t / (2^64 - t) at most e^epsilon. Decoded: the payload's direction times B = C (e^epsilon + 1) /
   (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). Limits: magnitudes 13 S, squared norms as for
   `gaussian` with steps = 0.
@@ -348,17 +348,15 @@ sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestam
 sent.get(timeout=60)
 ```
 
-Idempotence is off because the producer's id would link a person's releases. The id in the message removes duplicates.
-"""
+An idempotent producer's id would link a person's releases. The id in the message removes duplicates. """
 
 VERSIONS: Final = """\
 ## Versions
 
 `schema` is 2 for a state and 1 for everything else. Any change of content or meaning takes a new number, even a new
-key. Readers refuse numbers that they do not know: a release becomes a dead letter (`schema`), a device releases
-nothing, a learner stops at the state. If so, use the version of Murk that wrote the message, or start a new log. A
-state of schema 1 is read with an empty `trail`. The task's `schema` is part of its hash, so releases of different
-meanings never mix.
+key. Readers refuse unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner
+stops at the state. If so, use the version of Murk that wrote it, or start a new log. A state of schema 1 is read with
+an empty `trail`. The task's `schema` is part of its hash, so releases of different meanings never mix.
 
 ## Schemas for a registry
 
