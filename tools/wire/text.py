@@ -225,9 +225,9 @@ CAUSES: Final[dict[Reason, str]] = {
     "version": "no model of this version was published",
 }
 
-RULES: Final = """ **Versions of models.** The version v of a chain is the number of releases that it has learned. With
-f = `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v
-// 200, min(f, v // 100)). A device copies the version of the model that it read.
+RULES: Final = """ **Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+`max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
+200, min(f, v // 100)). A device copies the version of the model that it read.
 
 **A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius` (`null`
 is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It decides
