@@ -198,7 +198,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "dead letter": (
         "A dead letter",
-        "A message that was not learned: any bytes, of which the first 65,536 are kept. The [table "
+        "A message that was not learned: any bytes; the first 65,536 bytes are kept. The [table "
         "below](#what-a-receiver-refuses) has the values of `reason`; `detail` is printable ASCII.",
     ),
 }
