@@ -157,7 +157,6 @@ def test_a_gzipped_parquet_file_is_to_be_unpacked(tmp_path: Path) -> None:
         b"PK\x03\x04",
         b"PAR1\0",
         b"\0\0",
-        b"\xef\xbb\xbf",
         b"{",
     ],
 )
