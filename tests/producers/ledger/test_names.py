@@ -222,7 +222,7 @@ def test_a_ledger_of_the_format_before_goes_on_with_digests_until_it_is_migrated
     assert FILE.encode() in everything(path)
     assert not key_path(path).exists()
     with Ledger(path) as ledger:
-        assert "unkeyed digests of files stand in it" in ledger.names.left()
+        assert "it stores unkeyed digests of files" in ledger.names.left()
     assert hash_names(path)
     assert FILE.encode() not in everything(path)
     rows_kept(path)

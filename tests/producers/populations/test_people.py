@@ -204,7 +204,7 @@ def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch:
             with open_accounts(log, folder / f"{source}.db") as accounts:
                 crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
                 if refused:
-                    with pytest.raises(UserError, match="so that nothing could be learned"):
+                    with pytest.raises(UserError, match="so nothing could be learned"):
                         Population(task, crowd, log, accounts)
                     assert begun_with(log, folder / f"{source}.db") is None
                     continue
@@ -316,7 +316,7 @@ def test_a_policy_must_allow_a_public_file_where_nobody_is_asked(folder: Path) -
     task = f"public: {{file: {folder}/public.csv}}"
     with (
         pytest.raises(
-            UserError, match=r"policy does not allow that 80 people's features become public .*'third-child'"
+            UserError, match=r"policy does not allow the features of 80 people to become public .*'third-child'"
         ),
         population(folder, task, policy=Policy(), seed=None),
     ):
