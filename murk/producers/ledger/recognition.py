@@ -80,7 +80,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
     """State why people are not recognised."""
     who = "organisations" if _is_organisation(people) else "people"
     earlier = " and ".join(dict.fromkeys(map(_words, before)))
-    why = "a person may have different names in the two"
+    why = "names of different kinds cannot be compared"
     if "row" in (people, *before):
         why = (
             "where each row is a person, they are recognised only in the very same records (sorted, corrected or "

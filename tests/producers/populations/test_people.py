@@ -141,7 +141,7 @@ def test_rows_of_a_second_file_are_nobody_new(folder: Path, person: str | None) 
     with population(folder) as people:
         list(people.steps())
         task, ledger = people.task, people.ledger
-        with pytest.raises(UserError, match="cannot be distinguished: they would release twice"):
+        with pytest.raises(UserError, match="in two files, and people could release twice"):
             people.producer.begin(FileSource(folder / "others.csv", task, person_column=person))
         assert ledger.run(task.hash, FileSource(folder / "others.csv", task).digest) is None
 
@@ -299,7 +299,7 @@ def test_a_policy_must_allow_a_public_sample(folder: Path) -> None:
     strict = Policy()
     assert not strict.public_sample
     with (
-        pytest.raises(UserError, match=r"policy does not allow .* public.file"),
+        pytest.raises(UserError, match=r"policy does not allow .* `public.file`"),
         population(folder, SET_ASIDE, policy=strict),
     ):
         pass

@@ -197,5 +197,5 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
 def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
     # Only a key that resembles a known one is quoted: anything else may be a password.
     near = get_close_matches(key, known, 1)
-    there = f": did you mean {near[0]}?" if near else f"; known settings are {', '.join(known)}"
+    there = f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
     return UserError(what + there, code="MURK-CONF-002")
