@@ -136,7 +136,7 @@ def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
         rows.book(TASK, [charge(gdp=UNITS)])
         spend(rows, ReleaseRequests([3], None, ["default"], source="a" * 64), TASK)
     assert ledger(path).startswith("1 person, 1 release paid for")
-    assert "Caution: unkeyed digests of files stand in it" in " ".join(ledger(path).split())
+    assert "Caution: it stores unkeyed digests of files" in " ".join(ledger(path).split())
     found = json.loads(ledger(path, "--json"))
     assert (found["names"], found["digests"], found["key"]) == ("keyed", "plain", None)
     assert "keyed hashes instead of names and file digests" in " ".join(ledger(path, "--migrate").split())
