@@ -28,7 +28,7 @@ FALSE_ALARM = math.exp(-NATS)
 """Bound of the probability that an honest payload is refused, 1.3e-14."""
 
 _SURELY = 1.0 - 1e-6
-"""Share of a norm's bound below which floats cannot hide that a payload exceeds it."""
+"""A payload whose norm in floats is below this share of the bound certainly does not exceed the bound."""
 
 FORGED = "a payload longer than its vector and honest noise can make it"
 """Reason given for a payload that is too long."""

@@ -1,4 +1,4 @@
-r"""The tight analysis of a Gaussian sketch, which uses that the row that leaves is itself part of the data.
+r"""The tight analysis of a Gaussian sketch, which uses that the row in which windows differ is part of one of them.
 
 The notation is that of `renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
 Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
@@ -169,7 +169,7 @@ def total(
             return mixing_epsilon(decimal(g), rows, part, claimed)
         return replaced(decimal(g), rows, part)
     epsilon = linear_epsilon(eta, tau, g, rows, delta, neighbours)
-    # What the other analysis proves of the same settings holds, too.
+    # The joint analysis of the same settings is valid, too: take the smaller figure.
     return epsilon if epsilon <= claimed or g <= 1 else min(epsilon, joint(eta, tau, g, rows, delta, neighbours))
 
 
@@ -182,7 +182,7 @@ def linear_epsilon(
     """
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
-        # Left out is the event z > Z, not z > tau: then g is lower by eta (Z - tau).
+        # The event left out is z > Z, not z > tau, which lowers g by eta (Z - tau).
         lowered = g + eta * (tau - rational(reach))
         if lowered <= 1:
             return Decimal("Infinity")
@@ -193,7 +193,7 @@ def linear_epsilon(
 
 
 def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
-    """Evaluate at the order that is best on coarse cells; every order gives a valid figure."""
+    """Return epsilon at the order that is best on coarse cells; every order gives a valid figure."""
     most = 1 + g - d + eta * (tau - reach)
     if not most > 1.0 + 1e-6:
         return math.inf
@@ -310,7 +310,7 @@ def _cells(end: float, cell: float, first: float = _FIRST) -> tuple[Floats, Floa
     count = math.ceil((end - first) / cell)
     edges = end - cell * np.arange(count, -1, -1)
     low, high = edges[:-1], edges[1:]
-    # From whichever side nothing cancels.
+    # Subtract the tails on the side on which nothing cancels.
     share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
     nearest = np.where(low > 0, low, np.minimum(high, 0.0))
     share += _STEP * np.exp(-nearest * nearest / 2)
@@ -334,7 +334,7 @@ def _log_upper(reach: float) -> float:
     return float(log_ndtr(-reach + _STEP))
 
 
-# Settings are multiples of this: what two machines compute differs in the last bit, what they calibrate does not.
+# Settings are multiples of this, so that two machines whose floats differ in the last bit calibrate equal settings.
 _GRID = 2.0**-12
 _MOST = 1e9
 _TAU = 3.0
