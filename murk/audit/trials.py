@@ -104,7 +104,7 @@ class WindowTrial(ABC):
     windows: Windows
 
     vectors_per_window: ClassVar[int]
-    """A window is released for this many requested draws, because it takes longer than a vector."""
+    """Number of requested draws for which one window is released, since it takes longer than a vector."""
 
     @property
     def mechanism(self) -> Any:
@@ -192,7 +192,7 @@ class NewtonTrial(WindowTrial):
     @property
     def neighbours(self) -> Mapping[str, Any]:
         """The two windows in words."""
-        return {"windows": f"{self.windows.description}, the last, which is in the step"}
+        return {"windows": f"{self.windows.description}: the last one, which is in the step"}
 
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return None: the distribution is an average over models that depend on noise."""

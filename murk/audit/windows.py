@@ -3,9 +3,9 @@
 Where second moments are released, the distribution is that of a Gaussian mechanism and only the windows' distance
 matters.
 
-Given noise of variance s^2 (in units of C), the rows of a sketch are independent normals with covariance G + s^2 I, G
-= Z'Z. Zeroing out a row x reduces G by x x', so only one direction differs: there the ratio of variances is
-1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, the eigenvalue's own privacy loss is added.
+Given noise of variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I,
+G = Z'Z. Zeroing out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of
+variances of 1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Windows:
     @property
     def description(self) -> str:
         """The two windows in words."""
-        return f"windows of {len(self.first)} records; one of them is zeroed out or replaced"
+        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced"
 
 
 @dataclass(frozen=True)

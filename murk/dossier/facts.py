@@ -78,7 +78,7 @@ class Facts:
 
     @property
     def compared(self) -> str:
-        """What the figures of guarantees compare."""
+        """Words for the two records that the guarantees compare."""
         return "a record from a blank one (all zeros)" if self.is_central else "any two records"
 
     def given(self, level: str) -> Guarantee:

@@ -225,17 +225,17 @@ def _own_budget(budgets: Sequence[float]) -> set[float]:
 
 
 def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
-    """Return the budgets of a design: all for the first, else the task's own."""
+    """Return the budgets to forecast for a population: all for the first one, else the task's own."""
     return set(budgets) if design is found[0] else _own_budget(budgets)
 
 
 def _draws(factor: float, draws: int) -> int:
-    """Return the number of draws at a budget: one fewer than at the task's own."""
+    """Return the number of draws for a budget: one fewer if it is not the task's own."""
     return draws if factor == 1.0 else max(draws - 1, 1)
 
 
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
-    """Return the task by a protocol at a budget, or why that is impossible."""
+    """Return the task with another protocol and budget, or why that is impossible."""
     try:
         own = task if protocol == task.protocol else task.with_protocol(protocol)
         return own if factor == 1.0 else own.with_budget(factor)

@@ -28,10 +28,10 @@ class _Entry:
 class Accountant:
     """Composes the releases of one person, made in any order, and states their joint guarantee.
 
-    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Mixtures use the best valid common
-    currency: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2; GDP is zCDP
-    with rho = mu^2 / 2; (epsilon, delta) is added to the others' at the rest of delta. Sums are exact, and the answer
-    is rounded up.
+    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
+    kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
+    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the guarantee of the others at the rest of delta. Sums
+    are exact, and the answer is rounded up.
 
     Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
     themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for

@@ -52,7 +52,7 @@ def command(
     """Write a first task file, NAME.yaml, with comments on the origin of each line.
 
     Bounds and categories are public: give them, enter them at the terminal, or take them from a public file. Only a
-    simulation may read the people's own file; lines that depend on it say so. Without NAME, the file names the task.
+    simulation may read the people's own file; lines that depend on it say so. Without NAME, the file's name is used.
     """
     from murk.cli.draft.columns import given
     from murk.cli.draft.text import draft

@@ -120,7 +120,7 @@ def _holds(column: Column) -> str:
         return f"kind: date, low: {low}, high: {high}"
     known = ""
     if column.missing is not None:
-        # The mean of the other values biases least.
+        # Code missing values as the mean of the others, which biases least.
         share, mean = column.missing
         known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:

@@ -2,8 +2,8 @@
 
 A payload is a bounded integer vector plus noise of width S = 2^20. Bounds of single coordinates would allow a forged
 payload with every coordinate at its bound; the norm bounds them together. An honest payload exceeds the squares below
-with probability at most e^-t, t = `NATS`, that of Gaussian noise of eight standard deviations. Everything is computed
-in integers, so all receivers decide alike.
+with probability at most e^-t, t = `NATS`, as for eight standard deviations of a normal. Everything is computed in
+integers, so all receivers decide alike.
 """
 
 from __future__ import annotations

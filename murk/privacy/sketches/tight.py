@@ -9,10 +9,10 @@ from that of a larger one by adding independent noise and scaling, so q = 1/s^2 
 chi-square distributions with variances s^2 + 1 and s^2 are therefore exact, in both directions (`mixing_delta`). Lemma
 1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where it needs g.
 
-**Replaced rows.** Z_0 with x, or with y. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
+**Replaced rows.** Row x, or row y in its place. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
 increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the
-square) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 = |w|^2 =
-1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 =
+|w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
 
 **The released eigenvalue** (zero-out). The computed eigenvalues of the two windows are L + D and L, where L is at most
 the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. Released is u = L (+ D) - eta tau + eta z, cut at 0,
@@ -81,7 +81,7 @@ _CELL, _COARSE = 2.0**-6, 2.0**-3
 _FIRST = -9.0
 _MARGIN = 1e-9
 SHARE = 10
-"""An overestimated eigenvalue gets 1 / SHARE of delta."""
+"""The event that the eigenvalue is overestimated gets 1 / SHARE of delta."""
 
 
 @lru_cache(maxsize=64)
