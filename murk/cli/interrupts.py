@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class _Stopped(KeyboardInterrupt):
-    """Exception for a signal: after a plain one through ``exec``, ``python -m`` ignores the exit status."""
+    """Exception for a signal: ``python -m`` ignores the exit status after a plain `KeyboardInterrupt` in ``exec``."""
 
 
 @contextmanager
