@@ -1,4 +1,4 @@
-"""What devices and learners share of a task: its releases, how they are randomized, and what is learned. River-free."""
+"""Interfaces that devices and learners of a task share: its releases, their mechanisms, its estimate. River-free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HostileModelError(UserError):
-    """A model from the log that no honest learner publishes; nothing was computed from any record."""
+    """Raised for a model that no honest learner publishes, before anything is computed from a record."""
 
     kind = "MURK-LEARN-002"
 
@@ -33,15 +33,15 @@ class Engine(StreamLearner, Protocol):
     """A learner of one chain's releases, with figures of its progress."""
 
     def figures(self) -> Mapping[str, float]:
-        """Return figures of its progress, by names of `murk.monitoring.figures.ChainFigures`."""
+        """Return figures of the learner's progress, by names of `murk.monitoring.figures.ChainFigures`."""
 
 
 class Problem(Protocol):
-    """A task's releases: the vector of a record, its mechanism, and what is learned from releases."""
+    """What a task releases, by which mechanisms, and how a learner estimates coefficients from the releases."""
 
     @property
     def kind(self) -> str:
-        """Kind of its releases, a key of `murk.stream.messages.releases.KINDS`."""
+        """Kind of the releases, a key of `murk.stream.messages.releases.KINDS`."""
 
     @property
     def interactive(self) -> bool:
@@ -53,7 +53,7 @@ class Problem(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release; with several questions, in the first one's."""
+        """Number of integers in a release; with several questions, in a release that answers the first one."""
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if releases or states are too large for a log."""
@@ -66,7 +66,7 @@ class Problem(Protocol):
 
 
 class Releasing(Protocol):
-    """What a device needs: the vector of a record, and its mechanism."""
+    """What a device needs of a problem: the vector of a record, and the mechanism that randomizes it."""
 
     @property
     def interactive(self) -> bool:
@@ -74,7 +74,7 @@ class Releasing(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release."""
+        """Number of integers in a release."""
 
     @property
     def mechanisms(self) -> Mapping[str, Randomizer]:
@@ -103,7 +103,7 @@ class InteractiveProblem(PersonProblem, Protocol):
 
     @property
     def model_size(self) -> int:
-        """Numbers in a model."""
+        """Length of a model."""
 
     @property
     def initial(self) -> NDArray[np.float64]:
@@ -111,7 +111,7 @@ class InteractiveProblem(PersonProblem, Protocol):
 
     @property
     def shares_models(self) -> bool:
-        """Whether people of all chains answer at the first chain's models; else each chain has its own."""
+        """Whether all chains use the first chain's models; otherwise each chain makes its own."""
 
     def is_published(self, version: int) -> bool:
         """Return whether models of this version are published."""
@@ -120,7 +120,7 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Return the first version after this one whose model is published."""
 
     def block(self, releases: int) -> int:
-        """Return how many releases to make, after a number of them, before looking for newer models."""
+        """Return how many more releases to make, after ``releases`` of them, before looking for a newer model."""
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
@@ -134,7 +134,7 @@ class AskingProblem(InteractiveProblem, Protocol):
         """All questions."""
 
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> Sequence[str]:
-        """Return the question of each record, from the noise's words (`Purpose.QUESTION`) and the model's shares."""
+        """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
 
     def mechanism(self, level: str, question: str) -> Randomizer:
         """Return the mechanism for answers to a question at a level."""
@@ -146,12 +146,12 @@ class AskingProblem(InteractiveProblem, Protocol):
         theta: NDArray[np.float64] | None = None,
         question: str | None = None,
     ) -> NDArray[np.float64]:
-        """Return answers to a question, by default the first, of its mechanism's dimension."""
+        """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 
 @dataclass(frozen=True)
 class SingleQuestionProblem:
-    """One question ``name`` of a problem, for the devices that are asked it."""
+    """The problem of devices that are all asked the same question ``name``."""
 
     problem: AskingProblem
     name: str
@@ -168,18 +168,18 @@ class SingleQuestionProblem:
 
     @cached_property
     def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to the mechanism of its answers."""
+        """Level name to the mechanism of answers to the question."""
         return {level: self.problem.mechanism(level, self.name) for level in self.problem.mechanisms}
 
     @property
     def dimension(self) -> int:
-        """Integers in an answer."""
+        """Number of integers in an answer."""
         return self.mechanisms[DEFAULT_LEVEL].dimension
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return answers of coded records."""
+        """Return the vectors of coded records for the question."""
         return self.problem.vectors(X, y, theta, self.name)
 
 
@@ -190,7 +190,7 @@ def interactive_of(problem: Problem) -> InteractiveProblem | None:
 
 @contextmanager
 def plausible() -> Iterator[None]:
-    """Context in which states may hold any numbers; raises MurkError if arithmetic with them fails."""
+    """Context for arithmetic with the numbers of loaded states: raises MurkError if it fails."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -218,8 +218,8 @@ def person_problem_for(task: Task) -> PersonProblem:
     """
     if task.of_organisations:
         raise UserError(
-            f"organisations release sketches to the task {task.name!r} (protocol: sketch), not people their records: "
-            "use SketchProducer"
+            f"people cannot release records to the task {task.name!r}: organisations release sketches to it "
+            "(protocol: sketch). Use SketchProducer"
         )
     problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
     return problem

@@ -63,7 +63,7 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     assert ("Intervals by " in done.out) != ("No intervals: " in done.out)
     plain = murk("status", "--log", "sqlite:///any.db", folder=folder)
     assert plain.status == 0
-    said = (done.out + plain.out).replace("for want of public covariates", "")
+    said = (done.out + plain.out).replace("without public covariates", "")
     for name, need in found.get("needed", {}).items():
         assert name in found["not_learned"]
         assert " ".join(need["words"].split()) in " ".join(done.out.split())

@@ -94,7 +94,7 @@ def test_what_was_not_known_before_is_not_compared():
     assert compare(np.ones(2), unknown, np.eye(2), 1, 10, 20, 0.5) is None
     nothing = judged(np.zeros((len(GRID), 2)), np.r_[np.full(len(GRID) - 1, np.inf), 1.0])
     assert (nothing.compared, nothing.alarm, nothing.p_value) == (0, False, 1.0)
-    assert nothing.words == "Whether the coefficients change cannot be told yet."
+    assert nothing.words == "It is too early to tell whether the coefficients change."
 
 
 def test_later_parts_pay_for_the_earlier_ones():

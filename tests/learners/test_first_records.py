@@ -94,7 +94,7 @@ def test_a_scaler_that_learns_from_records_is_noticed(scaler):
     xs = [{"a": rng.gauss(70, 9), "b": rng.gauss(-4, 1)} for _ in range(2 * FIRST)]
     ys = targets("LDPSGDClassifier")
     model = scaler() | LDPSGDClassifier(budget=GaussianDP(1.0), seed=1)
-    assert [one for one in said(model, xs, ys) if "as if a scaler in front" in one]
+    assert [one for one in said(model, xs, ys) if "as if a scaler in the pipeline" in one]
     task = Task.parse("""
     name: scaled
     features: [{name: a, low: 40, high: 100}, {name: b, low: -8, high: 0}]

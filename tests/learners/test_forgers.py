@@ -214,6 +214,6 @@ def test_reports_say_it(learned):
 def test_what_is_not_bounded_is_null(learned):
     unknown = replace(learned._require().estimate(), influence=None)
     found = describe_forgers(unknown, 0.95)
-    assert "nothing bounds" in found["words"]
+    assert "without a bound" in found["words"]
     assert all(math.isinf(far) for each in found["moved"] for far in each["coded"].values())
     assert list(counted(9_000)) == [1, 9, 90]

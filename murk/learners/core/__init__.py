@@ -1,1 +1,1 @@
-"""What all protocols use: estimators, problems, covariates, curves, symmetric matrices."""
+"""Code that all protocols use: estimators, covariates, mean functions, symmetric matrices."""

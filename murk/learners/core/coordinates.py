@@ -26,9 +26,9 @@ def contrasts(classes: int) -> NDArray[np.float64]:
 def whitening(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, ``(p, p)``.
 
-    In ``z = W x`` the noise's total error ``tr(M) tr(M^-2)`` becomes ``d tr(M^-1)``, which is never more, and far less
-    for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive definite by a
-    margin of 1e-10.
+    In coordinates ``z = W x`` the total error due to noise, ``tr(M) tr(M^-2)``, becomes ``p tr(M^-1)``: never more, and
+    far less for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive
+    definite by a margin of 1e-10.
 
     Examples
     --------
@@ -55,12 +55,12 @@ Array = NDArray[np.float64]
 
 
 def matrix_size(features: int) -> int:
-    """Return the number of entries of a symmetric matrix's triangle."""
+    """Return the number of entries in the upper triangle of a symmetric matrix, with the diagonal."""
     return features * (features + 1) // 2
 
 
 def symmetric(flat: Array, features: int) -> Array:
-    """Return the matrix of a vector: its upper triangle by rows, off the diagonal times sqrt 2, which keeps norms."""
+    """Return the symmetric matrix of a vector: its upper triangle by rows, with off-diagonal entries times sqrt 2."""
     rows, columns = np.triu_indices(features)
     matrix = np.zeros((features, features))
     matrix[rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))
@@ -69,6 +69,6 @@ def symmetric(flat: Array, features: int) -> Array:
 
 
 def flattened(matrix: Array) -> Array:
-    """Return the vectors of matrices (..., p, p), the inverse of `symmetric`."""
+    """Return symmetric matrices (..., p, p) as vectors of the same norm; the inverse of `symmetric`."""
     rows, columns = np.triu_indices(matrix.shape[-1])
     return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))

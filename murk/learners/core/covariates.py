@@ -24,11 +24,11 @@ from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
 
-# Most rows that are kept, drawn evenly from all, for scores. Of all others only the moments are kept.
+# Largest number of rows kept, a uniform sample of all. The other rows enter only the second moment.
 KEPT = 20_000
 
 _CHUNK = 4096
-# Numbers computed at once.
+# Largest number of floats in one block of a computation.
 _AT_ONCE = 2**20
 # The draw of the kept rows is public and must repeat.
 _SEED = 20_210_316
@@ -39,7 +39,7 @@ class Covariates:
     """Public covariates for fitting."""
 
     points: Floats  # coded, (u, p)
-    shares: Floats  # of people at the points
+    shares: Floats  # share of people at each point, (u,)
     people: float  # number of people whose points are kept
     second_moment: Floats  # of all rows read, (p, p)
     total: float | None = None  # number of rows read; None if all are kept
@@ -52,7 +52,7 @@ class Covariates:
 
     @cached_property
     def scatter(self) -> Floats:
-        """Covariance of one row's ``x x'`` as :func:`flattened`, (q, q)."""
+        """Covariance of the vector ``flattened(x x')`` of a random row x, (q, q)."""
         q = matrix_size(self.points.shape[1])
         mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
         for start in range(0, len(self.points), block):
@@ -64,7 +64,7 @@ class Covariates:
 
     @property
     def spread(self) -> float:
-        """Mean variance of an entry of ``x x'``."""
+        """Variance of an entry of ``x x'``, averaged over all entries."""
         square = self.points**2
         fourth = (square * self.shares[:, None]).T @ square
         second = (self.points * self.shares[:, None]).T @ self.points
@@ -73,16 +73,16 @@ class Covariates:
 
 @dataclass(frozen=True, eq=False)
 class PublicSample:
-    """A stream of public rows in O(k^2) memory and at most 20,000 rows."""
+    """Public rows, read once: their second moment, and at most 20,000 of the rows."""
 
-    names: tuple[Any, ...]  # of the k columns
-    rows: Floats  # kept: all, or an even draw, (u, k)
+    names: tuple[Any, ...]  # names of the k columns
+    rows: Floats  # the kept rows: all, or a uniform sample, (u, k)
     total: int  # number of rows read
     moment: Floats  # second moment of all rows read, the constant last, (k + 1, k + 1)
 
     @classmethod
     def of_argument(cls, public: Any, names: Sequence[Any] | None) -> tuple[PublicSample | None, Any]:
-        """Return the sample of an estimator's argument ``public``, if any, and what clones get for the argument."""
+        """Return the sample of an estimator's argument ``public`` (or None), and the argument's value for clones."""
         sample = None if public is None else cls.read(public, names)
         # A used-up iterator is replaced by its rows.
         return sample, sample if isinstance(public, Iterator) else public
@@ -92,8 +92,8 @@ class PublicSample:
         """Read public covariates once.
 
         ``public`` is an array (n, k), a data frame, an iterable of mappings (a generator is used up), the path of a CSV
-        file (``.gz`` or not), or a sample; ``names`` are the columns in order, by default all, sorted (of an array 0,
-        1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
+        file (``.gz`` or not), or a sample. ``names`` are the columns in order; by default all columns, sorted (for an
+        array 0, 1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
 
         Examples
         --------
@@ -113,8 +113,8 @@ class PublicSample:
             if len(bad):
                 row, column = bad[0]
                 raise UserError(
-                    f"public covariates: row {total + int(row) + 1:,}, column {columns[column]!r} is no finite number; "
-                    "leave such rows out, or name the columns that are features by features="
+                    f"public covariates: row {total + int(row) + 1:,}, column {columns[column]!r} is not a finite "
+                    "number; leave such rows out, or list only the feature columns in features="
                 )
             whole = np.column_stack([block, np.ones(len(block))])
             moment += whole.T @ whole
@@ -142,16 +142,16 @@ class PublicSample:
         )
 
     def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
-        """Return covariates for fitting: rows scaled down to ``reach``, times ``gain``, and the constant."""
+        """Return covariates for fitting: rows shortened to ``reach``, times ``gain``, and with the ``constant``."""
         rows, inside = self.rows.copy(), True
         with np.errstate(over="ignore", invalid="ignore"):
             well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
-        # The kernel decides on the others, NaN among them: a call for every row would be slow.
+        # The kernel is called for the other rows only, among them those with NaN: calls for every row would be slow.
         for index in np.flatnonzero(~well_within):
             inside &= not confine(rows[index], reach, False, False)
         scale = np.append(np.full(len(self.names), gain), 1.0)
         points = np.column_stack([rows * gain, np.ones(len(rows))])
-        # If rows were scaled down, the moments are known of the kept rows only.
+        # If rows were shortened, their second moment is known for the kept rows only.
         moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))
@@ -170,12 +170,12 @@ def _indices(columns: Sequence[Any], names: Sequence[Any]) -> list[int]:
 
 
 def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], Iterator[Floats]]:
-    """Return the columns, and blocks of rows."""
+    """Return the names of the columns, and an iterator of blocks of rows."""
     if isinstance(public, str | Path):
         public = _file(Path(public))
     elif isinstance(public, np.ndarray):
         if public.ndim != 2 or public.dtype.kind not in "biuf":
-            raise UserError(f"public covariates as an array are (n, k) numbers, got {public.dtype} {public.shape}")
+            raise UserError(f"public covariates must be an (n, k) array of numbers, got {public.dtype} {public.shape}")
         chosen = tuple(range(public.shape[1])) if names is None else tuple(names)
         if len(chosen) != public.shape[1]:
             raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
@@ -192,8 +192,8 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
         return chosen, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
     if not isinstance(public, Iterable):
         raise UserError(
-            f"public covariates of type {type(public).__name__}; give an array, a data frame, an iterable of mappings "
-            "or the path of a CSV file"
+            f"public covariates cannot be of type {type(public).__name__}: give an array, a data frame, an iterable of "
+            "mappings or the path of a CSV file"
         )
     rows = iter(public)
     first = next(rows, None)
@@ -221,7 +221,7 @@ def _file(path: Path) -> Iterator[dict[str, str]]:
                 number += 1
                 if len(cells) != len(header):
                     raise UserError(
-                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix it"
+                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix the row"
                     )
                 yield dict(zip(header, cells, strict=True))
     except OSError as error:

@@ -23,18 +23,18 @@ Function = Callable[[Floats], Floats]
 class Curve:
     """A mean function f with its derivatives and inverse."""
 
-    name: str  # of the loss or link in a task
+    name: str  # name of the loss or link in a task
     mean: Function  # f
     slope: Function  # f'
     bend: Function  # f''
-    inverse: Function  # of f
-    low: float  # of the range of f
+    inverse: Function  # inverse of f
+    low: float  # lower end of the range of f
     high: float
 
 
 @dataclass(frozen=True)
 class CodedCurve:
-    """A mean function of a coded target: ``(f - middle) / half``; for a binary target's probability 0 and 1."""
+    """The mean ``(f - middle) / half`` of a coded target; a binary target has middle 0 and half 1."""
 
     curve: Curve
     middle: float = 0.0
@@ -127,7 +127,7 @@ _POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
 _BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
 
 LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
-"""For a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
+"""Losses Phi for a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 LINKS = {
     "identity": Curve("identity", _identity, _ones, _zero, _identity, -np.inf, np.inf),
@@ -136,7 +136,7 @@ LINKS = {
     "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
     "exp": replace(_POISSON, name="exp"),
 }
-"""For a real target. ``softplus`` is log(1 + e^z); the paper's log(1 + e^-z) reverses all signs."""
+"""Links f for a real target. ``softplus`` is log(1 + e^z); the paper's log(1 + e^-z) reverses all signs."""
 
 
 def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:

@@ -1,14 +1,14 @@
 """The population that a plan assumes: rows of covariates, and their effects on the target.
 
 Half-widths depend on how features vary together, on the size of effects, and on how rare a positive target is, so a
-plan states all three. Public covariates give the rows. Otherwise two designs within the task's public bounds do:
+plan states all three. The rows are the public covariates, or else two designs within the task's public bounds:
 
 *typical*: numbers with a standard deviation of two fifths of half their range, equally frequent categories, unrelated
 features.
 
 *hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
-first, features with half of their variance in common, and a real target at the two ends of its range. It can be worse:
-of a feature that hardly varies nothing is learned from any number of people.
+first, features with half of their variance in common, and a real target at the two ends of its range. People can be
+harder still: the effect of a feature that hardly varies is not learned from any number of people.
 
 The task's public statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped
 to the bounds) in both designs, and the target's `rate` or `typical` range.
@@ -42,19 +42,19 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-# Rows of a design.
+# Number of rows in a design.
 ROWS: Final = 500
 
-# Most distinct points of public covariates, which are thinned to these.
+# Largest number of public rows in a plan; more are thinned out.
 MOST_ROWS: Final = 2_000
 
-# Default effect of a feature's deviation on log odds and on a coded real target, and the most of all together.
+# Default effect of a feature's standard deviation on log odds and on a coded real target, and most of all together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
 _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
-# Default share of missing values of a feature with an indicator.
+# Default share of missing values, for a feature with an indicator of them.
 _MISSING_SHARE: Final = 0.05
 _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
@@ -66,7 +66,7 @@ class Effects:
     # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
     # for a moderate one (odds ratio 1.35, a twentieth of the range).
     each: float | None = None
-    # Effects of features' units as in reports: odds ratios, or changes of a real target.
+    # Effects per unit of the named features, as in reports: odds ratios, or changes of a real target.
     named: Mapping[str, float] = field(default_factory=dict)
     # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
     # of `typical`, or else a half.
@@ -81,19 +81,19 @@ class Effects:
 class Rate:
     """The assumed share of positive targets, or position of a real target's mean in its range."""
 
-    value: float | tuple[float, ...]  # of several classes the share of each
+    value: float | tuple[float, ...]  # for several classes, the share of each
     source: str  # "stated" by the caller, "task", or "assumed" by default
 
     @property
     def assumed(self) -> bool:
-        """Whether it is only the default."""
+        """Whether the rate is only the default."""
         return self.source == "assumed"
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
     """Return the rate that forecasts of a task assume.
 
-    Raises UserError for one rate of several classes.
+    Raises UserError if a single rate is stated for several classes.
     """
     target = task.target
     if isinstance(target, ClassTarget):
@@ -115,20 +115,20 @@ def rate_of(task: Task, effects: Effects) -> Rate:
 
 @dataclass(frozen=True)
 class Records:
-    """Coded records (m, p) and (m,), each with its share of the people."""
+    """Coded features (m, p) and targets (m,), and the share of people with each of these records."""
 
     X: Array
     y: Array
     shares: Array
 
     def drawn(self, people: int, rng: np.random.Generator) -> Array:
-        """Draw how many of a number of people have each record, (m,)."""
+        """Draw the number of people, of ``people``, who have each record, (m,)."""
         return rng.multinomial(people, self.shares).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Population:
-    """People as a plan assumes them."""
+    """A population that a plan assumes."""
 
     name: str  # "typical", "hard" or "public"
     points: Array  # coded rows (m, p), the constant last
@@ -139,7 +139,7 @@ class Population:
 
     @property
     def records(self) -> Records:
-        """Every row with every target that it may have."""
+        """All rows, each with every target that it may have."""
         X, shares = self.points, self.shares
         if self.kind == "classes":
             odds = class_probabilities(X @ self.theta.T, np.eye(len(self.theta)))
@@ -150,7 +150,7 @@ class Population:
         else:
             line = np.clip(X @ self.theta, -0.999, 0.999)
             spread = np.minimum(self.residual, np.sqrt(1.0 - line**2))
-            # Two values within the bounds with this mean and variance, as even as the bounds allow.
+            # Two target values with this mean and variance, as equally likely as the bounds allow.
             tilt = np.clip(1.0, spread / (1.0 - line), (1.0 + line) / np.maximum(spread, 1e-12))
             above = shares * tilt**2 / (1.0 + tilt**2)
             y = np.concatenate([line + spread / tilt, line - spread * tilt])
@@ -164,9 +164,9 @@ class Population:
     def of(
         cls, name: str, points: Array, shares: Array, task: Task, effects: Effects, residual: float = _RESIDUAL
     ) -> Population:
-        """Return the population of rows, with stated effects.
+        """Return the population with these rows and the stated effects.
 
-        Raises UserError for an effect of an unknown feature, or one that no target has.
+        Raises UserError for an effect of an unknown feature, or one that the target cannot have.
         """
         rows, weights = _thinned(points, shares)
         return cls(name, rows, weights, coefficients(task, rows, weights, effects), task.target.kind, residual)
@@ -188,7 +188,7 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
 
 
 def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Array:
-    """Draw rows of independent or related features: ranks of normal scores, and each feature's own quantiles."""
+    """Draw rows of related features: normal scores give their ranks, each feature's own distribution the values."""
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
     rows, column = np.ones((ROWS, coding.size)), 0
@@ -229,7 +229,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Arra
 
 
 def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
-    """Return mean and deviation, in coded units, of a normal distribution with nine tenths in a stated range."""
+    """Return mean and standard deviation, coded, of the normal distribution with nine tenths in the stated range."""
     ends = (block.low, *(block.typical or ()), block.high)
     low, first, last, high = (
         float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
@@ -239,15 +239,15 @@ def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, fl
 
 
 def _residual(task: Task, residual: float) -> float:
-    """Return a real target's residual deviation, by its typical range if that is stated."""
+    """Return a real target's residual standard deviation: from its typical range if stated, else ``residual``."""
     target = task.target
     return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
 
 
 def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
-    """Return coded coefficients of stated effects.
+    """Return the coded coefficients of the stated effects.
 
-    Raises UserError for an effect of an unknown feature, or one that no target has.
+    Raises UserError for an effect of an unknown feature, or one that the target cannot have.
     """
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
@@ -264,8 +264,8 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
     stated = np.zeros(coding.size)
     for name, value in effects.named.items():
         if name not in names or target.kind == "classes":
-            known = "none may be named for a target of classes" if target.kind == "classes" else ", ".join(names)
-            raise UserError(f"no effect of {name!r} can be stated: the task's coefficients are {known}")
+            known = "none for a target of classes" if target.kind == "classes" else ", ".join(names)
+            raise UserError(f"no effect of {name!r} can be stated. Names that can be given: {known}")
         index = names.index(name)
         stated[index] = (value if real else _log(value)) / coding.unit_factors[index]
         slopes[index] = 0.0
@@ -293,7 +293,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
 
 
 def _share(line: Array, shares: Array, room: float | None) -> float:
-    """Return the factor of assumed effects that keeps them moderate together, and within a real target's bounds."""
+    """Return the factor that keeps assumed effects moderate in total, and a real target within its bounds."""
     spread = max(math.sqrt(float(shares @ line**2)), 1e-9)
     if room is None:
         return min(1.0, _MOST_LOG_ODDS / spread)
@@ -302,7 +302,7 @@ def _share(line: Array, shares: Array, room: float | None) -> float:
 
 def _log(ratio: float) -> float:
     if not 0.0 < ratio < math.inf:
-        raise UserError(f"an effect on this target is an odds ratio, such as 1.5, and not {ratio:g}")
+        raise UserError(f"an effect on this target is an odds ratio: give a positive number such as 1.5, not {ratio:g}")
     return math.log(ratio)
 
 
@@ -317,7 +317,7 @@ def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float
 
 
 def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> Array:
-    """Return log odds (K, p) with constants at which each class has its share."""
+    """Return the log odds (K, p) with constants that give each class its wanted share."""
     fitted = theta.copy()
     for _ in range(200):
         odds = shares @ class_probabilities(points @ fitted.T, np.eye(len(fitted)))
@@ -343,7 +343,7 @@ def _even(shares: Array) -> Array:
 
 
 def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tuple[str | None, float]:
-    """Read ``X`` or ``FEATURE=X``; raise UserError, with the noun for it, if it is neither."""
+    """Return the feature, if any, and the number of ``X`` or ``FEATURE=X``; raise UserError for any other text."""
     name, equals, value = text.rpartition("=")
     try:
         number = float(value)

@@ -40,7 +40,7 @@ _BEGINNING = threading.RLock()
 
 
 class StreamEstimator(base.Estimator):
-    """Base class of River estimators around an engine, which each protocol makes.
+    """Base class of River estimators. Each protocol makes the engine that learns.
 
     The features are fixed once: at construction or, in a simulation, by the first record.
     """
@@ -89,7 +89,7 @@ class StreamEstimator(base.Estimator):
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
-        """Return the expected largest sizes of features, and of a real target; None for no expectation."""
+        """Return the largest absolute values expected of features and of a real target; None where any are expected."""
         return 1.0, None
 
     def _watch(self) -> None:
@@ -137,16 +137,16 @@ class StreamEstimator(base.Estimator):
         coded = tuple(map(str, names))
         if len(set(coded)) != len(coded) or any(map(is_constant, coded)) or not names:
             raise UserError(
-                f"features must be at least one, distinct as text, and none named {INTERCEPT!r} or '...:{INTERCEPT}', "
-                f"as the constant's coefficients are: got {names!r}"
+                f"features must be at least one name, distinct as text; {INTERCEPT!r} and '...:{INTERCEPT}' name the "
+                f"constant's coefficients and no feature: got {names!r}"
             )
         classes = tuple(map(str, getattr(self, "classes", ())))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
             label, other, name = clash
             raise UserError(
-                f"two coefficients would be named {f'{label}:{name}'!r}, of the classes {label!r} and {other!r}: "
-                "rename a class or a feature"
+                f"two coefficients would be named {f'{label}:{name}'!r}, one of the class {label!r} and one of the "
+                f"class {other!r}: rename a class or a feature"
             )
         return (*coded, INTERCEPT)
 
@@ -189,7 +189,7 @@ class StreamEstimator(base.Estimator):
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """Return the one mechanism of all rows, or a list with each row's own."""
+        """Return a single mechanism for all rows, or a list with one for each row."""
         if not isinstance(budget, Sequence):
             return self._default if budget is None else self._calibrated(budget)
         if len(budget) != count:
@@ -200,13 +200,13 @@ class StreamEstimator(base.Estimator):
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
         Raises RejectedError if its kind, level, size or magnitude does not fit, it is simulated and the learner is not
-        seeded (or the other way round), or its gradient is of a version that is unknown, too old, or not there yet;
+        seeded (or the other way round), or it was made at a version that is unknown, too old or not yet reached. Raises
         UserError if the features are not fixed yet.
         """
         engine = self._require()
         if release.kind != engine.kind:
             raise RejectedError(
-                "schema", f"a release of the kind {release.kind!r}, but {engine.kind!r} ones are learned"
+                "schema", f"a release of the kind {release.kind!r}, but this learner takes the kind {engine.kind!r}"
             )
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
@@ -217,7 +217,7 @@ class StreamEstimator(base.Estimator):
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:
             raise RejectedError(
-                "dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}"
+                "dimension", f"{len(integers)} numbers, but a release has {' or '.join(map(str, lengths))}"
             )
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
             raise RejectedError(
@@ -248,12 +248,12 @@ class StreamEstimator(base.Estimator):
         return 0 if self._engine is None else int(self._engine.n_releases)
 
     def estimate(self) -> Estimate:
-        """Return coefficients with their intervals, and their method."""
+        """Return the coefficients with their intervals and the method of estimation."""
         estimate: Estimate = self._require().estimate()
         return estimate
 
     def coefficients(self) -> dict[str, float]:
-        """Return coefficients by feature, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
+        """Return coefficients by feature (the constant's as ``"intercept"``), those of classes by "class:feature"."""
         estimate = self.estimate()
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
@@ -262,18 +262,18 @@ class StreamEstimator(base.Estimator):
         return self.estimate().intervals(level)
 
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
-        """Return the result, to print, see in a notebook, plot and pass on.
+        """Return the result, which can be printed, shown in a notebook, plotted and saved.
 
-        Raises UserError if nothing was learned yet, or the task is of other features.
+        Raises UserError if nothing was learned yet, or the task has other features.
 
         Parameters
         ----------
         task
-            The task, or the `murk.producers.Encoder`, whose public bounds coded the features: adds natural units.
+            The task or `murk.producers.Encoder` whose public bounds coded the features; adds effects in natural units.
         level
             Nominal level of the intervals.
         forecast
-            Whether to forecast what coefficients that were not learned would take, which takes several times as long.
+            Whether to forecast what it takes to learn the coefficients that noise hides; this is several times as slow.
         """
         from murk.learners.results.of_learner import summarize
 
@@ -295,11 +295,11 @@ class StreamEstimator(base.Estimator):
         for other in others:
             if type(other) is not type(self):
                 raise UserError(
-                    f"a {type(self).__name__} merges with others of its kind, not with {type(other).__name__}"
+                    f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
             theirs = other._require()
             if theirs.settings.digest != engine.settings.digest or other._names != self._names:
-                raise UserError("chains merge only between learners of the same features and settings")
+                raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines
 
@@ -330,7 +330,7 @@ class StreamEstimator(base.Estimator):
             raise
 
     def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
-        """Load a state by this learner's release, or by the first ``former`` default that it fits."""
+        """Load a state with the current kind of release or, failing that, with the first ``former`` kind that fits."""
         try:
             StreamEstimator.load_state_dict(self, state)
         except MurkError:
@@ -353,25 +353,25 @@ def _only(name: Any, x: Record) -> tuple[Any]:
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:
-    """Return predictions in the kind of container of the features."""
+    """Return predictions in the same kind of container as the features ``X``."""
     if isinstance(X, np.ndarray):
         return values
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
 class PersonEstimator(StreamEstimator):
-    """Base class of River estimators that learn one release of each person."""
+    """Base class of River estimators that learn from one release of each person."""
 
     def _person_mechanism(self, budget: Guarantee) -> Any:
-        """Return what randomizes the record of a person with their own budget."""
+        """Return the mechanism that randomizes the record of a person with their own budget."""
         return self._calibrated(budget)
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once, at ``budget`` or else the learner's, and learn from the result."""
+        """Randomize the record once, with ``budget`` or else the learner's own, and learn from the release."""
         self._learn(x, self._coded_one(y), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, at one budget or one for each row."""
+        """Learn from the rows of a data frame or an ``(n, d)`` array, with one budget for all rows or one for each."""
         self._learn_rows(X, self._coded_many(y), budget)
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
@@ -430,7 +430,7 @@ class SGDEstimator(PersonEstimator):
 
 
 def step_setting(step: Any) -> Any:
-    """Return ``"noise-aware"``, or an inverse scaling step from Murk's or River's description of it."""
+    """Return ``"noise-aware"`` or an `InverseScalingStep`, for ``step`` given as such or as River's scheduler."""
     if step == "noise-aware" or isinstance(step, InverseScalingStep):
         return step
     try:

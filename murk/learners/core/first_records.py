@@ -1,8 +1,8 @@
 """Warnings about the first records of a simulation, without any of their values.
 
-Whether a record is learned must not depend on its values, so text, features in other units and undeclared labels are
-learned as zeros or as no gradient, silently. With simulated noise nobody needs protection, and the first records can be
-checked. With real noise a warning would depend on records: there `murk.producers.Encoder` counts on the device.
+Whether a record is learned must not depend on its values. So text counts silently as 0, an undeclared label as missing,
+and features in other units are shortened. With simulated noise nobody needs protection: the first records are checked.
+With real noise a warning would depend on records; there `murk.producers.Encoder` counts such values on the device.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _CODE = "Code records by public bounds first, as in Encoder(task) | model"
 
 
 class FirstRecords:
-    """Checker of the first records of a simulation; copies check none.
+    """Checker of the first records of a simulation. Copies of it check nothing.
 
-    ``unit`` and ``target`` are the expected largest sizes of features and of a real target, None for none; ``labels``
-    says whether targets are labels.
+    ``unit`` and ``target`` are the largest absolute values expected of features and of a real target, None where any
+    are expected; ``labels`` tells whether targets are labels.
     """
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
         self.left = FIRST
-        self._names, self._unseen = tuple(names), set(names)  # the latter are in no record so far
+        self._names, self._unseen = tuple(names), set(names)  # _unseen: names in no record so far
         self._unit, self._target, self._labels = unit, target, labels
         # Smallest, largest, sum and sum of squares of each feature, the target's last.
         self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
@@ -41,7 +41,7 @@ class FirstRecords:
         return _over, ()
 
     def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
-        """Check rows of raw features with their coded targets, named by ``keys``, and warn after enough of them."""
+        """Check raw rows, whose features are named by ``keys``, with coded targets; warn after `FIRST` of them."""
         self._unseen.difference_update(keys)
         for values, y in islice(rows, self.left):
             self._add(values, y)
@@ -72,7 +72,7 @@ class FirstRecords:
             more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
             findings.append(
                 f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
-                "as records do; if they leave zeros out, this is fine"
+                "as records do; if records leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
             findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
@@ -85,7 +85,7 @@ class FirstRecords:
             what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
             remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
             findings.append(
-                f"many {first} have {what}: such a record is learned from as one without a target. "
+                f"many {first} have {what}: such a record counts as one without a target. "
                 f"{remedy}; if they are missing, this is fine"
             )
         if 4 * self._beyond >= FIRST:
@@ -98,18 +98,18 @@ class FirstRecords:
         if 2 * len(narrow) > len(features):
             findings.append(
                 f"most features fill less than a tenth of the range that this learner expects, -{self._unit:g} to "
-                f"{self._unit:g}: noise is added for the whole of it. Bounds must be public, and can be tight. {_CODE}"
+                f"{self._unit:g}: noise is added for the whole range. Bounds must be public, but can be tight. {_CODE}"
             )
         least, most = self._seen[-1][:2]
         if self._target is not None and 0.0 < most - least < 0.2 * self._target:
             findings.append(
-                "targets fill less than a tenth of their declared range: noise is added for the whole of it. Give a "
-                "bound that is as tight as what is known publicly"
+                "targets fill less than a tenth of their declared range: noise is added for the whole "
+                "range. Give the tightest bound that is publicly known"
             )
         if self._began_at_zero and features and 2 * sum(map(_scaled, features)) > len(features):
             findings.append(
-                "features look as if a scaler in front had learned from the records themselves, which private learning "
-                f"must not: its statistics are not protected by any noise. {_CODE}"
+                "features look as if a scaler in the pipeline had learned from the records, as private learning must "
+                f"not: no noise protects a scaler's statistics. {_CODE}"
             )
         return findings
 

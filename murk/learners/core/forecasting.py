@@ -1,6 +1,6 @@
-"""Drawn sums of many people's releases, and rules of thumb for the variance of an effect.
+"""Simulated sums of many people's releases, and rules of thumb for the variance of an effect.
 
-Drawn sums are exact except for the lattice, and cost the same for any number of people.
+A sum is drawn at once, without the lattice's rounding, at the same cost for any number of people.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 
 VARIANCE: Final = 0.25  # assumed variance of a coded feature
 _EXPLAINED: Final = 0.2  # share of the target that a model is assumed to explain
-_MISFIT: Final = 2.0  # points of effect that a logistic model of unknown features misses, times sqrt(d)
+_MISFIT: Final = 2.0  # error of a logistic model's effect fitted to moments, in percentage points times sqrt(d)
 
 
 def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
-    """Turn a forecast for one number of people into one for several, each drawn anew."""
+    """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
 
     def estimates(
         problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
@@ -48,14 +48,14 @@ def vectors_variance(features: int, noise: float, people: float) -> float:
 
 
 def misfit_variance(task: Task) -> float:
-    """Return the squared effect that a fit to moments misses of a logistic model; 0 for other targets."""
+    """Return the assumed squared error of an effect where a logistic model is fitted to moments, else 0."""
     return (_MISFIT / 50.0) ** 2 / max(task.coding.size - 1, 1) if task.target.kind == "binary" else 0.0
 
 
 def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generator) -> Array:
-    """Draw the sum of people's decoded releases, of whom ``counts`` (m,) have each row of V (m, d).
+    """Draw the sum of people's decoded releases, where ``counts[i]`` people have row i of V (m, d).
 
-    For mechanisms that release directions it is normal by the central limit theorem.
+    For mechanisms that release directions, the sum is taken as normal, by the central limit theorem.
     """
     people = float(counts.sum())
     across, along = direction_spread(mechanism)

@@ -1,7 +1,7 @@
 """Learning one record at a time: its values go into a kernel's memory, and the kernel gets one address. River-free.
 
-A record takes two microseconds, enough for a handful of Python objects: between a dictionary and the kernel there is
-one method, with the lock and the ``try`` that every entry needs.
+A record takes two microseconds, the time to create a handful of Python objects. So only one method lies between a
+record's dictionary and the kernel: it takes the lock, and wipes the memory on errors.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
 
-# Results of a kernel: it learned the record, or nothing, as there were `TOO_FEW` random words (which stay in its memory
-# for the draw to continue), `NO_WORDS`, or it is Python's turn first.
+# Results of a kernel: it learned the record, or nothing, because the random words were `TOO_FEW` (they stay in its
+# memory for the draw to continue), there were `NO_WORDS`, or its memory is full (`NOT_NOW`).
 LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)
 
-SPARE: Final = 4  # further words of one record for a rare trial
+SPARE: Final = 4  # additional random words for one record, which few draws need
 
 
 @within
 def trials_for(size: int) -> int:
-    """Return a number of trials that suffices for noise of this size, except once in a hundred times or less."""
+    """Return a number of trials that suffices for ``size`` numbers of noise in at least 99% of draws."""
     return size + size // 16 + 4
 
 
 @within
 def words_for(size: int) -> int:
-    """Return the words for noise of this size: two for each trial, then the spare ones."""
+    """Return the number of random words for ``size`` numbers of noise: two for each trial, then the spare ones."""
     return 2 * trials_for(size) + SPARE
 
 
@@ -52,7 +52,7 @@ def words_for(size: int) -> int:
 def draw_from(address: int, trials: int, noise: Any) -> int:
     """Fill ``noise`` with Gaussian noise from the words at an address: two for each trial, then spare ones.
 
-    Returns `LEARNED`, or `TOO_FEW` if they do not suffice.
+    Returns `LEARNED`, or `TOO_FEW` if the words do not suffice.
     """
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
@@ -62,7 +62,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 def finish_draw(
     words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
 ) -> None:
-    """Fill ``noise`` from words (two for each trial, then spare ones) that did not suffice, and then from new ones."""
+    """Fill ``noise`` from words (two for each trial, then spare ones) that did not suffice, then from new words."""
     words = keep(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()
@@ -77,9 +77,9 @@ def take_random(words: NDArray[np.uint64]) -> None:
 
 
 class KernelMemory:
-    """Two packed arrays in one block, so that a kernel takes their address."""
+    """An array of integers and one of floats in a single block of memory, so that a kernel takes one address."""
 
-    whole: NDArray[np.int64]  # int64 numbers, before the others
+    whole: NDArray[np.int64]  # int64 numbers, first in the block
     real: NDArray[np.float64]  # float64 numbers
     x: NDArray[np.float64]  # coded features of the next record, with the constant
     features: NDArray[np.float64]  # the same without the constant
@@ -92,11 +92,11 @@ class KernelMemory:
         self.whole, self.real = both[:wholes], both[wholes:].view(np.float64)
 
     def _open(self, x: int, p: int) -> None:
-        """Place p features, the constant last, at a position of ``real``."""
+        """Place the p features, the constant last, at index ``x`` of ``real``."""
         self.x = self.real[x : x + p]
         self.features = self.x[:-1]
         pack = struct.Struct(f"{p - 1}d").pack_into
-        # With its target bound, values are passed on without a list.
+        # With the target array bound by a partial, values are passed on without making a list.
         put = partial(pack, memoryview(self.real).cast("B"), 8 * x)  # type: ignore[arg-type]
         self.way = put, int(self.whole.ctypes.data), x
 
@@ -106,19 +106,19 @@ class KernelMemory:
         return self.way[1]
 
     def wipe(self) -> None:
-        """Wipe everything of one record: features, release, noise and words."""
+        """Wipe everything that belongs to one record: features, release, noise and random words."""
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe these arrays, which are this memory's own or a copy."""
+        """Wipe what belongs to a record in these arrays, which are this memory's own or copies."""
         raise NotImplementedError
 
     def _bind(self) -> None:
-        """Make the views of the arrays."""
+        """Create the views into the two arrays."""
         raise NotImplementedError
 
     def __getstate__(self) -> Any:
-        # Views are recreated over the copied arrays. A copy never has anything of a record.
+        # Views are recreated over the copied arrays. A copy contains nothing of a record.
         real, whole = self.real.copy(), self.whole.copy()
         self._forget(real, whole)
         return real, whole
@@ -131,29 +131,29 @@ class KernelMemory:
 
 
 class Held:
-    """What an engine has learned, while no kernel adds to it."""
+    """Holder of what an engine has learned, used while no kernel adds to it."""
 
-    count = 0  # records that a kernel has learned since
+    count = 0  # number of records in a kernel's memory that ``learned`` lacks
 
     def __init__(self, learned: Any) -> None:
         self.learned = learned  # replaced, never written to
 
     def wipe(self) -> None:
-        """Do nothing: there is nothing of a record."""
+        """Do nothing: it contains nothing of a record."""
 
 
 class RecordEngine:
     """Base class of engines whose kernel learns one record in place if possible."""
 
     _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
-    memory: Any  # the kernel's, or a `Held` if what is learned is replaced and not written to
+    memory: Any  # the kernel's memory, or a `Held` where no kernel adds to what is learned
     current: Any = None  # mechanism of the next records
     _turns: Turns
     _in_place: bool  # whether the kernel draws the noise of the mechanism in use
     _trials: int  # trials for which it draws words; 0 for simulated noise
 
     def use(self, mechanism: Any) -> None:
-        """Randomize the next records by ``mechanism``, unless one is given with them."""
+        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
         raise NotImplementedError
 
     def _hold(self, held: Any, mechanism: Any) -> None:
@@ -196,7 +196,7 @@ class RecordEngine:
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise if the kernel drew too few words, or none."""
+        """Learn the record, with secure noise, for which the kernel had too few random words, or none."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:
@@ -207,7 +207,7 @@ class RecordEngine:
 
     @wiped
     def _learn_row(self, values: Sequence[Any], y: float) -> None:
-        """Learn from one record like `learn_record`, if the kernel cannot."""
+        """Learn from one record like `learn_record`, where the kernel cannot."""
         row, target = empty((1, len(values) + 1)), empty(1)
         row[0, -1], target[0] = 1.0, y
         for column, value in enumerate(values):
@@ -235,7 +235,7 @@ class IterateEngine(RecordEngine):
                 )
         self.settings, self.mechanisms, self.memory = settings, dict(mechanisms), memory
         self.dimension: int = settings.dimension
-        """Numbers in a release."""
+        """Number of integers in a release."""
         self._turns = Turns()
         self._noise = chosen_noise(seed, noise)
         self._seeded = seed is not None

@@ -15,7 +15,7 @@ Weighting = Literal["inverse-variance", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class InverseScalingStep:
-    """Steps ``eta i^-alpha``, the paper's; the same as River's ``InverseScaling(lr=eta, power=alpha)``."""
+    """Step sizes ``eta i^-alpha``, as in the paper; the same as River's ``InverseScaling(lr=eta, power=alpha)``."""
 
     eta: float = 0.2
     alpha: float = 0.5

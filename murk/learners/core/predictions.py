@@ -35,7 +35,7 @@ class LabelEstimator(StreamEstimator):
         """Return probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Return the probability of each label; equal ones before the first release."""
+        """Return the probability of each label; before the first release all are equal."""
         if not self.n_releases:
             return dict.fromkeys(self.classes, 1.0 / len(self.classes))
         row = np.array([[number(x.get(name)) for name in self._names]])
@@ -50,7 +50,7 @@ class LabelEstimator(StreamEstimator):
         if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
             raise UserError(
                 f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
-                "text: give a pandas frame or an array, or learn classes that are"
+                "text: give a pandas frame or an array, or use classes that are distinct as text"
             )
         columns = {label: table[:, index] for index, label in enumerate(self.classes)}
         return dataframe.to_native_frame(columns, like=frame)
@@ -66,7 +66,7 @@ class LabelEstimator(StreamEstimator):
             # Arrow and Polars, whose columns have one type each, raise their own errors.
             raise UserError(
                 f"the classes {self.classes!r} do not fit into one column of a {type(X).__name__}: give a pandas "
-                "frame or an array, or learn classes of one type"
+                "frame or an array, or use classes of one type"
             ) from error
 
     def _table(self, X: Any) -> NDArray[np.float64]:
@@ -91,7 +91,7 @@ class TargetEstimator(StreamEstimator):
         """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """Return the predicted target; the middle of its range before the first release."""
+        """Return the predicted target; before the first release the middle of its range."""
         if not self.n_releases:
             return self._middle
         return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
@@ -103,7 +103,7 @@ class TargetEstimator(StreamEstimator):
 
 
 def _labels(classes: Sequence[Any]) -> NDArray[Any]:
-    """Return the classes as an array that keeps their types: numpy turns a number beside a text into text."""
+    """Return the classes as an array that keeps their types; numpy itself would turn numbers among text into text."""
     if {type(label) for label in classes} in ({bool}, {str}, {int}, {float}):
         array = np.array(list(classes))
         if array.dtype.kind in "bUif":
@@ -115,14 +115,14 @@ def _labels(classes: Sequence[Any]) -> NDArray[Any]:
 
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
-    """Return codes of two classes, or raise UserError if they are not two distinct labels."""
+    """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
     return dict(zip(classes, codes, strict=True))
 
 
 def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
-    """Return the numbers of the classes, or raise UserError if they are not at least two distinct labels."""
+    """Return each class's index as its code, or raise UserError unless there are at least two distinct labels."""
     codes = {label: float(index) for index, label in enumerate(classes)}
     if len(codes) != len(classes) or len(classes) < 2:
         raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
@@ -130,12 +130,12 @@ def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities of two classes from that of the second."""
+    """Return the probabilities of two classes from the probability of the second."""
     return np.column_stack([1.0 - positive, positive])
 
 
 def code_of(label: Any, codes: Mapping[Any, float]) -> float:
-    """Return a label's code, NaN for any other."""
+    """Return a label's code, or NaN if it is not one of the classes."""
     try:
         return codes.get(label, math.nan)
     except TypeError:  # not hashable, so not a class
@@ -165,7 +165,7 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
 
 
 def _within(label: Any, kind: str) -> int | float | None:
-    """Return the number of an array's kind that equals a label exactly; None if there is none."""
+    """Return a label as a number of the array kind ``kind``, or None unless the two are exactly equal."""
     if not isinstance(label, int | float | np.number | np.bool_):
         return None
     try:

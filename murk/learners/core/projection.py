@@ -12,9 +12,9 @@ Array = NDArray[np.float64]
 
 @jit
 def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
-    """Scale features (without the constant) down to a norm of ``reach``, or to 0; return whether they exceeded it.
+    """Scale features (without the constant) of a norm above ``reach`` down to it; return whether the norm was above.
 
-    Values that are not finite count as 0.
+    With ``zero`` such features become 0 instead. Values that are not finite count as 0.
     """
     slopes = x.shape[0] - 1 if constant else x.shape[0]
     if constant:
@@ -28,7 +28,7 @@ def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
     if square <= reach * reach:
         return False
     square = 0.0
-    # Brought to size before they are squared: 1e300 must not overflow.
+    # Scaled before squaring, so that 1e300 does not overflow.
     for i in range(slopes):
         square += (x[i] / largest) * (x[i] / largest)
     for i in range(slopes):

@@ -1,4 +1,4 @@
-"""Numbers in records of every kind. River-free."""
+"""Conversion of records' features and targets to numbers. River-free."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def target(value: Any) -> float:
 
 
 def numbers(values: Any, convert: Callable[[Any], float] = number) -> NDArray[np.float64]:
-    """Return a column of numbers, without the message of a failed conversion, which would quote a record."""
+    """Return a column as numbers, with no error for a failed conversion, whose message would quote a record."""
     array = column_array(values)
     if array.dtype.kind in "biuf":
         return keep(array.astype(np.float64))

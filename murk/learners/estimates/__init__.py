@@ -1,1 +1,1 @@
-"""Estimates: coefficients, their uncertainty, units and path, and whether they have changed."""
+"""Estimates: coefficients, their uncertainty, units and path, and tests of whether they have changed."""

@@ -15,12 +15,12 @@ _ROUNDS = 60
 def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     r"""Return half-widths of intervals around normal estimates with standard errors and bounds of their bias, ``(p,)``.
 
-    With ``t = bias / error`` it is ``c error`` with
+    With ``t = bias / error`` a half-width is ``c error``, where c solves
 
     .. math:: \Phi(c - t) - \Phi(-c - t) = \mathrm{level},
 
-    the coverage at the worst bias, which is at the bound: 1.96 without bias, and the bias plus 1.64 standard errors if
-    it is large, as noise then misses on one side only. Errors and biases are infinite where unknown.
+    the coverage at the largest possible bias. At 95%, c is 1.96 without bias, and ``t + 1.64`` for a large bias, as
+    intervals then miss on one side only. Errors and biases are infinite where unknown.
 
     References
     ----------

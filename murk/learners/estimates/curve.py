@@ -1,16 +1,16 @@
-"""Path of an estimate, from the trails that chains carry in their states.
+"""Path of an estimate over the number of releases, from the trails (past points) in chains' states.
 
 Chains are merged at equal counts: a point consists of each chain's newest point at or below one count of the grid. A
 release draws its chain uniformly, so that learned chains reach a count at about the same time; a chain without an owner
-keeps its last point. Neither the order of learning nor the time of day matters. If chains share models, the first one's
-trail is of all together, and the others have none.
+keeps its last point. Neither the order of learning nor the time of day matters. If chains share models, the first
+chain's trail has the estimates of all chains together, and the other chains have no trail.
 
 *Random scaling*: with n_c releases of chain c, ``sum n_c theta_c / n``, as in the estimate of all chains, and
 half-widths from the mean of the chains' V, known if every chain knows its own.
 
 *All other methods*: chains share no release, so their estimates are independent: each coefficient is averaged by
-inverse variance, or by numbers of releases if no chain knows its variance. (The estimate itself is of the chains' sums
-together, and so slightly more exact.)
+inverse variance, or by numbers of releases if no chain knows its variance. (The estimate itself is slightly more
+precise, as it is computed from the sums of all chains.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class CurvePoint(NamedTuple):
-    """The estimate from a number of releases, with 95% half-widths, and the time at which the log had them."""
+    """The estimate from a number of releases, with 95% half-widths, and the time at which the log held the releases."""
 
     releases: int
     time: int
@@ -40,7 +40,7 @@ class CurvePoint(NamedTuple):
 
 
 def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any]:
-    """Return points as plain data: one list for each part, by name if there is one for each coefficient."""
+    """Return points as plain data: a list for each field, or by name a list for each coefficient."""
     plain = ("releases", "time", "estimated_error")
     data: dict[str, Any] = {key: [getattr(point, key) for point in points] for key in plain}
     for key in ("values", "half_widths"):
@@ -50,9 +50,9 @@ def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any
 
 
 def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
-    """Return the points of all chains together, in order of releases; ``method`` is that of the intervals.
+    """Return the merged points of all chains, by number of releases; ``method`` is the intervals' method.
 
-    Raises MurkError if a trail is not of this number of coefficients.
+    Raises MurkError if a trail has another number of coefficients.
     """
     tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
     grid = sorted({count for trail in trails for count in trail.counts})
@@ -80,7 +80,7 @@ def _merged(values: Floats, halves: Floats, counts: Floats, method: str) -> tupl
         spread = np.sqrt((np.square(halves / single) * counts[:, None]).mean(axis=0) / counts.sum())
         return by_count, joint * spread, math.sqrt(6.0 * float(np.sum(np.square(spread))))
     quantile = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
-    # A half-width of 0 is that of a certain coefficient, and one of infinity of an unknown one.
+    # A half-width is 0 for a known coefficient, and infinite for an unknown one.
     with np.errstate(divide="ignore"):
         precisions = np.minimum(np.square(quantile / halves), 1e300 / len(counts))
     total = precisions.sum(axis=0)

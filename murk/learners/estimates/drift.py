@@ -8,12 +8,12 @@ share ``v = 1 - C_n / C_m`` of the information after m,
     log E = 1/2 (z^2 16 v / (1 + 16 v) - log(1 + 16 v)),    z^2 = (t_n - t_m)^2 / (C_m v)
 
 E is a nonnegative martingale in n that begins at 1 (an *e-process*): with probability at most a it *ever* exceeds 1 /
-a, however often it is checked (Ville). So is a mean of several: of all coefficients together, and of each. The k-th
-part of a stream counts with weight ``1 / (k (k + 1))``, which sums to 1 over all parts: an alarm at 1 / a is false with
-probability at most a over the whole life of a stream.
+a, however often it is checked (Ville). A mean of such processes is one, too: here of E for all coefficients together
+and of E for each. The k-th part of a stream counts with weight ``1 / (k (k + 1))``, which sums to 1 over all parts: an
+alarm at 1 / a is false with probability at most a over the whole life of a stream.
 
-Normality and the covariances are the estimate's own. If the information grew less than the number of releases, it is
-taken to have grown with it, which makes z smaller.
+Normality and the covariances are the estimate's own. If the information grew less than the number of releases, the
+test takes it to have grown in proportion, which makes z smaller.
 
 Sources: Ville, "Etude critique de la notion de collectif", 1939; Robbins, "Statistical methods related to the law of
 the iterated logarithm", 1970; Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-FALSE_ALARM: Final = 0.01  # largest probability of ever reporting a change of an unchanged model
+FALSE_ALARM: Final = 0.01  # largest probability of ever reporting a change where there is none
 
 SMALLEST_SHARE: Final = 0.05  # least share of the releases that a part must have to be compared
 
-# Variance of the change that is tested for, over that of the earlier estimate: four standard errors.
+# Variance of the change tested for, over the variance of the earlier estimate: a change of four standard errors.
 _SPREAD = 16.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Evidence of a part of the stream against all before it."""
+    """Evidence that the coefficients of a part of the stream differ from those before the part."""
 
     evidence: float  # log E
     number: int  # k, the number of the part, from 1
-    since: int  # releases before the part
-    until: int  # releases with the part
-    changes: tuple[float, ...]  # of each coefficient's estimate, in coded units, (p,); NaN if unknown
+    since: int  # number of releases before the part
+    until: int  # number of releases up to the end of the part
+    changes: tuple[float, ...]  # change of each coefficient's estimate, in coded units, (p,); NaN if unknown
     each: tuple[float, ...]  # log E of each coefficient alone, (p,)
 
 
@@ -64,13 +64,13 @@ class Comparison:
 class Drift:
     """Whether the coefficients have changed beyond noise."""
 
-    p_value: float = 1.0  # largest probability of such evidence in an unchanged stream, ever
+    p_value: float = 1.0  # largest probability of ever seeing such evidence in an unchanged stream
     compared: int = 0  # number of comparisons
-    releases: int = 0  # of the estimate, when it was compared
-    since: int | None = None  # releases before the part that contradicts the earlier ones most
-    until: int | None = None  # releases with that part
-    # Changes of estimates by name, in coded units, of coefficients whose own evidence suffices, the strongest first;
-    # empty without an alarm. The coefficients have changed by more, as an estimate is a mean of before and after.
+    releases: int = 0  # number of releases of the estimate that was tested
+    since: int | None = None  # number of releases before the part that differs most from those before it
+    until: int | None = None  # number of releases up to the end of that part
+    # Changes of estimates, in coded units, by name of the coefficients with enough evidence of their own, the strongest
+    # first; empty without an alarm. The coefficients changed by more, as an estimate averages over before and after.
     changes: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -88,7 +88,7 @@ class Drift:
         No sign that the coefficients have changed, in 6 comparisons of newer with older releases.
         """
         if not self.compared:
-            return "Whether the coefficients change cannot be told yet."
+            return "It is too early to tell whether the coefficients change."
         if not self.alarm:
             times = "1 comparison" if self.compared == 1 else f"{self.compared:,} comparisons"
             return f"No sign that the coefficients have changed, in {times} of newer with older releases."
@@ -103,7 +103,7 @@ class Drift:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, with the words."""
+        """Return plain data, including the words."""
         return {
             "alarm": self.alarm,
             "p_value": self.p_value,
@@ -119,14 +119,15 @@ class Drift:
 def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
     """Return log E of changes.
 
-    ``square`` is in units of the variance before, ``left`` the variance after over that before, ``share`` that of the
-    releases. If half of the information is new, and the estimate changed by two standard errors of before, or by none:
+    ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one, and
+    ``share`` the share of new releases. For half of the information new, and a change of two earlier standard errors
+    or of none:
 
     >>> log_ratio(np.array([4.0, 0.0]), np.array([0.5, 0.5]), 0.5).round(2).tolist()
     [2.46, -1.1]
     """
     new = np.maximum(1.0 - left, share)
-    # If less was learned than by the releases' share, the earlier information is reduced by as much.
+    # If less was learned than by the share of releases, the earlier information is reduced in proportion.
     scale = np.maximum(1.0, left / (1.0 - share)) * new
     spread = _SPREAD * new
     return np.asarray(0.5 * (square / scale * spread / (1.0 + spread) - np.log1p(spread)))
@@ -142,7 +143,7 @@ def compare(
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p).
 
-    Half of the evidence is that of all coefficients together, half that of each. ``share`` is that of the releases in
+    E is half that of all coefficients together, and half the mean of each one's. ``share`` is the share of releases in
     between. Returns None if nothing was known before.
     """
     scale = np.sqrt(np.diag(before))
@@ -159,7 +160,7 @@ def compare(
 
 
 def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
-    """log E of each coefficient, and by how much it moved; minus infinity and NaN where nothing was known before."""
+    """Return log E and change of each coefficient; minus infinity and NaN where nothing was known before."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
         known = np.isfinite(before) & np.isfinite(left)
@@ -184,15 +185,15 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return the log E that a comparison's number, and the ways to make it, cost."""
+    """Return what to subtract from log E for the comparison's number, and for its ``views``."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 
 def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
-    """Test whether an estimate has changed, from the points that its chains keep of its path.
+    """Test whether the coefficients have changed, from the estimate's path.
 
-    At each doubling of the releases a new comparison begins, of all later releases with the earlier ones, made at every
-    later point and for each coefficient alone. Returns None for an estimate without standard errors, and for random
+    At each doubling of the releases a new comparison of all later releases with the earlier ones begins. It is made at
+    every later point, for each coefficient alone. Returns None for an estimate without standard errors, and for random
     scaling, whose errors come from the path itself.
     """
     if estimate.method == RANDOM_SCALING or not np.any(np.isfinite(estimate.spread)):
@@ -228,7 +229,7 @@ def _strongest(
     each, changes = _by_coefficient(
         values[later] - values[start], variances[start], variances[later], shares[later, None]
     )
-    # Coefficients that are no longer known are no evidence.
+    # Coefficients that are no longer known give no evidence.
     evidence = np.logaddexp.reduce(each[:, known], axis=1) - math.log(int(known.sum()))
     best = int(np.argmax(evidence))
     return Comparison(
@@ -238,7 +239,7 @@ def _strongest(
 
 
 class _Compared(Protocol):
-    """A problem with more evidence than the path of the estimate."""
+    """A problem with a drift test of its own, which uses more than the estimate's path."""
 
     def drift(self, engines: Sequence[Any]) -> Drift:
         """Test whether the coefficients have changed."""

@@ -1,6 +1,6 @@
 """Average marginal effects: the effect of a unit of each feature on the probability, on average over the people.
 
-A logit's coefficients are effects on log odds, a line's on the target; the average marginal effect compares all models:
+A logit's coefficients are effects on log odds, a line's on the target. Average marginal effects compare all models:
 
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
@@ -56,9 +56,9 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
 def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Array] | None:
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
-    The half-width is the delta method's, times the ratio of the coefficient's own interval to its standard error, plus
-    the possible difference of S. S of rows that are unlike the people has a variance of kappa times that of sigma' over
-    the rows. Returns None if the people's features or the covariance are unknown.
+    The half-width is the delta method's, times the coefficient's own half-width over its standard error, plus the
+    possible difference of S. As people may differ from the rows, S has an additional variance: kappa times that of
+    sigma' over the rows. Returns None if the people's features or the covariance are unknown.
     """
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
@@ -94,7 +94,7 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
     variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
     if not variance > 0.0:
         return float(np.interp(mean, points, curved)), float(np.interp(mean, points, curved))
-    # The mean is added at a cost that excludes it from the optimum: with it and the ends every variance is feasible.
+    # The mean and the ends make every variance feasible; the mean has a cost that keeps it out of the optimum.
     away = np.append(points - mean, 0.0)
     moments = np.vstack([np.ones(_GRID + 1), away, away**2 / variance])
     low, high = (least_mean(np.append(sign * curved, 1.0), moments, [0, _GRID - 1, _GRID]) for sign in (1.0, -1.0))
@@ -104,8 +104,8 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
 def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    ``costs`` is (m,), ``moments`` (3, m), and ``support`` the three positions of a feasible distribution, which are
-    changed to the best. Loading a general solver would take longer than a small run.
+    ``costs`` is (m,), ``moments`` (3, m). ``support`` has the three positions of a feasible distribution, and receives
+    those of the best one. Loading a general solver would take longer than a small run.
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

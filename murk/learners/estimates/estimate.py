@@ -1,4 +1,4 @@
-"""Estimates of all protocols' learners, with intervals, their method, and a note on their coverage."""
+"""Estimates that learners of all protocols return, with intervals, their method, and a note on their coverage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from murk.learners.estimates.forgers import Influence
 
 RANDOM_SCALING = "random scaling"
 ASKED, COMPLETE = "random-scaling", "complete"
-FEWEST = 1000  # releases below which random scaling gives no interval, as it would cover far too rarely
+FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
 # Quantiles of |N(0,1)| / sqrt(mean of P independent integrals of a squared Brownian bridge), by level and number of
 # chains: P = 1 from the literature, the others from 200,000 simulated draws (+-0.01).
@@ -30,14 +30,14 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return the critical value of random scaling for a number of chains, the larger one between tabled numbers.
+    """Return the critical value of random scaling for a number of chains; between tabled numbers, the larger value.
 
-    Raises UserError for a level other than 0.95, 0.90 and 0.80, which are tabled.
+    Raises UserError for a level other than 0.95, 0.90 or 0.80, which are tabled.
     """
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]
-    raise UserError(f"random scaling knows the levels 0.80, 0.90 and 0.95, not {level!r}")
+    raise UserError(f"random scaling has intervals at the levels 0.80, 0.90 and 0.95, not {level!r}")
 
 
 class Intervals(dict[str, tuple[float, float]]):
@@ -50,7 +50,7 @@ class Intervals(dict[str, tuple[float, float]]):
     level
         The nominal level.
     note
-        What is known of the true coverage.
+        What is known about the true coverage.
     """
 
     def __init__(self, items: dict[str, tuple[float, float]], *, method: str, level: float, note: str) -> None:
@@ -83,33 +83,33 @@ class PublicCovariates:
 
 @dataclass(frozen=True)
 class People:
-    """What is known of the people's coded features."""
+    """The distribution of the people's coded features, as far as known."""
 
     points: NDArray[np.float64]  # rows (m, p), the constant last
     shares: NDArray[np.float64]  # of the people at the rows, (m,)
-    sampled: bool  # whether the rows are people's own; otherwise only their second moments are right
-    doubt: float = 0.0  # kappa: the people differ from the rows as if these were a sample of 1 / kappa
+    sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
+    doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Coefficients in coded units with their standard errors or half-widths."""
 
-    forecasts: ClassVar[bool] = False  # whether `needs` forecasts what the rest would take
+    forecasts: ClassVar[bool] = False  # whether `needs` has forecasts
 
     names: tuple[str, ...]
     values: NDArray[np.float64]  # coefficients (p,), in coded units
-    method: str  # of the intervals, such as "plug-in", "random scaling" or "scores"
-    spread: NDArray[np.float64]  # standard errors, of random scaling sqrt(V_jj / n); infinite if unknown
-    note: str  # what is known of their true coverage
+    method: str  # method of the intervals, such as "plug-in", "random scaling" or "scores"
+    spread: NDArray[np.float64]  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
+    note: str  # what is known about the intervals' true coverage
     chains: int  # number of chains merged
     n_releases: int
-    covariance: NDArray[np.float64] | None = None  # of the values, (p, p)
+    covariance: NDArray[np.float64] | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
-    absent: float = 0.0  # share of targets that are surely missing; 0 if unknown
-    influence: Influence | None = None  # bound of one forged release's effect; None if unknown
+    absent: float = 0.0  # share of targets that are missing, at least; 0 if unknown
+    influence: Influence | None = None  # bound on one forged release's effect; None if unknown
 
     @property
     def releases_used(self) -> int:
@@ -128,25 +128,25 @@ class Estimate:
     def standard_error(self) -> float:
         """Root of the summed squared standard errors; infinite if one is unknown.
 
-        Random scaling's V has a mean of a sixth of the variance (the integral of a squared Brownian bridge).
+        Random scaling's V is on average a sixth of the variance (the integral of a squared Brownian bridge): times 6.
         """
         scale = 6.0 if self.method == RANDOM_SCALING else 1.0
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))
 
     def extent(self) -> Extent | None:
-        """Return where people are within public bounds; None if unknown."""
+        """Return where people lie within the public bounds; None if unknown."""
         if self.people is None or not self.people.sampled:
             return None
         return extent_of_rows(self.people.points, self.people.shares)
 
     def missing(self) -> float:
-        """Return the share of people whose target is surely missing; 0 if unknown."""
+        """Return the share of people whose target is missing, at least; 0 if unknown."""
         return self.absent
 
     def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:
-        """Return how far forged releases could have moved each coefficient, (p,); infinite if unbounded.
+        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
 
-        In the unit of the coefficients, by the half-widths at ``level`` (docs/threat-model.md).
+        The result is in the coefficients' unit, from the half-widths at ``level`` (docs/threat-model.md).
         """
         if self.influence is None:
             return np.full(len(self.names), math.inf)
@@ -164,11 +164,11 @@ class Estimate:
         return []
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """Return by name what learning the rest would take, if the method can forecast it; see ``ScoreEstimate``."""
+        """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
         return {}
 
     def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return average marginal effects on the probability with half-widths, if the method has its own."""
+        """Return average marginal effects on the probability and half-widths, if the method estimates them itself."""
         return None
 
     @property

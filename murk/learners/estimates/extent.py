@@ -1,4 +1,4 @@
-"""Where people are within the box of public bounds, as far as releases or public rows show."""
+"""Where people lie within the box of public bounds, as far as releases or public rows show."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Extent:
     ([0.5], 0.01)
     """
 
-    moment: Array  # mean of x x' up to a factor, (p, p), the constant last, with any noise
-    into: Array  # coordinates C in which the noise is known, (p, p): that of a'x is that of (C a)'z
-    variances: Array  # of the entries of the moment in these coordinates, (p, p)
+    moment: Array  # mean of x x' up to a factor, (p, p), the constant last; it may have noise
+    into: Array  # C, (p, p): a'x is (C a)'z in the coordinates z, in which the noise is known
+    variances: Array  # variances of the moment's entries in the coordinates z, (p, p)
 
     @cached_property
     def known(self) -> bool:
@@ -39,7 +39,7 @@ class Extent:
         return np.asarray(self.moment[:-1, -1] / self.moment[-1, -1])
 
     def along(self, direction: Array) -> tuple[float, float]:
-        """Return a combination's (p - 1,) variance, which noise may make negative, and its standard error."""
+        """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
         whole = np.append(direction, -float(direction @ self.mean))
         scale = float(self.moment[-1, -1])
         value = float(whole @ self.moment @ whole) / scale
@@ -47,7 +47,7 @@ class Extent:
         return value, math.hypot(self._error(whole), value * self._error(constant)) / scale
 
     def variance(self, feature: int) -> tuple[float, float]:
-        """Return the variance of one feature and its standard error."""
+        """Return the variance of one feature and the variance's standard error."""
         return self.along(np.eye(len(self.moment) - 1)[feature])
 
     def _error(self, whole: Array) -> float:

@@ -1,13 +1,13 @@
-r"""Bounds of how far forged releases could have moved an estimate.
+r"""Bounds on how far forged releases could have moved an estimate.
 
 Anyone who may write to a log may forge releases. A receiver bounds the length of each, so that one of length L and
-weight w moves a weighted mean by at most ``w L / W``, W the sum of all weights. Honest noise of standard deviation s
-moves it by ``sqrt(sum w^2 s^2) / W``, and is part of a coefficient's standard error. So one forged release moves a
-coefficient by at most
+weight w moves a weighted mean by at most ``w L / W``, where W is the sum of all weights. Honest noise of standard
+deviation s moves it by ``sqrt(sum w^2 s^2) / W``, and is part of a coefficient's standard error. So one forged release
+moves a coefficient by at most
 
 .. math:: \kappa = \max_l w_l L_l / \sqrt{\textstyle\sum w^2 s^2}
 
-standard errors, the largest over the levels of a release, in any direction: ``L / (s sqrt n)`` if all n have one level.
+standard errors in any direction, the maximum being over levels: ``L / (s sqrt n)`` if all n releases have one level.
 A forged release also lowers the smallest eigenvalue of the matrix that a mean is divided by, by at most a share b. For
 m of them the bound is
 
@@ -32,7 +32,7 @@ from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
 Array = NDArray[np.float64]
 
-SLACK: Final = 2.0  # factor of the linear bound
+SLACK: Final = 2.0  # factor by which the linear bound is raised
 
 SHARES: Final = (0.001, 0.01)  # shares of forged releases in reports
 
@@ -49,11 +49,11 @@ class Influence:
 
     errors: float  # kappa: change of a coefficient, in standard errors
     bend: float = 0.0  # b: share by which it lowers the smallest eigenvalue of the matrix
-    start: float = 0.0  # change by any number of first releases, where iterates begin, in standard errors
+    start: float = 0.0  # change by any number of releases at the beginning of the iterates, in standard errors
     limit: Array | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
 
     def moved(self, forged: int, errors: Array) -> Array:
-        """Return how far forged releases could have moved coefficients with these standard errors, (p,)."""
+        """Return how far forged releases could have moved coefficients with standard errors ``errors``, (p,)."""
         left = 1.0 - forged * self.bend
         factor = SLACK * forged * self.errors / left + self.start if left > 0.0 else math.inf
         with np.errstate(invalid="ignore"):
@@ -82,7 +82,7 @@ def noise_of_number(mechanism: Any) -> float:
 
 
 def counted(releases: int) -> Sequence[int]:
-    """Return the numbers of forged releases in reports: one, and shares of all.
+    """Return the numbers of forged releases that reports consider: one, and `SHARES` of all.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class LineEstimate(MomentEstimate):
         return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
-        """Return the estimate for features in other units, one of which is ``factors`` of these."""
+        """Return the estimate for features in other units, each of which equals ``factors`` of the present units."""
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
         return replace(
             self, values=self.values * factors, spread=self.spread * factors, fit=self.fit * factors,

@@ -1,4 +1,4 @@
-"""Probabilities from scores, in numpy and without overflow. Kernels have scalar forms of their own."""
+"""Probabilities from scores, computed by numpy without overflow. Kernels have scalar versions of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def logistic(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def class_probabilities(scores: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities of K classes, (m, K), from scores (m, c) over contrasts or classes, with basis (K, c)."""
+    """Return probabilities of K classes, (m, K), from scores (m, c) of contrasts or classes and their basis (K, c)."""
     classes = scores @ basis.T
     odds = np.exp(classes - classes.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Tests of whether a misfit is larger than chance makes it."""
+"""Tests of whether a misfit is larger than chance explains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNLIKE: Final = 3.72  # standard deviations with one false alarm in 10,000 checks
-MOST_NUMBERS: Final = 600  # most entries of matrices that are compared: those of 34 coefficients
+MOST_NUMBERS: Final = 600  # largest number of entries of matrices that are compared: those of 34 coefficients
 _NULL = 1e-9
 
 

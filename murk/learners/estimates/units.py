@@ -17,15 +17,15 @@ from murk.stream.task.task import Task
 class Unit:
     """Natural unit of a coefficient: ``factor * coefficient + shift`` is its effect."""
 
-    label: str  # of a unit of the feature, in words
-    factor: float  # effect per unit, over the coefficient
-    shift: float  # added for an intercept
+    label: str  # name of the unit, in words
+    factor: float  # effect per unit, divided by the coefficient
+    shift: float  # constant that is added for an intercept, else 0
 
 
 def on_logit_scale(task: Task) -> bool:
     """Return whether a task's coefficients are log odds, so that their exponentials are odds ratios.
 
-    Those of a probit, or of quadratic and exponential losses of a binary target, are not.
+    The coefficients of a probit, or of quadratic and exponential losses of a binary target, are not.
     """
     return task.coefficient_scale == "log odds"
 
@@ -36,12 +36,12 @@ def fits_probabilities(task: Task) -> bool:
 
 
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
-    """Return the name of an effect per unit; for log odds, of its exponential."""
+    """Return the name of an effect per unit or, for log odds, the name of its exponential."""
     return "odds ratio" if on_logit_scale(task) else "chance" if fits_probabilities(task) else "effect"
 
 
 def odds_ratio(effect: float) -> float:
-    """Return ``e^effect``; infinite if the effect is infinite (of either sign) or the result too large."""
+    """Return ``e^effect``; infinite if the effect is infinite (of either sign) or the result would overflow."""
     return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
 
 
@@ -68,7 +68,7 @@ def units(task: Task) -> dict[str, Unit]:
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     """Return the units of a learner whose features a task's `Encoder` codes, but not its target.
 
-    ``scale`` is that of the learner's coefficients, whatever the task's would be.
+    ``scale`` is the scale of the learner's coefficients, which may differ from the task's.
     """
     half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
@@ -95,7 +95,7 @@ def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, U
 
 
 def _in_units(task: Task) -> tuple[float, float]:
-    """Return the factor of effects per unit, in the target's units as coded, and the shift of an intercept."""
+    """Return the factor from coded coefficients to the target's units, and the shift of an intercept."""
     if isinstance(task.target, RealTarget):
         half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
         linked = PROTOCOLS[task.protocol].has_link(task.block)

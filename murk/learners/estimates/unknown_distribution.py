@@ -6,10 +6,10 @@ line in t let ``h = alpha + s t + r``; then, but for the constant,
 .. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
     |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)
 
-by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` it bounds average marginal
-effects, ``s theta / 2``, which half the line through labels nearly is. With the least-squares line of t the first of
-the two bounds coefficients, ``theta = (b - e) / s`` (the second is too small for estimates that are far off, as the
-distribution of t is taken at them). Mean, variance and range of t are known, as features are bounded, so linear
+by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` this bounds the distance of half
+the line, ``b / 2``, from the average marginal effects ``s theta / 2``. With the least-squares line of t, the first
+bound holds for coefficients, ``theta = (b - e) / s``. (The second is too small for estimates that are far off, as the
+distribution of t is taken at them.) Mean, variance and range of t are known, as features are bounded. So linear
 programs over all such distributions bound s, ``E r^2`` and ``E |r|``.
 """
 
@@ -29,16 +29,16 @@ _GRID = 257
 
 @dataclass(frozen=True)
 class Allowance:
-    """Allowance for the unknown distribution of the features, to either side."""
+    """Widths added to both sides of intervals for the unknown distribution of the features."""
 
-    coefficients: Vector  # to log odds, (p,)
-    effects: Vector  # to average marginal effects on the probability, (p,); without meaning for the constant
+    coefficients: Vector  # for log odds, (p,)
+    effects: Vector  # for average marginal effects on the probability, (p,); without meaning for the constant
 
 
 def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float) -> Allowance:
-    """Return the largest distances from ``values``, and of average marginal effects from ``fit / 2``.
+    """Return the largest distances of coefficients from ``values``, and of average effects from ``fit / 2``.
 
-    ``fit`` is b, the constant last; ``values`` are logistic coefficients from it for some distribution of the features;
+    ``fit`` is b, the constant last; ``values`` are logistic coefficients that follow from b for some distribution of x;
     ``moment`` is ``E x x'``, the constant last, and ``inverse`` its inverse; ``largest`` is rho.
 
     Examples
@@ -65,7 +65,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     unknown = np.full(len(fit), math.inf)
     if not (math.isfinite(most) and least > 0.0 and math.isfinite(steep[1])):
         return Allowance(unknown, unknown)
-    # For marginal effects the miss is convex in the slope, so that its extremes are the worst.
+    # The distance of marginal effects is convex in the slope, so that one of its extremes is the worst case.
     effects = np.zeros(len(fit))
     for slope in steep:
         left = np.abs(distributions.left(slope, mean))
@@ -73,7 +73,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
             by_square * math.sqrt(max(distributions.most(left**2), 0.0)), by_size * distributions.most(left)
         )
         effects = np.maximum(effects, bound / 2.0)
-    # Each distribution's own best line has no larger squared misses than this one.
+    # Each distribution's own best line has no larger squared residuals than this one.
     missed = by_square * math.sqrt(max(distributions.most(distributions.left(scale, mean) ** 2), 0.0)) / least
     stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
     return Allowance(np.asarray(stretched + missed), effects)
@@ -81,7 +81,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
 
 @dataclass(frozen=True)
 class _Distributions:
-    """All distributions on a grid of scores with a mean and a variance."""
+    """All distributions on a grid of scores that have a given mean and variance."""
 
     curve: Vector  # h of the scores
     away: Vector  # distances of the scores from their mean
@@ -100,7 +100,7 @@ class _Distributions:
         return cls(np.tanh(points / 2.0), points - mean, float(np.clip(variance, step**2 / 4.0, most)))
 
     def left(self, slope: float, mean: float) -> Vector:
-        """Return the residuals of a line through the curve at the mean score."""
+        """Return the residuals of the curve from a line that meets it at the mean score."""
         return np.asarray(self.curve - math.tanh(mean / 2.0) - slope * self.away)
 
     def range(self, cost: Vector) -> tuple[float, float]:
@@ -108,7 +108,7 @@ class _Distributions:
         return -self.most(-cost), self.most(cost)
 
     def most(self, cost: Vector) -> float:
-        """Return the largest mean of a function of the score; infinite if none is found."""
+        """Return the largest mean of a function of the score; infinite if the solver finds none."""
         from scipy.optimize import milp
 
         moments = np.vstack([np.ones(_GRID), self.away, self.away**2 / self.variance])

@@ -54,7 +54,7 @@ class IWPSGD(SGDEstimator):
     _target: ClassVar[Literal["binary", "real"]]
 
     def _prepare(self, former: str | None = None) -> None:
-        """Check the arguments and start; ``former`` is the default release of an earlier version."""
+        """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         if self.inputs not in ("records", "released"):
             raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
         for name in ("intercept", "corrected"):
@@ -63,7 +63,7 @@ class IWPSGD(SGDEstimator):
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
         self._former = former
-        # Refuse early what does not depend on the features.
+        # Check early whatever does not depend on the features.
         if isinstance(self.budget, Guarantee):
             self._made_settings(("feature", "intercept")).mechanism(self.budget)
         super()._prepare()
@@ -118,9 +118,9 @@ class IWPSGD(SGDEstimator):
     # Learning
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once and learn from the result; or learn from a released example.
+        """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``budget`` replaces the learner's for this person. A noise level outside the loss's valid region is refused
+        ``budget`` replaces the learner's own for this person. A noise level outside the loss's valid region is refused
         before the record is read.
         """
         if self.inputs == "released":
@@ -131,7 +131,7 @@ class IWPSGD(SGDEstimator):
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
 
-        ``budget`` is for all rows, or a sequence with one for each.
+        ``budget`` is a guarantee for all rows, or a sequence with one for each row.
         """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
@@ -139,7 +139,7 @@ class IWPSGD(SGDEstimator):
 
     @abstractmethod
     def _released_target(self, x: Record, y: Any) -> float:
-        """Return the number that a released example has for its target."""
+        """Return the target of a released example as a number."""
 
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
         """Learn from a decoded example."""
@@ -152,7 +152,7 @@ class IWPSGD(SGDEstimator):
         if engine.settings.outer:
             numbers = getattr(x, "matrix", None)
             if numbers is None or len(numbers) != engine.dimension:
-                raise UserError("x is not an outer product of these features as `decoded` returns it")
+                raise UserError("x is not an outer product of this learner's features, as `decoded` returns it")
             engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
             return
         vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
@@ -184,9 +184,9 @@ class IWPSGD(SGDEstimator):
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
-        ``x`` has the noisy features and ``y`` the label or noisy target. Products hold the label in ``x``, with the
-        constant as ``"intercept"``; ``y`` is then the second class. Of a direction ``x`` is u and ``y`` is t. Of an
-        outer product ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
+        ``x`` has the noisy features and ``y`` the label or noisy target. In a product, ``x`` is multiplied by the label
+        and has the constant as ``"intercept"``; ``y`` is the second class. In a direction, ``x`` is u and ``y`` is t.
+        In an outer product, ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
         mechanism = engine.mechanisms[release.level]
@@ -219,8 +219,8 @@ class IWPSGD(SGDEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state with an earlier default release keeps that release. Raises MurkError if the state
-        is malformed or belongs to other features.
+        If the argument ``release`` was omitted, a state from an earlier default release keeps that release. Raises
+        MurkError if the state is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if by_default else ())
@@ -253,7 +253,7 @@ class IWPSGD(SGDEstimator):
         return dict(zip(self._names, slopes, strict=True)), constant
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same settings, a chain each."""
+        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
         return estimate([engine.snapshot() for engine in self._engines(others)])
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -262,7 +262,7 @@ class IWPSGD(SGDEstimator):
 
 
 def published(gamma: float) -> dict[str, Any]:
-    """Return the paper's settings, which both estimators' `as_published` start from."""
+    """Return the paper's settings, on which `as_published` of both estimators is based."""
     return {
         "release": "separate",
         "step": InverseScalingStep(gamma, 0.0),

@@ -39,10 +39,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     release
         ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by
         ``1/(1 + |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the
-        fit weighted by ``1/|x|^2``; its default with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``:
+        fit weighted by ``1/|x|^2``; its default for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``:
         ``y x``; the default for other losses. ``"separate"``: features, and a label in randomized response.
     split, calibration
-        The features' share of the budget in a separate release; ``"analytic"``, or ``"classic"`` as in the paper.
+        The features' share of a separate release's budget; calibration, ``"analytic"`` or, as published, ``"classic"``.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
@@ -54,11 +54,11 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     regularization, batch
-        lambda of the penalty ``lambda/2 ||theta||^2``; releases averaged for each step.
+        lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
     step, averaging
         ``"noise-aware"`` or River's ``InverseScaling``; ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
         Radius of the ball to which coefficients are projected; by default at most 3 (quadratic: 2) and inside the
         loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``).
@@ -68,14 +68,14 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     intercept
         Whether the constant has a coefficient; otherwise it is 0. The release is the same.
     intervals
-        ``"random-scaling"`` for intervals from the path of the unpolished average, which cover too rarely before the
-        iterates settle.
+        ``"random-scaling"`` for intervals from the path of the unpolished average, which hold the truth too rarely
+        before the iterates settle.
     mechanism
-        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the least noisy.
-        All other releases are Gaussian.
+        Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
+        least noisy one. All other releases have Gaussian noise.
     corrected
-        ``False`` treats releases as the records, like plain SGD: the paper's biased baseline, without polish and
-        ``unbiased_loss``.
+        ``False`` learns from releases as if they were the records, like plain SGD: the paper's biased baseline, without
+        polish and ``unbiased_loss``.
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`.
     seed, noise

@@ -1,13 +1,13 @@
 r"""Fits of released examples that also use public covariate rows.
 
-Outer products: rows improve ``A = E x x'/(1 + |x|^2)``; the estimand ``A^-1 b`` stays the same. With a, alpha the
-numbers of the released and of the rows' matrix, pi the share of targets present (estimated from the trace) and
+Outer products: rows improve ``A = E x x'/(1 + |x|^2)``; the estimand ``A^-1 b`` stays the same. With the numbers a of
+the released matrix and alpha of the rows' matrix, pi the share of targets present (estimated from the trace) and
 ``d = a / pi - alpha``,
 
 .. math:: d \sim N(0,\; \nu I + (\kappa + 1/n) \Gamma), \qquad \alpha^{} + K d, \quad
     K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
 
-is the best combination: nu the noise, Gamma the covariance of one row's numbers, and the rows worth 1 / kappa people.
+is the best combination if nu is the noise, Gamma the covariance of one row's numbers, and rows worth 1 / kappa people.
 Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood, as in
 `murk.learners.core.scoring.public`. Eigenvalues are used where their error *relative to the matrix* is small.
 
@@ -15,7 +15,7 @@ Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighte
 
 .. math:: E[u] = E[x x' / |x|]\, \theta
 
-so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 and not s^4. As this is another
+so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is another
 estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
 
 Both compare the rows' second moments with the released ones first, by `misfit` at one false alarm in 10,000.
@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 PUBLIC_ROWS = "public rows"
 UNUSED = "public rows are not used: they are unlike the people's"
 
-# Grid of kappa: ratio, largest value, and prior weight of the first.
+# Grid of kappa: ratio of successive values, largest value, and prior weight of the first value.
 _FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
 _AT_ONCE = 2**20
 _NULL = 1e-9
@@ -100,16 +100,16 @@ class Rows:
 class Released:
     """Sums of released outer products, for the learned coefficients."""
 
-    mean: Array  # of A, (p, p)
+    mean: Array  # mean A, (p, p)
     aimed: Array  # mean b, (p,)
     meat: Array  # covariance of A theta - b of these means at the chains' reference points, (p, p)
-    points: Array  # these points, (chains, p)
+    points: Array  # the reference points, (chains, p)
     noise: tuple[float, float]  # largest and smallest possible noise variance of a number of the means
-    people: float  # effective number
+    people: float  # effective number of people
 
     @cached_property
     def of_records(self) -> Array:
-        """The part of ``meat`` that is not noise of b, or of A at the points."""
+        """The part of ``meat`` that is due to differences between records, and not to noise."""
         turned = [acting(point) @ acting(point).T for point in self.points]
         noise = self.noise[1] * (0.5 * np.eye(len(self.mean)) + np.mean(turned, axis=0))
         values, vectors = np.linalg.eigh(self.meat - noise)
@@ -122,7 +122,7 @@ class Hypothesis:
 
     evidence: float  # logarithm of its weight
     matrix: Array  # A
-    covariance: Array  # of its numbers, (k, k)
+    covariance: Array  # covariance of A's numbers, (k, k)
     meat: Array  # covariance of A theta - b
 
 
@@ -160,7 +160,7 @@ def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: floa
     evidence = math.log(prior) - 0.5 * (square + float(np.sum(np.log(values[kept]))))
     gain = np.linalg.solve(kappa * own + noise * np.eye(len(own)), kappa * own).T
     left = np.eye(len(own)) - gain
-    # Weight of an error of a in the combination.
+    # Factor of an error of a in the combination.
     weight = np.eye(len(own)) - left @ project
     doubt = share**2 * (kappa + 1.0 / released.people) * left @ own @ left.T
     covariance = released.noise[0] * weight @ weight.T + doubt
@@ -170,10 +170,10 @@ def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: floa
 
 
 def size_of_error(covariance: Array, turn: Array) -> float:
-    """Return about how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``, (q, q).
+    """Return approximately how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``, (q, q).
 
-    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for ``covariance`` (k, k) of E's numbers; for errors of equal size,
-    ``2 sqrt(p)`` times one of them.
+    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for ``covariance`` (k, k) of E's numbers: for numbers of equal variance,
+    ``2 sqrt(p)`` times their standard deviation.
     """
     p, q = turn.shape
     units = np.array([symmetric(unit, p) for unit in np.eye(matrix_size(p))])
@@ -186,7 +186,7 @@ def size_of_error(covariance: Array, turn: Array) -> float:
 def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tuple[int, float]:
     """Return how many of the smallest eigenvalues are too noisy to divide by, and their floor.
 
-    In the space of those above, the error relative to the matrix is below ``1 / trust``.
+    In the space of the other eigenvectors, the error relative to the matrix is below ``1 / trust``.
     """
     first, last = int(np.sum(values <= 0.0)), len(values)
     while first < last:
@@ -204,10 +204,10 @@ def acting(theta: Array) -> Array:
 
 
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
-    """Return whether directions are fitted by public rows, from public settings alone.
+    """Return whether directions are fitted with public rows, which depends on public settings alone.
 
-    They are for labels, if the noise variance at the noisiest level is at least 1 (mu <= 2), so that its square would
-    be larger, and there are at least 20 rows for each coefficient, so that they can be compared.
+    Directions of labels are, if the noise variance at the noisiest level is at least 1 (mu <= 2), so that its square
+    would be larger, and there are at least 20 rows for each coefficient, enough to compare them with the people.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
@@ -217,7 +217,7 @@ def with_public(
     polished: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Array,
     bend: Array, first: Array, second: Array,
 ) -> Estimate:  # fmt: skip
-    """Fit by public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
+    """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
     Over all chains, ``sums`` are those of `layout`, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
     and ``second`` is ``sum q^2 u~_j^2``.
@@ -227,7 +227,7 @@ def with_public(
     share = covariates.counts / covariates.counts.sum()
     rows, count = covariates.points, float(covariates.counts.sum())
     inverse = 1.0 / np.linalg.norm(rows, axis=1)
-    if not known > 0.1:  # next to no targets
+    if not known > 0.1:  # hardly any targets
         return polished
     noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
     if matrix_size(p) <= MOST_NUMBERS:
@@ -251,8 +251,8 @@ def with_public(
     covariance = np.zeros((p, p))
     covariance[:free, :free] = back @ meat @ back + np.outer(theta, theta) * noise / (2.0 * known**2)
     note = (
-        f"of the fit weighted by 1/|x|, by the mean direction and {int(count):,} public rows, which must be like the "
-        "people's (docs/iwp-sgd.md)"
+        f"of the fit weighted by 1/|x|, from the mean direction and {int(count):,} public rows, which must be like "
+        "the people's (docs/iwp-sgd.md)"
     )
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values = np.append(theta, np.zeros(p - free))

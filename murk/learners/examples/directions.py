@@ -10,15 +10,15 @@ are at most 2 apart, as ``|r - r'| <= a + a'``:
 
 .. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
 
-and from the missing one, ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and its presence cost no extra noise.
+and at most 2 from the missing one: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no more noise.
 
-Least squares sees a release through ``u = (w, r)`` and ``t = a`` (labels), or ``u = (w, a)`` and ``t = r``:
+Least squares uses ``u = (w, r)`` and ``t = a`` of a release (labels), or ``u = (w, a)`` and ``t = r`` (real targets):
 
 .. math:: (\theta'u - t)^2 = (\theta'x - y)^2 / |x|^2
 
 so the loss is weighted by ``1/|x|^2``. For noisy ``u~``, ``u~ u~' - s^2 I`` estimates ``u u'`` without bias. As
 ``|u|^2`` is known (1, or 0 with a missing target), :func:`own_variance` estimates s^2 by ``(|u~|^2 - 1 + m~) / p``,
-with m~ the noisy m over sqrt 2, which removes the noise of the trace.
+with m~ the noisy ``m / sqrt 2``. This removes the trace's noise.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BESIDE = 2  # Numbers of a release beyond the features
 def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
     """Write ``(w, a, r, m / sqrt 2)`` of coded features, the constant last.
 
-    ``bound`` bounds the norm of the other features if they are not boxed.
+    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
     """
     last = x.shape[0] - 1
     largest, square = 0.0, 0.0
@@ -90,7 +90,7 @@ def missing_steps(steps: int) -> int:
 
 @jit
 def quantise_direction(v: Array, spacing: float, steps: int, out: Array) -> None:
-    """Quantise to integers of K for any floats: ``|(w, a)| <= steps`` and ``|r| <= a``, or the missing point."""
+    """Quantise any floats to integers in K: ``|(w, a)| <= steps`` and ``|r| <= a``, or the missing point."""
     size = v.shape[0] - 2
     lattice.quantise_l2(v[:size], spacing, steps, out[:size])
     bound = max(out[size - 1], np.int64(0))
@@ -134,7 +134,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     """Return an unbiased estimate of ``lambda / |x|^2``, a release's share of the penalty."""
     square = constant * constant
     if whole[k.FORM] == k.DIRECTED_LABEL:
-        # For labels, |t| is the constant too.
+        # For labels, |t| is the constant as well.
         square = 0.5 * (square + target * target)
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 
@@ -147,11 +147,11 @@ def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 @dataclass(frozen=True)
 class ExampleDirections(Wrapped):
-    """Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
+    """Gaussian noise on vectors ``(w, a, r, m)``, any two of which are at most 2 apart.
 
-    The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps and ``|r|`` is
-    cut off at ``a``, so replacing a record moves the integers by at most ``2 steps``: the sensitivity of a
-    `GaussianMechanism` of radius 1, which ``noise`` is, of dimension p + 2; ``features`` is p, the constant included.
+    The bound holds for integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to
+    at most ``a``. So replacing a record moves the integers by at most ``2 steps``, the sensitivity of ``noise``, a
+    `GaussianMechanism` of radius 1 and dimension p + 2. ``features`` is p, the constant included.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class ExampleDirections(Wrapped):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, features: int, method: Any = "analytic") -> ExampleDirections:
-        """Return the mechanism of least noise that gives ``guarantee``."""
+        """Return the mechanism with the least noise that has this ``guarantee``."""
         size = features + BESIDE
         return cls(features, GaussianMechanism.calibrate(guarantee, dimension=size, radius=1.0, method=method))
 
@@ -209,7 +209,7 @@ class ExampleDirections(Wrapped):
         rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(
-                f"directions come as (m, {self.dimension}) with m record indices, got {rows.shape} and {indices.shape}"
+                f"directions of shape (m, {self.dimension}) need m record indices, got {rows.shape} and {indices.shape}"
             )
         steps = empty(rows.shape, np.int64)
         _quantise_all(rows, self.spacing, self.steps, steps)

@@ -35,9 +35,9 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 
 
 class IWPEngine(IterateEngine):
-    """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
+    """IWP-SGD on one chain: the average of ``theta <- Project(theta - step (gradient estimate + lambda theta))``.
 
-    ``settings`` are settled, ``mechanisms`` are by level. Noise is simulated from ``seed``, from ``noise``, or secure.
+    ``settings`` are from `settle`, ``mechanisms`` by level. ``seed`` simulates noise; ``noise`` is secure by default.
     """
 
     kind = "example"
@@ -93,7 +93,7 @@ class IWPEngine(IterateEngine):
 
     @property
     def reference(self) -> NDArray[np.float64]:
-        """Coefficients for predictions and loss estimates: the latest polished estimate, or the average."""
+        """Coefficients for predictions and loss estimates: the last polished estimate, or the average."""
         return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
 
     @property
@@ -103,9 +103,9 @@ class IWPEngine(IterateEngine):
 
     @property
     def unbiased_loss(self) -> tuple[float, float]:
-        """Mean and standard error of the unbiased loss, each at `reference` before its release was learned.
+        """Mean and standard error of the unbiased losses, each taken at `reference` before its release was learned.
 
-        NaN before the first release, and without correction.
+        Both are NaN before the first release, and without correction.
         """
         return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
@@ -120,7 +120,7 @@ class IWPEngine(IterateEngine):
         return float(mean), math.sqrt(max(float(left), 0.0)) / float(total)
 
     def figures(self) -> dict[str, float]:
-        """Return figures for the monitor, from releases and public settings alone."""
+        """Return figures of progress, which depend on releases and public settings alone."""
         still = self.snapshot()
         loss, error = still.unbiased_loss
         figures = {
@@ -141,10 +141,10 @@ class IWPEngine(IterateEngine):
         """Return the coefficients in coded units, with standard errors."""
         return estimate([self.snapshot()])
 
-    # Records: randomized here, once
+    # Records, each randomized once
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; refuse noise outside the loss's valid region."""
+        """Randomize the next records by ``mechanism``; raise UserError if its noise is too large for the loss."""
         if mechanism is not self.current:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
@@ -184,10 +184,10 @@ class IWPEngine(IterateEngine):
                 words[:] = self._noise.words(records, 1, Purpose.COIN)[:, 0]
             f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
 
-    # Releases: randomized elsewhere
+    # Releases made elsewhere
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Refuse a release with a number beyond its coordinate's mechanism.
+        """Refuse a release with a number beyond the bound of its coordinate.
 
         Raises RejectedError with reason ``"magnitude"``.
         """
@@ -200,7 +200,7 @@ class IWPEngine(IterateEngine):
             raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
-        """Return whether `admit` accepts all of these."""
+        """Return whether `admit` accepts all these releases."""
         for level, rows in block_of(releases).split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
@@ -230,7 +230,7 @@ class IWPEngine(IterateEngine):
         rows, numbers = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, numbers)
 
-    publish_every = 2**31  # Devices release examples, not gradients, and wait for no iterate
+    publish_every = 2**31  # Devices release examples, not gradients, and read no iterate
 
     def published(self) -> None:
         """Do nothing: no iterate is published."""

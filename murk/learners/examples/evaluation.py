@@ -36,26 +36,26 @@ __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 class Example(dict[Any, float]):
     """A released example's features by name, with the public facts about their noise."""
 
-    noise: Noise = Noise(0.0)  # of its level
+    noise: Noise = Noise(0.0)  # noise of its level
     product: bool = False  # whether features are multiplied by the label
     directed: bool = False  # whether features are a direction: losses are weighted by 1/|x|^2
-    missing: float = 0.0  # of a direction: an unbiased estimate of whether its target is missing
-    matrix: NDArray[np.float64] | None = None  # all numbers of an outer product: losses are weighted by 1/(1 + |x|^2)
+    missing: float = 0.0  # for a direction, an unbiased estimate of whether the target is missing (1) or present (0)
+    matrix: NDArray[np.float64] | None = None  # the whole outer product, if any: losses are weighted by 1/(1 + |x|^2)
 
 
 class Score(NamedTuple):
     """A linear model's score of a released example, and its noise."""
 
-    value: float  # theta'u~; of an outer product, twice the loss
+    value: float  # theta'u~; for an outer product, twice the loss
     variance: float  # theta'D theta
-    noise: Noise  # of the example
+    noise: Noise  # noise of the example
     product: bool  # whether the example is multiplied by its label
     directed: bool = False  # whether it is a direction
     outer: bool = False  # whether it is an outer product
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return coefficients by feature, and the constant, of Murk's learners and River's linear models.
+    """Return coefficients by feature, and the constant, of a learner of Murk or a linear model of River.
 
     Raises UserError if the model is neither.
     """
@@ -113,7 +113,7 @@ class Evaluated(base.Estimator):
 class UnbiasedLoss(metrics.base.Metric):
     """Mean loss on the true examples, estimated without bias from released ones.
 
-    It is weighted as learning from the same releases is.
+    Losses have the same weights as in learning from the same releases.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""Draws of the estimate from a given number of people's examples, by the sums that it is computed from.
+"""Simulated estimates from a number n of people's examples, by the sums from which an estimate is computed.
 
-A few thousand people m are simulated by the engine at the fit itself. Sums with a known mean (unbiased Hessians and
-gradients) are scaled to n people as n times that mean plus ``sqrt(n / m)`` times the error; sums of squares by
-``n / m``.
+The engine learns from m people, a few thousand, with the fit itself as coefficients. Sums with a known mean (unbiased
+Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times the error, sums of squares ``n / m`` times.
 """
 
 from __future__ import annotations
@@ -43,10 +42,11 @@ _NEVER: Final = 2**62
 _STEPS: Final = 20
 _NEAR: Final = 1e-4
 _UNPOLISHED: Final = (
-    f"none: of more than {POLISHED} coefficients only SGD's average is kept, of which no interval is known; examples: "
-    "{release: outer}, for the quadratic and squared losses, and protocol: moments have one"
+    f"none: for more than {POLISHED} coefficients only SGD's average is kept, which has no interval. examples: "
+    "{release: outer}, for the quadratic and squared losses, and protocol: moments have intervals"
 )
-# Sums of what is released, and sums of squares.
+# Sums and sums of squares that are multiplied by the ratio of people.
+# Entries of ``real`` that are sums of weights or squares: multiplied by ``n / m``.
 _SCALARS = (
     k.SUM_WEIGHT, k.SUM_SPREAD, k.LOSS_WEIGHT, k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES, k.BEND_SQUARES,
 )  # fmt: skip
@@ -56,7 +56,7 @@ def estimate(
     problem: ExampleProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Draw the estimate of a given number of people; chains only add up."""
+    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     settings = problem.settings
     if not settings.polish:
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
@@ -90,7 +90,7 @@ def estimate(
 def _simulated(
     problem: ExampleProblem, records: Records, people: int, level: str, theta: Array, rng: np.random.Generator
 ) -> IWPEngine:
-    """Return an engine after a number of people, with all residuals at the fit."""
+    """Return an engine that has learned from ``people``, all of whose residuals are taken at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
     engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
@@ -101,7 +101,7 @@ def _simulated(
 
 
 def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Array, Array]:
-    """Return the mean Hessian (p, p), its right side, the mean u, and the fit, of releases without noise."""
+    """Return mean Hessian (p, p), right side of the equations, mean u, and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
     if not settings.weighted:
@@ -138,7 +138,7 @@ def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Ar
 
 
 def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
-    """Return the minimiser in the ball, the smallest if there are several."""
+    """Return the minimiser, scaled into the ball; the shortest one if there are several."""
     settings = problem.settings
     assert settings.radius is not None
     free = settings.features - (not settings.intercept)
@@ -160,7 +160,7 @@ def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     noise = mechanism.variance
     if problem.settings.outer:
-        # Numbers off the diagonal have half of the noise; records are divided by 1 + their squared length.
+        # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.
         own = noise / 2.0 * (2.0 + VARIANCE * (p - 1)) ** 2
         return (_OUTER * p) ** 2 * moments_variance(own, own, people) + misfit_variance(task)
     if public:

@@ -47,13 +47,13 @@ WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
 MOST_HIDDEN = 0.25
 """Largest share of hidden directions in a coefficient with an interval."""
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
-"""Divisor of the unknown part of a half-width, so that intervals of 80% or more include it in full."""
+"""Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
-    "none: without the polish only random scaling is known, which covers far less than its name before the iterates "
-    "settle; polish=True gives others, and intervals='random-scaling' asks for these"
+    "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
+    "before the iterates settle. polish=True gives better intervals, and intervals='random-scaling' gives these"
 )
 LIGHT = 0.002
-"""Smallest weight of a hypothesis that enters intervals."""
+"""Smallest weight at which a hypothesis enters intervals."""
 _NEAR = 0.98
 
 
@@ -62,7 +62,7 @@ class Chain(Protocol):
 
     @property
     def settings(self) -> ExampleSettings:
-        """Its settings."""
+        """The learner's settings."""
 
     @property
     def mechanisms(self) -> Mapping[str, ExampleMechanism]:
@@ -78,23 +78,23 @@ class Chain(Protocol):
 
     @property
     def whole(self) -> NDArray[np.int64]:
-        """Counts, at the places of `layout`."""
+        """Counts, at the indices of `layout`."""
 
     @property
     def real(self) -> Array:
-        """Numbers, at the places of `layout`."""
+        """Numbers, at the indices of `layout`."""
 
     @property
     def rows(self) -> Array:
-        """Vectors, at the places of `layout`."""
+        """Vectors, at the indices of `layout`."""
 
     @property
     def triangles(self) -> Array:
-        """Lower triangles, at the places of `layout`."""
+        """Lower triangles, at the indices of `layout`."""
 
 
 def estimate(engines: Sequence[Chain]) -> Estimate:
-    """Estimate from one chain's learner, or from several merged.
+    """Return the estimate of one chain's learner, or the joint one of several.
 
     Averages are weighted by each chain's sum of weights; the sums of the polish add up.
     """
@@ -169,11 +169,11 @@ def _sandwich(engines: Sequence[Chain], average: Array) -> Estimate:
         note += MISSING
     length = float(np.linalg.norm(theta))
     if length > settings.radius and settings.loss not in ("quadratic", "squared"):
-        # Outside the ball the loss's estimate is not valid, and the Hessian was taken elsewhere.
+        # Outside the ball the loss's estimate is not valid, and the Hessian was not taken there.
         theta = theta * (settings.radius / length)
         note = (
-            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are projected "
-            "to it, and no interval holds. Give a larger radius, a weaker guarantee, or loss='quadratic'"
+            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}, to which these are "
+            "projected, and no interval is valid. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
         return Estimate(settings.names, theta, SANDWICH, none, note, len(engines), n)
     return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
@@ -234,7 +234,7 @@ def _outer_with_rows(
 def _floored_solution(
     values: Array, vectors: Array, aimed: Array, meat: Array, few: int, least: float, radius: float
 ) -> tuple[Array, Array]:
-    """Solve with the ``few`` smallest eigenvalues floored at ``least``; spreads are infinite where these matter."""
+    """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter."""
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
@@ -253,8 +253,8 @@ def _hidden_note(names: tuple[str, ...], spread: Array, hidden: int) -> str:
     without = _without_interval(names, spread)
     listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
     return (
-        f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so that what depends on them is "
-        "not learned at this privacy. Estimates are shrunk there"
+        f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
+        "them are not learned at this privacy, and estimates are shrunk along them"
     )
 
 
@@ -264,13 +264,13 @@ def _random_scaling(engines: Sequence[Chain], average: Array) -> Estimate:
     n = sum(engine.n_releases for engine in engines)
     updates = sum(int(engine.whole[k.UPDATES]) for engine in engines)
     spread = np.full(settings.features, math.inf)
-    note = "valid in the limit only: it covers far less than its name before the iterates settle (docs/iwp-sgd.md)"
+    note = "valid in the limit only: far below the nominal coverage before the iterates settle (docs/iwp-sgd.md)"
     if settings.intervals is None:
         note = NOT_ASKED
     elif settings.averaging != "polyak":
         note = "none: random scaling needs the plain average; this learner uses another"
     elif updates < FEWEST:
-        note = f"none yet: random scaling says nothing sensible of fewer than {FEWEST:,} updates"
+        note = f"none yet: random scaling needs at least {FEWEST:,} updates"
     else:
         spread = np.sqrt(sum(_scaling(engine) for engine in engines) / len(engines) / updates)
         if np.linalg.norm(average) > _NEAR * settings.radius:
@@ -289,13 +289,13 @@ def _scaling(engine: Chain) -> Array:
 
 
 def influence_of(engines: Sequence[Chain]) -> Influence | None:
-    """Bound how far one forged example moves an estimate; None for losses that are not quadratic.
+    """Return a bound on how far one forged example moves an estimate; None for losses that are not quadratic.
 
     The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
     ``r = g_i`` at the estimate, and A by ``w |H_i| / W``. With L the longest admitted vector, T the largest target and
     v the variance subtracted, ``|r| <= (L |theta| + T) L + v |theta|`` and ``|H| <= L^2 + v``; for outer products
-    ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. The mean square of r has its smallest eigenvalue in every
-    direction.
+    ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. Standard errors are at least those from the smallest eigenvalue
+    of the mean of ``r r'``.
     """
     settings = engines[0].settings
     sums = _sums(engines)
@@ -320,7 +320,7 @@ def influence_of(engines: Sequence[Chain]) -> Influence | None:
             residual, matrix = length * math.hypot(theta, 1.0), length
         else:
             if settings.directed:
-                # Estimated from the length of the release itself.
+                # The variance subtracted is estimated from the length of the release itself.
                 variance = max(variance, (length**2 + max(target, 1.0)) / p)
             matrix = length**2 + variance
             residual = (length * theta + max(target, 1.0)) * length + variance * theta

@@ -26,7 +26,7 @@ _FAIR = np.uint64(2**63)
 # Gaussian noise exceeds this many standard deviations with probability below 2e-15.
 IMPLAUSIBLE = 8.0
 
-# Noise-aware steps as a share of the best step in the worst case (benchmarks/iwp.py).
+# Noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py).
 STEP_SHARE = 1.0
 
 
@@ -36,7 +36,7 @@ def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Arra
 
     ``x`` is coded, with the constant last; non-finite features count as 0, and features are clipped to [-1, 1] if
     ``boxed``. ``y`` is 0 or 1, or real and clipped to [-1, 1]. A missing target (NaN) gives zeros, which the mechanism
-    hides. Directions are written by :func:`to_direction`.
+    randomizes. Directions are written by :func:`to_direction`.
     """
     last = x.shape[0] - 1
     if form >= k.DIRECTED_LABEL:
@@ -152,7 +152,7 @@ def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b:
 def step_on(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array
 ) -> None:
-    """Finish a release: step if the batch is full, and refresh the reference point when due."""
+    """Finish learning a release: take a step if the batch is full, and refresh the reference point when due."""
     whole[k.IN_BATCH] += 1
     if whole[k.IN_BATCH] >= whole[k.BATCH] and not update(whole, real, theta, average, a, b, gathered):
         whole[k.REFUSED] += 1
@@ -168,7 +168,7 @@ def apply(
     """Apply one decoded release to the state.
 
     ``u`` is the released vector, ``target`` the number released with it. Implausible and non-finite releases are
-    refused and counted; weights and steps depend on public noise levels only.
+    ignored and counted. Weights and steps depend on public noise levels only.
     """
     p = whole[k.FEATURES]
     last = p - 1
@@ -229,7 +229,7 @@ def apply(
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, of x and of the released vector: faster than indexing ``real``.
+    """Return views of the state's vectors, of x and of the released vector, which are faster than indexing ``real``.
 
     Without the polish, losses are estimated at the average.
     """
@@ -244,7 +244,7 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
 
 @jit
 def set_level(real: Array, whole: Array, reals: Array, wholes: Array, level: int) -> None:
-    """Load the public parameters of a level."""
+    """Write the public parameters of a level into the learner's arrays."""
     for j in range(k.LEVEL_REALS):
         real[k.UNIT + j] = reals[level, j]
     for j in range(k.LEVEL_WHOLES):
@@ -298,11 +298,11 @@ def learn_records(
     real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
     words: Array,
 ) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``words`` have a row each unless simulated.
+    """Learn from the rows of ``X`` in turn; ``noise`` and ``words`` have one row for each, unless simulated.
 
     Without rows, learn from the record stored in ``real`` and ``whole``. ``X`` may lack the constant. ``levels`` gives
     each row's index into ``reals`` and ``wholes``; if empty, all rows use the current level. Every record is randomized
-    and decoded first, so the state sees only what would have left the device.
+    and decoded first, so the state depends only on what would have left the device.
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]
@@ -336,7 +336,7 @@ def learn_records(
         randomize(real, whole, u, own_noise, word, payload)
         released = decode(real, whole, payload, u)
         apply(whole, real, theta, average, a, b, gathered, reference, u, released)
-    # A copy of the learner must not hold the last record or its noise.
+    # Wiped, as a copy of the learner must not hold the last record or its noise.
     for j in range(p - 1):
         x[j] = 0.0
     for j in range(size):

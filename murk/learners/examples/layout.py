@@ -1,6 +1,6 @@
 """Layout of a learner's two arrays, ``real`` and ``whole``.
 
-Passing a dozen arrays to a compiled function costs more than a step of the update, so kernels take two.
+Kernels take two arrays, as passing a dozen arrays would cost more than a step of the update.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ from murk.learners.examples.protocol import LOSSES as BY_TARGET
 from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
 from murk.privacy.guarantees import nearest
 
-# Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
-# quotient as its mean.
+# Losses that directions identify. The others are functions of the quotient theta'v / a, of which noisy v and a allow no
+# unbiased estimate.
 DIRECTED_LOSSES: Final = DIRECTED
 
-# t of the probit-type loss: its slope is that of the logistic loss to within 0.0095, so coefficients are logits.
+# t of the probit-type loss: its slope differs from the logistic loss's by at most 0.0095, so coefficients are logits.
 LOGIT_WIDTH: Final = 1.702**2
 
 Scores = NDArray[np.float64]
@@ -32,9 +32,9 @@ Scores = NDArray[np.float64]
 class Noise:
     """Noise of a level's releases."""
 
-    variance: float  # of each feature
-    constant_variance: float = 0.0  # of the constant: that of the features in a product, else 0
-    target_variance: float = 0.0  # of a real target
+    variance: float  # noise variance of each feature
+    constant_variance: float = 0.0  # noise variance of the constant: that of features in a product, else 0
+    target_variance: float = 0.0  # noise variance of a real target
     keep: float = 1.0  # weight of a released label; 1 without randomized response
 
 
@@ -44,18 +44,18 @@ class Size:
 
     length: float  # mean squared length of a released record
     label: float  # squared attenuation of a label's mean, 1 without randomized response
-    v: float  # variance of a score
-    noise: Noise  # of a release
+    v: float  # noise variance of a score
+    noise: Noise  # noise of a release
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleLoss:
     """A loss of released examples."""
 
-    name: str  # in tasks and arguments
-    code: int  # in `murk.learners.examples.transforms`
+    name: str  # name in tasks and arguments
+    code: int  # code in `murk.learners.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
-    probabilities: Callable[[Scores], Scores] | None  # of the positive label at scores; None for a real target
+    probabilities: Callable[[Scores], Scores] | None  # the positive label's, at scores; None for a real target
     spread: Callable[[Size], float]  # approximate bound of E||gradient estimate||^2
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
@@ -88,7 +88,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             lambda at: at.length * (at.label + at.v),
         ),
         ExampleLoss(
-            # Its estimate has a variance of e^v.
+            # Its unbiased estimate has a variance of order e^v.
             "exponential",
             EXPONENTIAL,
             3.0,
@@ -97,7 +97,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             moderate=2.0,
         ),
         ExampleLoss(
-            # Truncated, it has a bias that grows with v.
+            # Its truncated estimate has a bias that grows with v.
             "log",
             LOG,
             3.0,
@@ -106,7 +106,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             moderate=3.0,
         ),
         ExampleLoss(
-            # Exact up to v = t, where its second derivative becomes a spike.
+            # Its estimate is exact up to v = t, where its second derivative becomes a spike.
             "probit",
             PROBIT,
             3.0,
@@ -156,7 +156,7 @@ def checked_radius(loss: str, radius: float | None, variance: float) -> float:
         return default_radius(loss, variance)
     if not (math.isfinite(radius) and radius > 0):
         raise UserError(
-            f"radius={radius!r} must be positive and finite; without it, it is at most {LOSSES[loss].radius:g}"
+            f"radius={radius!r} must be positive and finite; by default it is at most {LOSSES[loss].radius:g}"
         )
     largest = largest_radius(loss, variance)
     if radius >= largest:
@@ -205,7 +205,7 @@ def best_truncation(variance: float, reach: float) -> int:
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
     """Return an approximate bound of ``E||gradient estimate||^2`` in the ball, from public settings alone.
 
-    It weighs people and scales steps, so it affects efficiency but not the estimand.
+    The bound weights people and scales steps, so it affects efficiency but not the estimand.
     """
     noised = features if noise.constant_variance > 0 else features - 1
     length = bound * bound + noised * noise.variance

@@ -11,8 +11,8 @@ Its blocks are all that least squares weighted by ``1/(1 + |x|^2)`` needs:
     = \begin{pmatrix} A_i & b_i \\ b_i' & c_i \end{pmatrix},
     \qquad A = E\,A_i,\; b = E\,b_i,\; \theta = A^{-1} b
 
-Noise enters A and b once: under Gaussian noise with variance ``2 / mu^2`` (two such matrices are at most sqrt 2 apart),
-where the product of a noisy direction with itself has ``16 / mu^4``. Any unbiased mechanism works, also for pure
+Noise enters A and b linearly: Gaussian noise has variance ``2 / mu^2`` (two such matrices are at most sqrt 2 apart),
+while the product of a noisy direction with itself has ``16 / mu^4``. Any unbiased mechanism works, also for pure
 guarantees. A release has (p + 1) (p + 2) / 2 numbers, and only the quadratic and squared losses can be learned.
 """
 
@@ -42,7 +42,7 @@ _HALF = math.sqrt(0.5)
 def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
     """Write v of coded features, the constant last, (p + 1,); zeros where the target is missing.
 
-    ``bound`` bounds the norm of the other features if they are not boxed.
+    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
     """
     p = x.shape[0]
     direction = np.empty(p + 2)
@@ -50,7 +50,7 @@ def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array)
     if form == k.OUTER_LABEL and y == y:
         target = 1.0 if y > 0.5 else -1.0
     to_direction(k.DIRECTED_REAL, boxed, bound, x, target, direction)
-    # |x|^2 / (|x|^2 + 1) = 1 / (1 + a^2), with a = 1/|x| beside the direction.
+    # |x|^2 / (|x|^2 + 1) = 1 / (1 + a^2), with a = 1/|x| as released with directions.
     shrink = 1.0 / math.sqrt(1.0 + direction[p - 1] * direction[p - 1])
     for j in range(p + 1):
         out[j] = direction[j] * shrink

@@ -21,9 +21,9 @@ from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, l
 from murk.stream.messages.releases import ExampleRelease
 from murk.stream.messages.wire import block_of
 
-# Records at once, so that their numbers stay in the processor's cache.
+# Number of records processed at once, so that their numbers stay in the processor's cache.
 _BLOCK = 512
-_ALL = np.zeros(0, dtype=np.int64)  # Instead of each row's level, if all have the current one
+_ALL = np.zeros(0, dtype=np.int64)  # Stands for the current level of all rows
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 
 
@@ -33,7 +33,7 @@ class OuterEngine(IWPEngine):
     _kernels = outer
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; refuse noise outside the loss's valid region."""
+        """Randomize the next records by ``mechanism``; raise UserError if its noise is too large for the loss."""
         super().use(mechanism)
         self._in_place = self._fits_kernel()
 
@@ -67,7 +67,7 @@ class OuterEngine(IWPEngine):
     def _randomized(
         self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], used: Sequence[Any]
     ) -> NDArray[np.float64]:
-        """Return decoded releases of records, by one mechanism or one for each row."""
+        """Return decoded releases of records, randomized by one mechanism or by each row's own."""
         p, m = self.settings.features, len(rows)
         whole, vectors = empty((m, p)), empty((m, p + 1))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
@@ -103,7 +103,7 @@ class OuterEngine(IWPEngine):
     def learn_decoded(
         self, vectors: NDArray[np.float64], targets: NDArray[np.float64], mechanism: ExampleMechanism | None = None
     ) -> None:
-        """Learn from the numbers of decoded releases of a mechanism, by default the one in use, without targets."""
+        """Learn from the numbers of decoded releases of a mechanism, by default the one in use; targets are ignored."""
         if mechanism is not None:
             self.use(mechanism)
         learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)

@@ -9,9 +9,9 @@ weights ``q_i`` by public noise levels, the polished estimate and its covariance
 For quadratic losses this is the exact minimiser of the mean unbiased loss. For others it is one Newton step from rho,
 which is moved to the estimate (or the average, where A is too noisy) each time the number of releases grows by 1/16.
 
-Where the eigenvalues ``l_k`` of A are within their noise, they are floored so that no coefficient is the quotient of
-two errors: ``theta^ = sum_k e_k (e_k'b) / max(l_k, floor)``. In the floored (*hidden*) directions H only the bound
-``|P_H e_j| |theta|`` on coefficient j is known, which widens its interval or removes it.
+Where the eigenvalues ``l_k`` of A are within their noise, they are raised to a floor, so that no coefficient is the
+quotient of two errors: ``theta^ = sum_k e_k (e_k'b) / max(l_k, floor)``. For the part of coefficient j in these
+(*hidden*) directions H, only the bound ``|P_H e_j| |theta|`` is known, which widens the interval or removes it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def floored(real: Array, p: int, size: int, least: float, out: Array) -> bool:
 FIRST_REFRESH = 16
 _GROWTH = 16
 
-# A is inverted if its smallest eigenvalue exceeds this share of its noise: below, intervals do not cover
+# A is inverted if its smallest eigenvalue exceeds this share of its noise: below, intervals hold the truth too rarely
 # (benchmarks/iwp.py).
 TRUST = 0.7
 
@@ -256,7 +256,7 @@ def solution_of(real: Array, p: int, size: int, least: float, out: Array) -> boo
 
 @jit
 def uncertainty(real: Array, p: int) -> float:
-    """Return about how far noise moves A's eigenvalues: ``2 sqrt(p)`` times the error of one entry."""
+    """Return approximately how far noise moves A's eigenvalues: ``2 sqrt(p)`` times the error of one entry."""
     if not real[k.POLISH_WEIGHT] > 0.0:
         return math.inf
     return float(2.0 * math.sqrt(real[k.BEND_SQUARES] / p) / real[k.POLISH_WEIGHT])
@@ -280,7 +280,7 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     shrink = real[k.RADIUS] / math.sqrt(square) if square > real[k.RADIUS] * real[k.RADIUS] else 1.0
     for j in range(p):
         reference[j] = found[j] * shrink
-    # Residuals at earlier reference points say little about those at the newest.
+    # Residuals at earlier reference points are discounted, as they say little about residuals at the newest.
     fade = 1.0 - 1.0 / (_GROWTH + 1.0)
     meat = k.REAL_HEADER + k.ROWS * p + triangle(p)
     for j in range(triangle(p)):

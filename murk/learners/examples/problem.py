@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExampleProblem:
-    """The examples of a task: what of a record is randomized, how, and how it is learned from."""
+    """The examples of a task: which vector of a record is randomized, and how a learner uses the release."""
 
-    settings: ExampleSettings  # settled
+    settings: ExampleSettings  # public settings, from `settle`
     mechanisms: dict[str, ExampleMechanism]
     covariates: PublicCovariates | None = None  # public covariates, for the learner alone
     kind = "example"
@@ -40,7 +40,7 @@ class ExampleProblem:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a release."""
+        """Number of integers in a release."""
         return self.settings.dimension
 
     def check_state(self) -> None:
@@ -53,7 +53,7 @@ class ExampleProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return what the mechanism randomizes of coded records ``X``, ``(m, p)``, the constant last.
+        """Return the vectors that the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
 
         Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or
         ``(x, y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
@@ -73,7 +73,7 @@ class ExampleProblem:
 
     def engine(self) -> IWPEngine:
         """Return a learner for this task's releases, at version 0."""
-        # Devices do not load what only learners need.
+        # Imported here, as devices do not need it.
         from murk.learners.examples.outer_engine import engine_of
 
         engine = engine_of(self.settings, self.mechanisms)
@@ -133,7 +133,7 @@ def problem_for(task: Task) -> ExampleProblem:
         weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
     )
-    # Before mechanisms are made, whose errors are about budgets.
+    # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {
         level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)

@@ -11,12 +11,12 @@ from murk.stream.task.errors import nearest, task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
 
 DIRECTED: Final = ("quadratic", "squared")  # Losses that `release: outer` and `release: directions` support
-OUTER: Final = "outer"  # Release of which only means are used, so that any unbiased mechanism works
+OUTER: Final = "outer"  # Learning uses only means of these releases, so any unbiased mechanism works
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 _MOST_OUTER = 64
-LARGEST_OUTER: Final = 3.0  # mu of Gaussian noise up to which outer products need no more people than directions
-ROWS_OF_EACH: Final = 20  # Public rows for each coefficient from which they fit directions of labels
-LOUD: Final = 2.0  # Largest mu with which they do
+LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
+ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to fit directions of labels with them
+LOUD: Final = 2.0  # Largest mu at which directions of labels are fitted with public rows
 BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
 # Losses by kind of target.
 LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
@@ -59,14 +59,14 @@ class ExamplesBlock(Block):
 def example_release(
     loss: object, guarantees: Iterable[object], coded: int, label: bool = False, rows: float = 0
 ) -> str:
-    """Choose the release of a task that names none.
+    """Return the release of a task that names none.
 
-    Quadratic and squared losses use `outer` where a level's guarantee is pure or (epsilon, delta), which other
-    mechanisms give better or alone, and where the default level's is gdp or zcdp with mu up to 3 (docs/iwp-sgd.md).
-    They use `directions` for labels with at least 20 public rows a coefficient and a level of mu up to 2, for more than
-    64 coded features unless a guarantee is pure, and otherwise. Other losses use `joint`.
+    Quadratic and squared losses use `outer` where a level's guarantee is pure or (epsilon, delta), for which other
+    mechanisms are better or needed, and where the default level's is gdp or zcdp with mu up to 3 (docs/iwp-sgd.md).
+    They use `directions` for labels with at least 20 public rows for each coefficient and a level of mu up to 2, for
+    more than 64 coded features unless a guarantee is pure, and otherwise. Other losses use `joint`.
 
-    ``guarantees`` are of all levels, the default one first, as a task file writes them; ``coded`` counts coded features
+    ``guarantees`` are of all levels, the default one first, as in a task file; ``coded`` counts coded features
     without the constant, ``rows`` the public rows.
 
     Examples
@@ -108,7 +108,7 @@ def _guarantees(privacy: object) -> list[object]:
 
 
 def _rows(public: object) -> float:
-    """Return a task's number of public rows; those of a file count as enough, as they are unknown until it is read."""
+    """Return a task's number of public rows; infinite for a file, whose number of rows is unknown until it is read."""
     if not isinstance(public, dict):
         return 0.0
     aside = public.get("set_aside")
@@ -128,7 +128,7 @@ class ExamplesProtocol(TaskProtocol):
     offer = Offer(
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
-        "what is learned from this release takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee "
+        "learning from this release inverts Gaussian noise, and Gaussian noise gives no pure guarantee "
         "(examples: {release: outer}, for the quadratic and squared losses, has one)",
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
@@ -143,7 +143,7 @@ class ExamplesProtocol(TaskProtocol):
         return _OF_OUTER if released == OUTER else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the target's loss, and the release of least noise for it."""
+        """Return the block with the target's loss and the loss's release of least noise, where they are omitted."""
         filled = dict(block)
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]
@@ -177,11 +177,11 @@ class ExamplesProtocol(TaskProtocol):
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Keep a former default release."""
+        """Return the release of the former block, if it was an earlier version's default."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Return log odds for the log loss, and the slope of a line for the quadratic ones."""
+        """Return "log odds" for the log loss, "probability" or "slope" for quadratic losses, else "own"."""
         return {"log": "log odds", "quadratic": "probability", "squared": "slope"}.get(block.loss, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:

@@ -1,4 +1,4 @@
-"""Memory of a learner of released examples, and the kernel that learns one record in it from one address."""
+"""Memory of a learner of released examples, and the kernel that learns one record in the memory at an address."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 
 class Memory(KernelMemory):
-    """State, settings and scratch of one learner, with views into its two arrays (see `layout`).
+    """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
     ``rows`` are the state vectors, ``(9, p)``; ``triangles`` the two sums of the polish, ``(2, p (p + 1) / 2)`` or
     ``(2, 0)``; ``noise`` and ``words`` hold a record's noise and the words from which noise and coin are drawn.

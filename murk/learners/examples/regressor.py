@@ -26,7 +26,7 @@ from murk.stream.task.protocol import Scale
 class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Least squares by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
-    From ``x~ = x + N(0, D)`` and ``y~ = y + noise`` the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
+    With ``x~ = x + N(0, D)`` and ``y~ = y + noise``, the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
     ``x~ (theta'x~ - y~) - D theta``. The estimate is the average of
     ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one Newton step to the exact minimiser of
     the mean unbiased loss.
@@ -44,21 +44,21 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     release
         ``"outer"``, the default: the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, for the fit weighted by
         ``1/(1 + |x|^2)``. ``"directions"``: ``x/|x|`` and ``y/|x|``, for the fit weighted by ``1/|x|^2``; the default
-        with Gaussian noise of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
-        ``"separate"``: x and y by a mechanism each, as published.
+        for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
+        ``"separate"``: x and y by a mechanism each, as in the paper.
     split, calibration
-        The features' share of the budget in a separate release; ``"analytic"``, or ``"classic"`` as in the paper.
+        The features' share of a separate release's budget; calibration, ``"analytic"`` or, as published, ``"classic"``.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     bound
         Public bound of the features' norm, to which they are projected; by default each feature to [-1, 1].
     regularization, batch
-        lambda of the penalty ``lambda/2 ||theta||^2``; releases averaged for each step.
+        lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
     step, averaging
         ``"noise-aware"`` or River's ``InverseScaling``; ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
         Radius of the ball to which coefficients, in units of ``target_bound``, are projected; 1.5 by default.
     polish
@@ -67,14 +67,14 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     intercept
         Whether the constant has a coefficient; otherwise it is 0. The release is the same.
     intervals
-        ``"random-scaling"`` for intervals from the path of the unpolished average, which cover too rarely before the
-        iterates settle.
+        ``"random-scaling"`` for intervals from the path of the unpolished average, which hold the truth too rarely
+        before the iterates settle.
     mechanism
-        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the least noisy.
-        All other releases are Gaussian.
+        Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
+        least noisy one. All other releases have Gaussian noise.
     corrected
-        ``False`` treats releases as the records, like plain SGD: the paper's biased baseline, without polish and
-        ``unbiased_loss``.
+        ``False`` learns from releases as if they were the records, like plain SGD: the paper's biased baseline, without
+        polish and ``unbiased_loss``.
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
         with targets in units of ``target_bound``.
@@ -83,8 +83,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Notes
     -----
-    A record without a numeric target is released as the mechanism of zeros. This has no effect on outer products and
-    directions; a joint or separate release pulls the constant towards 0.
+    For a record without a numeric target, the mechanism randomizes zeros. Such records do not bias fits of outer
+    products and directions; in joint and separate releases they pull the constant towards 0.
 
     References
     ----------
@@ -168,7 +168,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         return self._in_units(super().estimate())
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same settings, a chain each."""
+        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
         return self._in_units(super().merged(others))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,15 +39,15 @@ from murk.privacy.mechanisms.privacy_loss import is_pure
 ReleaseForm = Literal["outer", "directions", "joint", "separate"]
 ExampleMechanism = GaussianMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism
 
-POLISHED = 64  # Largest number of coefficients polished by default: the polish keeps, and adds to, O(p^2) sums
+POLISHED = 64  # Largest number of coefficients polished by default, as the polish keeps and updates O(p^2) sums
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
-    """Return the form of release; by default that of `example_release`."""
+    """Return the form of release: as given, or by the rule of `example_release`."""
     return release or example_release(loss, [guarantee.to_dict() for guarantee in guarantees], coded)
 
 
-# ``||theta||^2`` for which `target_scale` is best.
+# ``||theta||^2`` for which `target_scale` is optimal.
 _TYPICAL_SQUARE = 0.25
 
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
@@ -66,7 +66,7 @@ def target_scale(square: float) -> float:
 class ExampleSettings:
     """Public settings that decide what is released and how it is learned.
 
-    ``settle`` replaces a ``truncation`` or ``radius`` of None.
+    :func:`settle` replaces a ``truncation`` or ``radius`` of None.
     """
 
     target: Literal["binary", "real"]
@@ -85,11 +85,11 @@ class ExampleSettings:
     averaging: Averaging = "polyak"
     weighting: Weighting = "inverse-variance"
     polish: bool = True  # whether to keep the O(p^2) sums of `polish`
-    unit: float = 1.0  # value of 1 of a coded real target
+    unit: float = 1.0  # value of a coded real target of 1, in its own units
     intercept: bool = True  # whether the constant has a coefficient; otherwise it is 0
-    intervals: Literal["random-scaling"] | None = None  # of an unpolished average
+    intervals: Literal["random-scaling"] | None = None  # intervals of an unpolished average
     kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian
-    corrected: bool = True  # otherwise releases are treated as the records
+    corrected: bool = True  # False to learn from releases as if they were the records
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
@@ -103,8 +103,8 @@ class ExampleSettings:
                 raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
         if self.intervals is not None and self.polish:
             raise UserError(
-                f"intervals={self.intervals!r} are for the unpolished average; give polish=False with it, or "
-                "leave it out for the better intervals of the polish"
+                f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
+                "intervals= out for the better ones of the polish"
             )
         if self.weighted and self.loss not in DIRECTED_LOSSES:
             kind = "directions" if self.directed else "outer products"
@@ -119,13 +119,13 @@ class ExampleSettings:
             )
         if self.calibration == "classic" and self.outer:
             raise UserError(
-                "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products use the "
-                "analytic one, which needs less noise for the same guarantee"
+                "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products use "
+                "calibration='analytic', which needs less noise for the same guarantee"
             )
         if not self.corrected and (self.weighted or self.polish):
             raise UserError(
-                "corrected=False treats releases as the records: it is for release='separate' and 'joint' with "
-                "polish=False; IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
+                "corrected=False learns from releases as if they were records: it needs release='separate' or 'joint', "
+                "and polish=False. IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
@@ -148,7 +148,7 @@ class ExampleSettings:
 
     @cached_property
     def dimension(self) -> int:
-        """Numbers in a release."""
+        """Number of integers in a release."""
         if self.outer:
             return matrix_size(self.features + 1)
         return self.features + (BESIDE if self.directed else 0)
@@ -186,17 +186,17 @@ class ExampleSettings:
 
     @property
     def scale(self) -> float:
-        """Factor of a real target before release; 1 unless released together with the features."""
+        """Factor of a real target before its release; 1 unless it is released together with the features."""
         return target_scale(self.square - 1.0) if self.form == k.REAL and self.release == "joint" else 1.0
 
     @property
     def bound(self) -> float:
-        """Public bound of the learned vector: of ``||x||``, the constant included, or 1 if weighted."""
+        """Public bound on the length of the learned vector: that on ``||x||``, constant included, or 1 if weighted."""
         return 1.0 if self.weighted else math.sqrt(self.square)
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and chains merge, only if it is equal."""
+        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
         added = ("intercept", "intervals", "kind", "corrected")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
@@ -205,7 +205,7 @@ class ExampleSettings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
-        """Return the mechanism of least noise that releases an example with ``guarantee``.
+        """Return the mechanism with the least noise that releases an example with this ``guarantee``.
 
         Raises UserError for a pure guarantee, unless outer products are released.
         """
@@ -287,13 +287,13 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     if radius >= largest_radius(settings.loss, noise.variance):
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
-            f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest that works is "
+            f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest radius that works is "
             f"{0.999 * largest_radius(settings.loss, noise.variance):.4g}. Name the budget in levels= from the start, "
             "give a smaller radius, or use loss='quadratic'"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
-        # b, and each of the p products of A with theta, have half the noise of a number.
+        # b, and each of the p products of A with theta, have half the noise variance of a number.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
         assert not isinstance(mechanism, CompositeMechanism)

@@ -15,8 +15,8 @@ log            log(1 + exp(-z))                    sum over k <= K of (-v/2)^k /
 probit         f' = -Phi(-z / sqrt t)              the same with t - v in place of t, while v < t
 =============  ==================================  =============================================
 
-The probit-type loss is not in the paper: as a smoothed loss it has an exact, bounded inverse. The log loss has none;
-its sum is truncated (appendix D.7), and the gradient is that of the truncated sum.
+The probit-type loss is not in the paper: as a smoothed loss it has an exact, bounded inverse. The log loss has none:
+its sum is truncated (appendix D.7), and so are its gradients.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def log_derivative(order: int, z: float) -> float:
         s, r = e / (1.0 + e), 1.0 / (1.0 + e)
     if order == 1:
         return -r
-    # All are polynomials in h = s (1 - s), the odd ones times 1 - 2 s.
+    # All are polynomials in h = s (1 - s); those of odd order are multiplied by 1 - 2 s.
     h = s * r
     if order == 2:
         return h
@@ -84,7 +84,7 @@ def slopes(loss: int, terms: int, width: float, z: float, v: float) -> tuple[flo
     for k in range(terms + 1):
         first += factor * log_derivative(2 * k + 1, z)
         if k < terms:
-            # The gradient of the truncated sum has one term less of g''.
+            # In the gradient of the truncated sum, g'' has one term less.
             second += factor * log_derivative(2 * k + 2, z)
         factor *= -0.5 * v / (k + 1)
     return first, second

@@ -65,8 +65,8 @@ class LDPSGD(SGDEstimator):
         valid = isinstance(box, tuple | list) and len(box) == 2 and all(isinstance(end, int | float) for end in box)
         if not valid or not 0.0 <= box[0] <= box[1]:
             raise UserError(
-                f"box={box!r}: give the smallest and largest ||x||^2 that coded features can have, the constant's 1 "
-                "included, as in box=(1.0, 3.0). Bounds of single features go into a task: Encoder(task) codes by them"
+                f"box={box!r}: give the smallest and largest ||x||^2 that coded features can have, with 1 for the "
+                "constant, as in box=(1.0, 3.0). Bounds of single features go into a task: Encoder(task) codes by them"
             )
         return float(box[0]), float(box[1])
 
@@ -126,7 +126,7 @@ class LDPSGD(SGDEstimator):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` of the same settings, each of one chain.
 
-        Averages are weighted by each chain's sum of weights; the interval is that of several chains.
+        Averages are weighted by each chain's sum of weights; intervals are those for this number of chains.
         """
         engines = self._engines(others)
         memories = [engine.snapshot() for engine in engines]

@@ -1,4 +1,4 @@
-"""A learner's two arrays, and named views into them."""
+"""The two arrays of a learner by SGD, and named views into them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECAY = 3.0  # Shamir and Zhang 2013
 
 
 def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return mechanisms as kernels read them: (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
+    """Return mechanisms for kernels: rows (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
     reals = np.array([(m.radius, m.spacing, m.unit, m.variance) for m in mechanisms])
     wholes = np.array([(m.code, m.steps, m.threshold, m.draws) for m in mechanisms], dtype=np.uint64)
     return reals, wholes.view(np.int64)
@@ -35,7 +35,7 @@ def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], ND
 def drawn(
     source: NoiseSource, records: NDArray[np.int64], kinds: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Draw noise (``size`` integers each) and coins for records that are randomized by mechanisms of these kinds."""
+    """Draw noise (``size`` integers each) and coins for records, each randomized by a mechanism of one of ``kinds``."""
     noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
     coins.fill(0)
     direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
@@ -48,12 +48,12 @@ def drawn(
 
 
 class Memory(KernelMemory):
-    """State, settings and scratch of one learner in two arrays, so that a kernel takes these, or their address.
+    """State, settings and work space of one learner, in two arrays that a kernel takes as such or by address.
 
     ``real`` and ``whole`` are the packed float64 and int64 arrays (:mod:`murk.learners.gradients.layout`). Views into
     them are ``rows`` (6, d): iterate, average, two sums of random scaling and two running means; ``ring`` and
-    ``ring_versions``: the published iterates that gradients may still arrive for; ``noise`` and ``words``: a record's
-    noise and random words.
+    ``ring_versions``: the published iterates at which arriving gradients may have been taken; ``noise`` and ``words``:
+    a record's noise and random words.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -122,7 +122,7 @@ class Memory(KernelMemory):
         whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
 
     def remember(self, count: int, versions: Sequence[int], iterates: NDArray[np.float64]) -> None:
-        """Set the number of releases learned, and the iterates that gradients may still arrive for."""
+        """Set the number of releases learned, and the iterates at which arriving gradients may have been taken."""
         floor = int(self.whole[k.FLOOR])
         newest = newest_published(count, floor)
         self.whole[k.COUNT], self.whole[k.NEXT_PUBLISHED] = count, newest + spacing(newest, floor)

@@ -26,26 +26,26 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g_i = (p_i - y_i) / max(p_i, 1 - p_i) x_i w(x_i)``
-    randomized once at the record's budget; the logistic gradient, without the divisor, has the same solution and needs
-    more people. With more than two ``classes`` it is the softmax gradient in contrast coordinates.
+    randomized once at the record's budget. The logistic gradient, without the divisor, has the same solution and needs
+    more people. With more than two ``classes``, ``g_i`` is the softmax gradient in contrast coordinates.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
-        The labels, of two the positive one last. Any other label counts as missing: the mechanism randomizes a zero
-        gradient.
+        The labels; of two labels, the positive one last. Any other label counts as missing: the mechanism randomizes a
+        zero gradient.
     objective
-        For two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
+        For two classes: ``"balanced"``, or ``"logistic"`` as in the paper. Both estimate the logit's coefficients.
     coordinates
-        For more than two classes: ``"contrasts"``, K - 1 rows of coefficients, or ``"classes"``, K as published, which
-        are determined up to a common shift and have a K-th more noise.
+        For more than two classes: ``"contrasts"``, K - 1 rows of coefficients; or ``"classes"``, K rows as in the
+        paper, which are determined up to a common shift only and have ``K / (K - 1)`` times the noise.
     levels
         Further guarantees by name, for releases made elsewhere.
     mechanism
         ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features
@@ -68,11 +68,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
     intervals
         By default plug-in intervals with ``public``, which allow for half of the targets missing, and none without.
-        ``"complete"``: with ``public``, for no missing targets, half as wide. ``"random-scaling"``: from the path of
-        the average; they are valid in the limit and cover too rarely before.
+        ``"complete"``: with ``public``, half as wide, valid if no target is missing. ``"random-scaling"``: from the
+        path of the average, valid in the limit; before, they hold the truth too rarely.
     radius
         Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
         default 5.
@@ -86,8 +86,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     Notes
     -----
-    ``OneVsRestClassifier`` calls ``learn_one`` once a class, and every call is a release: give ``classes`` instead. If
-    the model is wrong, different weights estimate different best approximations.
+    ``OneVsRestClassifier`` calls ``learn_one`` once for each class, and every call is a release: give ``classes``
+    instead. If the model is wrong, different weights estimate different best approximations.
 
     References
     ----------
@@ -141,7 +141,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return the paper's settings: Mallows weights, steps ``eta i^-alpha``, no projection, a row for each class."""
+        """Return a learner like the paper's: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
         settings: dict[str, Any] = {
             "objective": "logistic",
             "coordinates": "classes",

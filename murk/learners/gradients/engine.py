@@ -1,4 +1,4 @@
-"""The LDP-SGD engine of estimators and workers: learns records or releases. River-free."""
+"""The LDP-SGD engine of estimators and workers, which learns from records or releases. River-free."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 class SGDEngine(IterateEngine):
     """LDP-SGD / LDP-ASGD on one chain; thread-safe.
 
-    ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and the average.
+    It keeps ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and their average.
     ``mechanisms`` maps level names, with ``"default"`` among them, to mechanisms. Noise of :meth:`learn_record` is
-    simulated from ``seed``, or from ``noise``, by default a secure source. Nothing of a record is left between calls.
+    simulated from ``seed``, or from ``noise``, by default a secure source. No record stays in memory between calls.
     """
 
     kind = "gradient"
@@ -98,7 +98,7 @@ class SGDEngine(IterateEngine):
         return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
 
     def use(self, mechanism: Mechanism) -> None:
-        """Randomize the next records by ``mechanism``, unless one is given with them."""
+        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
@@ -106,7 +106,7 @@ class SGDEngine(IterateEngine):
 
     @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise if the kernel drew too few words, or none."""
+        """Learn the record, with secure noise, for which the kernel had too few random words, or none."""
         memory, count = self.memory, k.words_of(self._trials)
         if missing == NO_WORDS:
             take_random(memory.words[:count])
@@ -145,7 +145,7 @@ class SGDEngine(IterateEngine):
             k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
 
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
-        """Refuse a release too long for its noise, or taken at an iterate that is unknown, too old, or not there yet.
+        """Refuse a forged release, or one whose gradient was taken at an unknown, too old or future iterate.
 
         ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError with reason
         ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
@@ -166,11 +166,11 @@ class SGDEngine(IterateEngine):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[GradientRelease]) -> bool:
-        """Return whether `admit` would accept all of these in this order."""
+        """Return True only if `admit` is certain to accept all these releases in this order."""
         count, versions = self.n_releases, [release.version for release in releases]
         if not all(map(le, versions, range(count, count + len(releases)))):
             return False
-        # The oldest version is checked as if it came last: an age grows with the count, and so does its share.
+        # The oldest version is checked as if it came last: age grows with the count, as does age divided by the count.
         last = count + len(releases) - 1
         age = last - min(versions)
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
@@ -185,7 +185,7 @@ class SGDEngine(IterateEngine):
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.
 
-        Raises MurkError if a release's version is not remembered, so that it was not admitted.
+        Raises MurkError if a release's version is not remembered, so that it cannot have been admitted.
         """
         if not releases:
             return
@@ -210,8 +210,8 @@ class SGDEngine(IterateEngine):
     def step_size(self) -> float:
         """Return the factor of the next release's gradient at the default level.
 
-        Noise-aware it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old and settings adapt
-        to delays; else ``eta t^-alpha w t / sum w_i``.
+        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old and
+        settings adapt to delays; else ``eta t^-alpha w t / sum w_i``.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
@@ -241,7 +241,7 @@ class SGDEngine(IterateEngine):
         """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
         head, length, size = int(memory.whole[k.RING_HEAD]), int(memory.whole[k.RING_LENGTH]), len(memory.ring_versions)
-        # Of the iterates that gradients may still arrive for, the newest last.
+        # Iterates at which arriving gradients may have been taken, the newest last.
         published = [(head - length + i) % size for i in range(length)]
         return {
             "schema": 1,
@@ -268,7 +268,7 @@ class SGDEngine(IterateEngine):
             check_header(state, self.settings.digest, "dimension", d)
             versions = [count_of(version, "published version") for version in state["published"]["versions"]]
             if len(versions) > memory.ring_versions.shape[0]:
-                raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
+                raise MurkError(f"the state remembers {len(versions)} versions, but at most {memory.ring.shape[0]} fit")
             rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
             sums = unpack(state["sums"], 4)
             delays = unpack(state["delays"], 4) if self.settings.delays else np.zeros(4)

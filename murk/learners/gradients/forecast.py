@@ -1,8 +1,8 @@
-"""Draws of the estimate from a given number of people's gradients, by the engine on fewer people with less noise.
+"""Simulated estimates from many people's gradients: the engine learns from fewer people with less noise.
 
-If noise outweighs the differences between people, n releases with noise of variance s^2 lead, at noise-aware steps, to
-the same path as n / k releases with s^2 / k; at steps eta i^-alpha with k^(1 - alpha) times the eta. Beyond a number of
-people k is raised as far as that holds; further people only narrow the interval.
+If noise outweighs the differences between people, n releases with noise of variance s^2 lead to the same path as n / k
+releases with s^2 / k. (Steps eta i^-alpha need k^(1 - alpha) times the eta; noise-aware steps adapt.) Beyond a number
+of people, k is raised as long as noise outweighs; further people only narrow the interval.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-# Steps of one path.
+# Largest number of steps of one path.
 MOST: Final = 100_000
-# Steps of one path if intervals are taken from the path itself: fewer underestimate its variation.
+# The same if intervals are taken from the path itself, whose variation fewer steps would underestimate.
 MOST_SCALED: Final = 2**20
-# Least ratio of the noise's variance to that between people.
+# Least ratio of the noise's variance to the variance between people.
 _OUTWEIGHS = 8.0
 
 
@@ -43,7 +43,7 @@ def estimate(
     problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Draw the estimate of a number of people, spread over chains."""
+    """Simulate the estimate from a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
         # There is no interval, and the note says why.
         return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
@@ -115,7 +115,7 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
 
 
 def _stepping(settings: Settings, factor: float) -> Settings:
-    """Lengthen given steps by a number of the task's own; noise-aware steps find their length."""
+    """Return settings for steps that stand for ``factor`` releases each; noise-aware steps adapt by themselves."""
     step = settings.step
     if factor <= 1.0 or not isinstance(step, InverseScalingStep):
         return settings
@@ -123,7 +123,7 @@ def _stepping(settings: Settings, factor: float) -> Settings:
 
 
 def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
-    """Set the state's precision to that of all people for whom its steps stand."""
+    """Set the state's precision to that of all people, for several of whom each step stands."""
     settings, real = problem.settings, engine.memory.real
     own = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}

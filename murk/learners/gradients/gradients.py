@@ -13,7 +13,7 @@ from murk.learners.gradients.losses import BALANCED, HUBER_SCALE, LOGISTIC, SOFT
 
 @jit
 def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
-    """Write working features ``z = W x``, or x if nothing is whitened."""
+    """Write working features ``z = W x``, or x without whitening."""
     p = x.shape[0]
     if whole[WHITEN] == 0:
         for j in range(p):
@@ -30,7 +30,7 @@ def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
 
 @jit
 def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, weight: float, out: Array) -> None:
-    """Write ``(p - e_y) (x) z weight`` in contrast coordinates, or one row for each class."""
+    """Write ``(p - e_y) (x) z weight``, in contrast coordinates or with one row for each class."""
     p, classes, outputs = whole[FEATURES], whole[CLASSES], whole[OUTPUTS]
     basis = places(whole)[4]
     scores = np.zeros(classes)
@@ -61,7 +61,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """Write the gradient if it is not a residual of the logit, or the target is missing."""
+    """Write the gradient of an objective other than a residual of the logit, or for a missing target."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
@@ -87,7 +87,7 @@ def other_gradient(
 
 @jit
 def shorten(real: Array, out: Array) -> None:
-    """Clip a gradient at its bound, for clipping in place of weights."""
+    """Clip a gradient at its bound, where clipping replaces weights."""
     norm = 0.0
     for j in range(out.shape[0]):
         norm += out[j] * out[j]
@@ -115,7 +115,7 @@ def by_logit(whole: Array) -> bool:
 
 @jit
 def miss(whole: Array, fit: float, y: float) -> float:
-    """Return probability minus outcome; balanced, divided by the larger of the two probabilities."""
+    """Return probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
     # The exponential of a logit beyond 700 is infinite.

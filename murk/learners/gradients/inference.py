@@ -4,11 +4,11 @@
 noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
 their sum ``Q``, and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the
 released gradients, ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A
-missing target gives a zero gradient, which no release tells from a small one. With a share ``1/u`` of targets present
-the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u up to 2,
-half of the targets missing: with ``delta = A^-1 m_g`` it is ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``.
-With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, for the
-balanced objective by the logistic one's A.
+missing target gives a zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets
+present, the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u
+up to 2, half of the targets missing: ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``.
+With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the
+logistic objective's A for the balanced one.
 
 *Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
 Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic: coverage is too low while a slow
@@ -34,19 +34,19 @@ from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
 
 PLUG_IN = "plug-in"
-# 1 over the least share of present targets that intervals allow for.
+# The largest u that intervals allow for: 1 over the share of targets present.
 _MISSING = 2.0
-# Standard errors by which forged gradients move an estimate by being first: twice as many as attacks did.
+# Standard errors by which forged gradients may move an estimate by being first: twice the largest effect in attacks.
 _START = 1.0
 NOT_ASKED = (
-    "none: of gradients alone only random scaling is known, whose nominal 95% intervals held the truth in 79% to 96% "
-    "of runs of the demonstration (docs/coverage.md); scores have better ones, public covariates give others, and "
-    "intervals: random-scaling asks for these"
+    "none: gradients alone allow only for random scaling, whose nominal 95% intervals held the truth in 79% to 96% of "
+    "runs of the demonstration (docs/coverage.md). Scores have better intervals, public covariates give others, and "
+    "intervals: random-scaling gives these"
 )
 NOT_ASKED_OF_CLASSES = (
-    "none: of gradients alone only random scaling is known, which intervals: random-scaling asks for and which holds "
-    "the truth less often than it says (docs/coverage.md); protocol: scores has intervals of average effects on each "
-    "class's probability, and with public covariates of log odds"
+    "none: gradients alone allow only for random scaling (intervals: random-scaling), which holds the truth less often "
+    "than its level says (docs/coverage.md); protocol: scores has intervals of average effects on each class's "
+    "probability, and with public covariates of log odds"
 )
 
 
@@ -61,8 +61,8 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 def report_matrix(settings: Settings) -> NDArray[np.float64]:
     """Return the linear map from working parameters to reported coefficients.
 
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class (those
-    of :class:`FullSoftmax` are vectors already, if not centred).
+    It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class.
+    (:class:`FullSoftmax` has a vector for each class already, which is not centred.)
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
@@ -77,7 +77,7 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
 
 
 def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return working parameters ``(d,)`` in reported coordinates, without `report_matrix` if it is diagonal."""
+    """Return working parameters ``(d,)`` in reported coordinates; a diagonal `report_matrix` is not built."""
     if settings.transform is not None or isinstance(settings.objective, Softmax):
         return np.asarray(report_matrix(settings) @ working)
     values = np.array(working)
@@ -89,8 +89,8 @@ def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.flo
 def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
-    Logistic ``mean w(x) p (1 - p) x x'``; balanced, were theta the truth, ``mean w(x) min(p, 1 - p) x x'``; softmax
-    like the first with ``diag(p) - p p'`` in contrast coordinates.
+    Logistic: ``mean w(x) p (1 - p) x x'``. Balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``.
+    Softmax: like logistic, with ``diag(p) - p p'`` in contrast coordinates.
     """
     points = covariates.points
     if settings.transform is not None:
@@ -126,7 +126,7 @@ def estimate(
     """Return the estimate from the states of one or more chains.
 
     Averages are weighted by each chain's sum of weights, the plug-in's running means by precision. With ``mechanisms``
-    (by level), also how far a forged release could have moved it.
+    (by level), the estimate also states how far a forged release could have moved it.
     """
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
@@ -139,10 +139,10 @@ def _influence(
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step uses the mean of all gradients, by precision, wherever the iterates have gone, and so
-    corrects their path up to the curvature on the way. The first steps are long, so that the first gradients can send
-    iterates across the ball: a standard error is allowed for that, two of narrower ones. An average of iterates has no
-    bound but the ball.
+    The plug-in's Newton step uses the mean of all gradients, weighted by precision, and so corrects a path of iterates
+    except for the curvature along it. The first steps are long, so the first gradients can send iterates across the
+    ball: one standard error is allowed for that, or two of the "complete" ones, which are half as large. An average of
+    iterates is bounded by the ball alone.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows
@@ -151,7 +151,7 @@ def _influence(
         return Influence(math.inf, limit=limit)
     d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
     farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
-    # Standard errors that allow for missing targets are wider by that factor.
+    # Without an allowance for missing targets, standard errors are smaller by this factor.
     start = _START * (_MISSING if settings.intervals == COMPLETE else 1.0)
     return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
 
@@ -181,7 +181,7 @@ def _estimate(
     elif settings.random_scaling:
         spread = np.sqrt(sum(_scaling(settings, memory) for memory in memories) / len(memories) / n)
         if isinstance(settings.objective, Softmax):
-            # Only the diagonal is kept, so a class is bounded by the sum of its contrasts.
+            # Only V's diagonal is kept, so a class's standard error is bounded by the sum over its contrasts.
             basis = np.abs(settings.objective.basis)
             spread = (basis @ spread.reshape(-1, settings.features)).ravel()
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
@@ -224,14 +224,14 @@ def _plug_in(
     # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).
     wide = inverse if complete else _MISSING * inverse
     if complete and isinstance(settings.objective, Balanced):
-        # By its own Hessian intervals would be up to half as wide, without room for the bias of wandering iterates.
+        # With its own Hessian, intervals would be up to half as wide and ignore the bias of wandering iterates.
         slower = hessian(replace(settings, objective=Logistic()), covariates, at)
         wide = np.linalg.pinv(slower, rcond=1e-9, hermitian=True)
     variance = wide @ wide / (total * settings.dimension)
     move = inverse @ slope
     if not complete:
         variance = variance + (_MISSING - 1.0) ** 2 * np.outer(move, move)
-    # Early on a Newton step is mostly noise, and the ball is known.
+    # Early on a Newton step is mostly noise; the result is projected to the ball.
     polished = at - move
     length = float(np.linalg.norm(polished))
     if length > settings.radius:

@@ -1,11 +1,11 @@
 """Compiled update of LDP-SGD: one step from (state, release) to state, shared by every way of learning.
 
-``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. A step touches two
+``learn_one``, ``learn_many`` and the worker all call :func:`apply`, so that they agree bit for bit. A step touches two
 arrays only (:mod:`murk.learners.gradients.layout`), and uses no BLAS and no clock: the same releases give the same
 state on one build and kind of CPU.
 
-*Delays.* A gradient that is taken at an iterate and learned a releases later feeds back after a delay of a. If step
-eta, curvature h and delay have a product ``h eta a`` beyond about 1, the iterate overshoots. So steps are at most
+*Delays.* A gradient that is taken at an iterate and learned a releases later has a delay of a. If the product
+``h eta a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most
 ``SAFE / (h a)``, with a the mean recent age and h the curvature met; with ages of 0 nothing changes, bit for bit.
 
 h is the slope of released gradients in their iterates, ``sum q <d, g> / sum q |d|^2`` with d and g centred and q the
@@ -56,11 +56,11 @@ from murk.stream.task.learner import MaxStaleness
 # age of half its size, so that its steps add up to 1/2.
 SAFE = 0.25
 
-# Ages beyond this part of the count weigh more, and the iterates they lead to less, as hardly anything was learned.
+# Ages beyond 1 / _PART of the count weigh more, and the resulting iterates less, as hardly anything was learned.
 _PART = 10.0
-# Ages and curvature are of about the newest tenth and quarter of the count.
+# Sums of ages are over about the newest tenth of the count, sums for the curvature over the newest quarter.
 _AGES, _SLOPES = 10.0, 4.0
-# If little moved, the curvature met is noise: it is at least this part of the ball's.
+# Least curvature h relative to ``C0 / R``: if the iterate hardly moved, the estimate of h is noise.
 _FLATTEST = 0.1
 
 
@@ -81,7 +81,7 @@ def age_factor(whole: Array, real: Array) -> float:
 def note_age(
     whole: Array, real: Array, at: Array, mean_at: Array, release: Array, mean_gradient: Array, precision: float
 ) -> float:
-    """Add a release's age, gradient and iterate to the sums; return the weight of the iterate it leads to."""
+    """Add a release's age, gradient and iterate to the sums; return the weight of the resulting iterate."""
     count, age = float(whole[COUNT]), float(whole[AGE])
     counts = 1.0
     if age > 0.0 or real[MEAN_AGE] > 0.0:
@@ -102,10 +102,10 @@ def note_age(
     return float(counts / real[COUNTED])
 
 
-# As constants of the compiled code.
+# Module constants, so that they are constants of the compiled code.
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
-# A placeholder that a single record, learned in place, does not use.
+# Placeholder for noise in batches, which a single record does not use.
 _NO_NOISE = np.zeros((0, 0), dtype=np.int64)
 
 # Purpose of simulated coins, as a constant that the compiler can fold.
@@ -114,7 +114,7 @@ _COIN = int(Purpose.COIN)
 
 @within
 def remember(whole: Array, real: Array) -> None:
-    """Keep the newest iterate, whose version is published: gradients taken there will arrive."""
+    """Keep the newest iterate, whose version is published: devices take gradients at it."""
     version = whole[COUNT]
     whole[NEXT_PUBLISHED] = version + spacing(version, whole[FLOOR])
     size, d, head = whole[RING], whole[DIMENSION], whole[RING_HEAD]
@@ -164,9 +164,9 @@ def apply(
 ) -> None:  # fmt: skip
     """Apply one decoded release to the state.
 
-    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays before
-    it are the state's vectors. Weights and steps depend on public noise levels only, and with ``DELAYS`` on ages:
-    ``whole[AGE]`` is this release's.
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate; the arrays
+    before ``at`` are the state's vectors. Weights and steps depend only on public noise levels and, with ``DELAYS``, on
+    ages: ``whole[AGE]`` is the age of this release.
     """
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
@@ -256,7 +256,7 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
 
 @jit
 def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
-    """`release_other` for a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
+    """Do as `release_other`, for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
     drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
     if whole[SIMULATED] == 1:
         simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
@@ -270,7 +270,7 @@ def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int,
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, as indexing ``real`` is slower than a view."""
+    """Return views of the state's vectors, which are faster than indexing ``real``."""
     d = whole[DIMENSION]
     at = REAL_HEADER
     return (
@@ -311,14 +311,14 @@ def learn_row(
     mean_gradient: Array, x: Array, z: Array, g: Array, own_noise: Array, payload: Array, own_coins: Array,
     noise: Array, row: int, target: float,
 ) -> None:  # fmt: skip
-    """Learn from the record in ``x``, with its noise in ``own_noise``, or several draws in ``noise``."""
+    """Learn from the record in ``x``, whose noise is in ``own_noise``, or in a row of ``noise`` for several draws."""
     p, d = whole[FEATURES], whole[DIMENSION]
     for j in range(p):
         if x[j] - x[j] != 0.0:
             x[j] = 0.0
     if whole[WHITEN] == 1:
         whiten(whole, real, x, z)
-    # The usual cases of `gradient` and lattice.randomize are repeated: as calls they would double the time of a step.
+    # The usual cases of `gradient` and lattice.randomize are inlined here: calls would double the time of a step.
     if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
         square, fit = 0.0, 0.0
         for j in range(p):
@@ -388,9 +388,9 @@ def learn_records(
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the one record whose features are in the memory at an address, and wipe it.
 
-    Secure noise is drawn here, from words for this number of trials; with 0 trials noise and coins are there already.
-    Returns `LEARNED`; or, with nothing learned, `TOO_FEW` words, which stay there for the draw to continue, or
-    `NO_WORDS`.
+    Secure noise is drawn here, from random words for ``trials`` trials; with 0 trials, noise and coins are in the
+    memory already. Returns `LEARNED` or, if nothing was learned, `NO_WORDS` or `TOO_FEW`, after which the words stay in
+    the memory for the draw to continue.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[DIMENSION]

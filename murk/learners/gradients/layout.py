@@ -1,6 +1,6 @@
 """Positions in a learner's two arrays, ``real`` and ``whole``.
 
-Kernels take two arrays, as passing a dozen costs more than a step of the update.
+Kernels take two arrays, as passing a dozen arrays would cost more than a step of the update.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
 # Places in ``real``.
 (
     HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, OWN_SPREAD, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
-    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four: of the current level
+    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four are of the current level
     SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, BOUND,
     MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER,
 ) = range(26)  # fmt: skip
 
-# Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j): radii are generous,
-# and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
+# Noise-aware steps are this share of radius w_i / sqrt(2 sum w_j^2 v_j), the best in the worst case: radii are
+# generous, and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
 STEP_SHARE = 0.5
 
-# Further words of one record for a rare trial, and where the words of the trials begin.
+# Number of additional words of one record, for rare trials, and index of the first word of the trials.
 SPARE_WORDS = 4
 WORDS_HEADER = 3 + SPARE_WORDS
 
@@ -47,7 +47,7 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
 
 @within
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
-    """Return where the state vectors, x, z, the gradient, the public matrices and the ring begin in ``real``.
+    """Return the indices at which state vectors, x, z, gradient, public matrices and ring begin in ``real``.
 
     ``real`` is: header, state vectors, x, z, gradient, basis of classes (K x outputs), transform (p x p), ring.
     """
@@ -61,11 +61,11 @@ def places(whole: Array) -> tuple[int, int, int, int, int, int]:
 
 @within
 def trials_of(size: int) -> int:
-    """Return a number of trials that mostly suffices for this many numbers of noise; otherwise the draw continues."""
+    """Return a number of trials that mostly suffices for ``size`` numbers of noise; if not, the draw continues."""
     return size + size // 25 + 2
 
 
 @within
 def words_of(trials: int) -> int:
-    """Return the random words of one record's release: three for coins, spare ones, and two for each trial."""
+    """Return the number of random words for one release: three for coins, spare ones, and two for each trial."""
     return WORDS_HEADER + 2 * trials

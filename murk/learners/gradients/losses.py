@@ -22,13 +22,13 @@ LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class Objective(Protocol):
-    """What the update needs of an objective."""
+    """Interface of an objective for the update."""
 
     code: ClassVar[int]
-    spread: ClassVar[float]  # a gradient's approximate mean square, over the bound's
+    spread: ClassVar[float]  # approximate mean square of a gradient, divided by the squared bound
 
     def dimension(self, features: int) -> int:
-        """Return the number of parameters for coded features, the constant among them."""
+        """Return the number of parameters for a number of coded features, the constant included."""
 
     def bound(self, reach: float) -> float:
         """Return the supremum ``C0`` of the gradient's l2 norm for ``||x|| w(x) <= reach``."""
@@ -58,15 +58,15 @@ class Logistic(_OfLogit):
 
 @dataclass(frozen=True, slots=True)
 class Balanced(_OfLogit):
-    """Balanced loss for y in {0, 1}: the logistic gradient with all of its bound in use, ``C0 = reach``.
+    """Balanced loss for y in {0, 1}: the logistic gradient scaled up to its bound, ``C0 = reach``.
 
     With the margin m (``x'theta`` for y = 1, else its negative) the loss is ``exp(-m)`` for m > 0 and else ``1 - m``,
     times w(x); it is convex, and the gradient is ``r x w(x)`` with
 
         r(1) = -min(1, e^-t),   r(0) = min(1, e^t),   t = x'theta.
 
-    That is the logistic residual ``p - y`` over ``max(p, 1 - p)``, the largest weight that depends on x alone: its mean
-    given x is zero at the logit's own coefficients, and its slope there is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
+    This r is the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x alone.
+    Its mean given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
     """
 
     code: ClassVar[int] = BALANCED
@@ -78,8 +78,8 @@ class Softmax:
     """Softmax loss over K >= 2 classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
 
     The K coefficient vectors are determined up to a common shift, and ``p - e_y`` sums to zero. So the K - 1
-    coordinates in an orthonormal basis of the contrasts are released: the same gradient and bound, with a K-th less
-    noise.
+    coordinates in an orthonormal basis of the contrasts are released: the same gradient and bound, with (K - 1) / K of
+    the noise.
     """
 
     classes: int
@@ -106,7 +106,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class FullSoftmax(Softmax):
-    """Softmax loss with a row of coefficients for each class, as published: the same bound, and a K-th more noise."""
+    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
 
     @property
     def basis(self) -> NDArray[np.float64]:
@@ -124,8 +124,8 @@ class Huber:
 
     With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
     out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier``
-    times d/dsigma is released: the working parameter is sigma / multiplier. Less the constant ``multiplier * centre``
-    that component is within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
+    times d/dsigma is released, as the working parameter is sigma / multiplier. Less its centre, this component is
+    within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
     Raises UserError if a parameter is not positive and finite.
 
     Examples
@@ -134,9 +134,9 @@ class Huber:
     3.910287
     """
 
-    c: float = 0.5  # 1.345 is the paper's; if noise outweighs the residuals the variance goes as (c / P(|u| < c))^2
+    c: float = 0.5  # 1.345 in the paper; if noise outweighs residuals, the variance grows like (c / P(|u| < c))^2
     scale: float | None = None  # None to estimate it
-    multiplier: float = 1.0  # units of the scale's working coordinate; 1 is the paper's
+    multiplier: float = 1.0  # unit of the scale's working coordinate; 1 in the paper
     spread: ClassVar[float] = 0.25
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Huber:
 
     @property
     def code(self) -> int:
-        """Code of the kernel of the gradient."""
+        """Code of the objective in kernels."""
         return HUBER_SCALE if self.scale is None else HUBER
 
     @property
@@ -159,7 +159,7 @@ class Huber:
 
     @property
     def centre(self) -> float:
-        """Midpoint of d/dsigma, subtracted before a release and added back after."""
+        """Midpoint of the range of d/dsigma, subtracted before a release and added back after it."""
         return self.kappa / 2.0 - self.c * self.c / 4.0
 
     def dimension(self, features: int) -> int:
@@ -167,6 +167,6 @@ class Huber:
         return features + (self.scale is None)
 
     def bound(self, reach: float) -> float:
-        """Return ``c reach``; the scale's centred component adds in quadrature."""
+        """Return ``c reach``, with the scale's centred component, if any, added in quadrature."""
         slope = self.c * reach
         return slope if self.scale is not None else math.hypot(slope, self.multiplier * self.c**2 / 4.0)

@@ -28,28 +28,28 @@ from murk.stream.messages.state import trail_bytes
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 
-# Targets are coded to [-1, 1]: no residual is beyond 2, so that Huber's loss is the squared one, and few are within a
-# twentieth, so that it is that of the median.
+# Targets are coded to [-1, 1]. So no residual exceeds 2, and Huber's loss with c = 2 is the squared loss; few residuals
+# are within 0.05, so with c = 0.05 it is nearly the loss of the median.
 _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
     "logistic": Logistic(), "balanced": Balanced(), "squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0),
 }  # fmt: skip
 # In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
 # makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-# Raises the scale's coordinate above the noise (with 1 it is lost at c = 0.5).
+# Raises the scale's coordinate above the noise, which hides it with 1 and c = 0.5.
 SCALE_MULTIPLIER = 4.0
-# A block of people holds at most a SHARE-th of the releases so far.
+# A block of people has at most 1 / SHARE of the number of releases so far.
 SHARE = 100
 
 
 @dataclass(frozen=True)
 class GradientProblem:
-    """The gradients of a task: where they are taken, and how they are bounded and randomized."""
+    """The gradients of a task: at which iterates they are taken, and how they are bounded and randomized."""
 
     settings: Settings
     mechanisms: dict[str, Mechanism]
     covariates: PublicCovariates | None = None  # public covariates of the task
-    classes: tuple[str, ...] = ()  # of the target, for names
+    classes: tuple[str, ...] = ()  # the target's classes, for names
     kind: ClassVar[str] = "gradient"
     interactive: ClassVar[bool] = True
     _memory: Memory = field(init=False, repr=False, compare=False)
@@ -59,12 +59,12 @@ class GradientProblem:
 
     @cached_property
     def dimension(self) -> int:
-        """Numbers in an iterate and in a release."""
+        """Length of an iterate and of a release."""
         return self.settings.dimension
 
     @property
     def model_size(self) -> int:
-        """Numbers in an iterate."""
+        """Length of an iterate."""
         return self.dimension
 
     @property
@@ -99,7 +99,7 @@ class GradientProblem:
         return int(newest + spacing(newest, self.settings.staleness.floor))
 
     def block(self, releases: int) -> int:
-        """Return a hundredth of the releases so far: with larger blocks gradients become stale."""
+        """Return how many releases to make at one iterate: a hundredth of those so far, lest gradients become stale."""
         return max(1, releases // SHARE)
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
@@ -118,7 +118,7 @@ class GradientProblem:
         # Scaled before it is squared: a huge model must not overflow its own check.
         largest = max(float(np.max(np.abs(slopes))), 1e-300)
         norm = largest * float(np.linalg.norm(slopes / largest))
-        # An honest iterate exceeds the radius by rounding at most.
+        # An honest iterate exceeds the radius by rounding errors at most.
         if norm > settings.radius * (1.0 + 1e-9):
             raise HostileModelError(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
         if settings.scaled:
@@ -138,7 +138,7 @@ class GradientProblem:
         out.fill(0.0)
         memory = self._memory
         k.gradients(
-            # A copy: a read-only array would be another type to compile the kernel for.
+            # Copied, as the kernel would be compiled once more for a read-only array.
             memory.real, memory.whole, np.array(theta, dtype=np.float64),
             copied(X), copied(y), out,
         )  # fmt: skip

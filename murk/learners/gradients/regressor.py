@@ -35,7 +35,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         Further guarantees by name, for releases made elsewhere.
     mechanism
         ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features
@@ -51,9 +51,9 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     scale
         ``"estimate"``, or the known residual scale.
     scale_multiplier
-        Units of the scale's coordinate, which raise it above the noise; 1 is the paper's.
+        Unit of the scale's coordinate, which raises it above the noise; 1 in the paper.
     scale_start, scale_floor
-        Start of the estimated scale, and its public floor.
+        First value of the estimated scale, and its public lower bound.
     second_moment
         Public ``E x x'`` of the features and the constant (last), for whitening.
     public
@@ -65,10 +65,10 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     averaging
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
-        Of people by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+        How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
     intervals
-        ``"random-scaling"`` for intervals from the path of the average, which are valid in the limit and cover too
-        rarely before; by default none.
+        ``"random-scaling"`` for intervals from the path of the average, which are valid in the limit and hold the truth
+        too rarely before; by default none.
     radius
         Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
         default ``5 sqrt(p / 6)`` for p coefficients.
@@ -133,7 +133,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return the paper's settings: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection.
+        """Return a learner like the paper's: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection.
 
         Pure budgets get the Laplace mechanism, as in the paper's Example 1.
         """
@@ -154,7 +154,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         return Huber(self.c, float(self.scale))
 
     def _default_radius(self, coefficients: int) -> float:
-        # Room for coefficients of 2 on features of unit size.
+        # Leaves room for coefficients of 2 on features of unit size.
         return 5.0 * math.sqrt(coefficients / 6.0)
 
     def _extra_settings(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Public settings of LDP-SGD, checked once and frozen, and the reach of records' weights."""
+"""Public settings of LDP-SGD, checked once and frozen, and the largest length of a weighted record."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SCALE = "scale"  # name of the estimated scale of residuals among the coefficien
 def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float = math.inf) -> float:
     """Return the supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
 
-    It decides the gradient's bound, and with it the noise. ``norm``: ``w = 1 / max(1, ||x||)``, so ``min(1, ||x||)``.
-    ``mallows``: ``w = min(1, 2 / ||x||^2)``, so ``min(||x||, 2 / ||x||)`` (Shi et al., section 5), sqrt 2 in general
-    but only ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight: the bound is the clip's.
+    It determines the gradient's bound, and so the noise. For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for
+    ``mallows`` it is ``min(||x||, 2 / ||x||)`` (Shi et al., section 5), at most sqrt 2 in general but only
+    ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight: the bound is the clip's.
 
     Examples
     --------
@@ -51,18 +51,18 @@ class Settings:
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     weights: Weights = "norm"
     clip: float | None = None  # bound of gradients with weights="clip"
-    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"  # or radius w_i / sqrt(2 sum w_j^2 v_j)
-    averaging: Averaging = "polyak"  # of iterates
-    weighting: Weighting = "inverse-variance"  # of people, by public noise levels
-    radius: float = 3.0  # of the ball to which the iterate is projected, in working coordinates
-    scale_start: float = 1.0  # of an estimated scale
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"  # noise-aware: radius w_i / sqrt(2 sum w_j^2 v_j)
+    averaging: Averaging = "polyak"  # how to average iterates
+    weighting: Weighting = "inverse-variance"  # how to weight people by public noise levels
+    radius: float = 3.0  # radius of the ball to which the iterate is projected, in working coordinates
+    scale_start: float = 1.0  # first value of an estimated scale
     scale_floor: float = 0.01
     scale_ceiling: float = 1e6
     second_moment: NDArray[np.float64] | None = None  # public E x x' for whitening, (p, p)
-    smallest_square: float = 0.0  # of ||x||^2 over the features' box
+    smallest_square: float = 0.0  # least ||x||^2 of features within their bounds
     largest_square: float = math.inf
     random_scaling: bool = True  # whether to keep the sums of random scaling
-    intervals: Literal["random-scaling", "complete"] | None = None  # "complete" if no target is missing
+    intervals: Literal["random-scaling", "complete"] | None = None  # "complete": assume no missing target
     staleness: MaxStaleness = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
     delays: Literal["adaptive"] | None = None  # "adaptive" for shorter steps with older gradients (`kernels`)
     start: NDArray[np.float64] | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)

@@ -71,18 +71,18 @@ class PublicMoments(PersonEstimator):
     _response: Response  # meaning of coded targets
 
     def _prepare(self, former: str | None = None) -> None:
-        """Check the arguments and start; ``former`` is the default release of an earlier version."""
+        """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
-                "design='gaussian' takes the bound of features from public covariates: give public=, and no radius="
+                "design='gaussian' computes the bound of features from public covariates: give public=, and no radius="
             )
         if self.solver == "score" and self.public is None:
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
         if self.inputs == "released" and self.features is None:
-            raise UserError("inputs='released' needs features=[...]: a release does not say what its numbers are of")
+            raise UserError("inputs='released' needs features=[...]: a release does not name its numbers")
         arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve.name
         if self.release == "directions":
             check_directions(arguments, curve)
@@ -92,7 +92,7 @@ class PublicMoments(PersonEstimator):
         super()._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
-        # The public covariates give a normal design's bound.
+        # With a normal design, the bound follows from the public covariates.
         return None if self.design == "gaussian" else self.radius or 1.0, None
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
@@ -120,7 +120,7 @@ class PublicMoments(PersonEstimator):
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
             raise UserError(f"radius={reach!r}, the bound of the features' norm, must be positive and finite")
-        # Scaled so that a feature's share of the bound is 1, like the constant.
+        # Scaled so that the bound leaves 1 for each feature, as for the constant.
         self._gain = math.sqrt(k) / reach
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
@@ -145,9 +145,9 @@ class PublicMoments(PersonEstimator):
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn from the result.
+        """Randomize the record's moments once and learn from the release.
 
-        ``budget`` replaces the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
+        ``budget`` replaces the learner's budget for this person. With ``inputs="released"``, ``x`` maps the names in
         ``moments`` to released integers, ``y`` is ignored, and ``budget`` is a level's name.
         """
         if self.inputs == "released":
@@ -158,7 +158,7 @@ class PublicMoments(PersonEstimator):
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array.
 
-        ``budget`` is for all rows, or a sequence with one for each; with ``inputs="released"``, a level's name.
+        ``budget`` is for all rows, or a sequence with one for each row; with ``inputs="released"``, a level's name.
         """
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
@@ -170,7 +170,7 @@ class PublicMoments(PersonEstimator):
             self._directions.learn(engine, X, y, budget)
             return
         own = self._of_rows(budget, len(X))
-        # Coded in blocks that fit the processor's cache.
+        # Coded in blocks that fit into the processor's cache.
         for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
             engine.learn_records(self._coded(X[block]), y[block], own[block] if isinstance(own, list) else [own])
@@ -181,18 +181,18 @@ class PublicMoments(PersonEstimator):
         np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
         return coded
 
-    # Releases: randomized elsewhere
+    # Releases made elsewhere
 
     @property
     def moments(self) -> tuple[str, ...]:
         """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
 
-        Raises UserError if directions are released.
+        Raises UserError if the learner's releases are directions.
         """
         self._require()
         if self._directions is not None:
             raise UserError(
-                "directions have no moments: give release='observed', or what devices released to learn_release"
+                "directions have no moments: give release='observed', or give the devices' releases to learn_release"
             )
         labels = self._layout.labels
         twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
@@ -204,7 +204,7 @@ class PublicMoments(PersonEstimator):
         labels = self.moments
         if set(x) != set(labels):
             raise RejectedError(
-                "dimension", f"a release has the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
+                "dimension", f"a release needs the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
             )
         self._learn_payloads([[x[label] for label in labels]], level)
 
@@ -212,9 +212,7 @@ class PublicMoments(PersonEstimator):
         if not isinstance(X, np.ndarray):
             frame = frame_of(X)
             if set(frame.columns) != set(self.moments):
-                raise RejectedError(
-                    "dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ..."
-                )
+                raise RejectedError("dimension", f"a release needs the columns {', '.join(self.moments[:4])}, ...")
             # Column by column: released integers may exceed what floats hold.
             X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
         self._learn_payloads(X, level)
@@ -240,8 +238,8 @@ class PublicMoments(PersonEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings.
 
-        Without ``release``, a state of moments keeps the earlier default release, joint moments. Raises MurkError if
-        the state is malformed or belongs to other features.
+        If the argument ``release`` was omitted, a state of joint moments, the earlier default, keeps them. Raises
+        MurkError if the state is malformed or belongs to other features.
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
@@ -258,7 +256,7 @@ class PublicMoments(PersonEstimator):
         return replace(coded, values=coded.values * scale, spread=coded.spread * scale)
 
     def estimate(self) -> Estimate:
-        """Return the coefficients with standard errors; the note says if there is no root."""
+        """Return the coefficients with standard errors; the note states if there is no root (see `NoRootError`)."""
         if self._directions is not None:
             return self._directions.in_units(self._require().estimate())
         return self._in_own_units(self._require().estimate())
@@ -269,8 +267,8 @@ class PublicMoments(PersonEstimator):
         Raises
         ------
         NoRootError
-            If no factor turns the least-squares direction into the curve's coefficients. The error holds the direction,
-            :meth:`estimate` scales it as if scores were short, and predictions use the line.
+            If no factor turns the least-squares direction into the curve's coefficients. The error holds the direction.
+            Then :meth:`estimate` scales the direction as if all ``x'w`` were near 0, and predictions use the line.
         """
         engine = self._require()
         if self._directions is None and (missing := engine.fitted().missing) is not None:
@@ -279,7 +277,7 @@ class PublicMoments(PersonEstimator):
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
     def direction(self) -> dict[str, float]:
-        """Return least-squares slopes by feature name, which coefficients are a multiple of.
+        """Return least-squares slopes by feature name, of which the coefficients are a multiple.
 
         For released directions these are the coefficients.
         """
@@ -289,10 +287,10 @@ class PublicMoments(PersonEstimator):
         return dict(zip(self._layout.names, map(float, slopes), strict=False))
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from this learner and ``others`` of the same features, whose sums are added."""
+        """Return the joint estimate of this learner and ``others`` with the same features, from their added sums."""
         for other in others:
             if not isinstance(other, PublicMoments):
-                raise UserError(f"moments merge with moments only, not with those of {type(other).__name__}")
+                raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
             if (other._directions is None) is not (self._directions is None):
                 raise UserError("directions merge with directions, and moments with moments: see release=")
         if self._directions is not None:
@@ -302,7 +300,7 @@ class PublicMoments(PersonEstimator):
     # Prediction
 
     def _responses(self, rows: Floats) -> Floats:
-        """Return mean responses of rows, by the least-squares line if there is no root."""
+        """Return mean responses of rows; from the least-squares line if there is no root."""
         engine = self._require()
         if self._directions is not None:
             return self._directions.responses(engine, rows)
@@ -313,7 +311,7 @@ class PublicMoments(PersonEstimator):
 
 
 def published(budget: Guarantee) -> dict[str, Any]:
-    """Return the paper's settings, which both estimators' `as_published` start from."""
+    """Return the paper's settings, on which `as_published` of both estimators is based."""
     return {
         "release": "separate",
         "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",

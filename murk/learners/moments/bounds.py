@@ -14,7 +14,7 @@ FAILURE = 0.05  # Default probability that any of them is beyond the bound
 def normal_reach(
     second_moment: NDArray[np.float64], people: int = PEOPLE, failure: float = FAILURE, *, published: bool = False
 ) -> float:
-    """Return a norm that n normal vectors of this covariance (k, k) exceed only with probability ``failure``.
+    """Return a norm that any of n normal vectors with covariance S exceeds with probability at most ``failure``.
 
     ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t`` with ``t = log(n / failure)`` bounds the squared norm (Hsu, Kakade and
     Zhang 2012). ``published`` gives the paper's larger ``5 ||S|| p t`` (Algorithm 1).

@@ -21,10 +21,10 @@ from murk.stream.task.protocol import Scale
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases once, without seeing a model, either the direction of their whitened features times the coded
-    target, whose mean is solved for over public covariates, or the noisy second moments ``x x'`` and ``x y``. These
-    give least-squares slopes u; public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y``
-    and ``c mean f'(a + c x'u) = 1``, and the coefficients ``c u``.
+    Each person releases once, without seeing a model. They release either the direction of their whitened features
+    times the coded target, and coefficients are solved for over public covariates; or the noisy second moments
+    ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give
+    the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, scores are taken as
-        normal, with the mean and variance of the releases.
+        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as
+        normal, with the mean and variance that follow from the releases.
     loss
         ``"logistic"``, ``"poisson"`` (``P(y = 1) = exp(x'w)``) or ``"boosting"`` (``z/2 + sqrt(1 + z^2/4)``).
     classes
@@ -42,42 +42,42 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         Further guarantees by name, for releases made elsewhere.
     mechanism
         ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     radius
-        Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
+        Public bound on the l2 norm of features without the constant; by default ``sqrt(k)``, for k of them in [-1, 1].
     beyond
-        For records beyond the bound: ``"scale"`` them down to it, or release them as a record of zeros (``"zero"``).
+        For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
-        ``"bounded"``, or ``"gaussian"``: the bound that ``people`` normal vectors of the public covariance exceed with
-        probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: any of ``people`` normal vectors with the public
+        covariance exceeds it with probability ``failure``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: joint moments by a mechanism each. By default directions with public
-        covariates and no argument only for moments (``calibration``, ``radius``, ``beyond``, ``design``,
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions with
+        public covariates and no argument that only moments have (``calibration``, ``radius``, ``beyond``, ``design``,
         ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``); else ``"observed"``, or
         ``"joint"`` without an intercept.
     target_weight
         Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
-        ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
-        ``"private"``.
+        ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
+        of people; ``"private"``: private ones alone.
     solver
         ``"stein"``, the paper's; or ``"score"``, which solves ``mean x f(x'w) = E x y`` over public covariates and is
         consistent for any distribution of the features.
     repair
-        Whether to raise eigenvalues of ``x x'`` below their noise to it. ``False``, as published, leaves the matrix as
-        is.
+        Whether to raise eigenvalues of ``x x'`` to at least their noise. ``False``, as in the paper, leaves the matrix
+        unchanged.
     intercept
-        Whether there is an intercept. Otherwise labels count as 0 and 1, as published, and most data have no root.
+        Whether there is an intercept. Otherwise labels count as 0 and 1, as in the paper, and most data have no root.
     inputs
-        ``"records"``, or ``"released"``: ``learn_one`` takes released integers by the names in ``moments``.
+        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers, by the names in ``moments``.
     seed, noise
         Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
@@ -135,7 +135,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        # Without a constant, labels are 0 and 1 as published.
+        # Without a constant, labels are 0 and 1 as in the paper.
         self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
         self._curve = curve_of(loss, LOSSES, "loss")
         self._response = Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)

@@ -39,13 +39,13 @@ OF_MOMENTS: Final[Mapping[str, Any]] = {
     "inputs": "records",
 }
 
-TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions identify; tasks have no exp link
+TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions identify; tasks have no link exp
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
     """Return the default release: directions with public covariates and no argument for moments alone.
 
-    Otherwise ``observed``, or ``joint`` without the constant, as presence needs the constant's place.
+    Otherwise ``observed``, or ``joint`` without the constant, as presence is released in place of the constant's entry.
     """
     unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
     if arguments["public"] is not None and curve in TOLD and unasked:
@@ -61,7 +61,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
     remedy = "use release='observed'"
     if arguments["public"] is None:
         raise UserError(
-            f"release='directions' solves for coefficients over public covariates: give public=, or {remedy}"
+            f"release='directions' needs public covariates to solve for coefficients: give public=, or {remedy}"
         )
     if curve not in TOLD:
         raise UserError(f"directions identify {', '.join(TOLD)} models, not {curve!r}: {remedy}")
@@ -71,10 +71,10 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
 
 
 class Directions:
-    """Directions of records: release, learning and solution.
+    """Directions of records: their release, learning from them, and the solution.
 
-    ``names`` are the coded features, the constant last; ``sample`` their public covariates; ``mechanism`` a kind, or
-    None.
+    ``names`` are the coded features, the constant last; ``sample`` has their public covariates; ``mechanism`` is a
+    kind of mechanism, or None.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Directions:
     def learn(
         self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
     ) -> None:
-        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results."""
+        """Randomize each record once, from rows (n, k) without the constant, and learn from the releases."""
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
         engine.learn_records(rows, targets, engine.row_levels(budget, len(rows)))
 

@@ -1,4 +1,4 @@
-"""Engine of moments: learns records or releases, fits a model, and saves its state. River-free."""
+"""Engine of moments, which learns from records or releases, fits a model, and saves its state. River-free."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-BLOCK = 1024  # Records randomized at once, so that their moments stay in the processor's cache
+BLOCK = 1024  # Number of records randomized at once, so that their moments stay in the processor's cache
 
 _NEVER = 2**31
 
 
 @dataclass(frozen=True)
 class MomentModel:
-    """The model that is fitted to the moments."""
+    """The model to fit to the moments."""
 
     curve: Curve  # mean function of the loss or the link
     response: Response  # meaning of coded targets
-    public: Covariates | None  # None: scores are taken as normal
+    public: Covariates | None  # None: ``x'w`` is taken as normal
     covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
     solver: str = "stein"  # "stein" (the paper's) or "score": see `root`
     repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
@@ -63,7 +63,7 @@ class MomentModel:
 class MomentEngine(RecordEngine):
     """Running sums of released moments on one chain, and the model fitted to them. Threads take turns.
 
-    ``mechanisms`` are by level; ``noise`` is for :meth:`learn_records` and secure by default.
+    ``mechanisms`` are by level; ``noise`` is the source for :meth:`learn_records`, by default a secure one.
     """
 
     kind = "moment"
@@ -80,12 +80,12 @@ class MomentEngine(RecordEngine):
         for level, mechanism in mechanisms.items():
             if mechanism.dimension != layout.dimension:
                 raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers instead of {layout.dimension} moments"
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, but a release has {layout.dimension}"
                 )
         self._turns = Turns()
         self.layout, self.model = layout, model
         self.dimension = layout.dimension
-        """Numbers in a release."""
+        """Number of integers in a release."""
         self.mechanisms = dict(mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._seed = noise.seed if type(noise) is SimulatedNoise else None
@@ -150,7 +150,7 @@ class MomentEngine(RecordEngine):
         """Return no figures beyond the estimate."""
         return {}
 
-    # Records: randomized here, once
+    # Records, each randomized once
 
     def use(self, mechanism: Randomizer) -> None:
         """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
@@ -166,7 +166,7 @@ class MomentEngine(RecordEngine):
 
     @in_turn
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
-        """Randomize the moments of coded records, each by its own mechanism, and learn from the results.
+        """Randomize the moments of coded records, each by its own mechanism, and learn from the releases.
 
         ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
         """
@@ -208,7 +208,7 @@ class MomentEngine(RecordEngine):
         columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
         return columns[0], columns[1], columns[2], columns[3]
 
-    # Releases: randomized elsewhere
+    # Releases made elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
         """Refuse a release with a coordinate, or a length, beyond its part of the mechanism.
@@ -222,7 +222,7 @@ class MomentEngine(RecordEngine):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[MomentRelease]) -> bool:
-        """Return whether `admit` accepts all of these."""
+        """Return whether `admit` accepts all these releases."""
         for level, rows in block_of(releases).split("level").items():
             bounds = self._bounds.get(level)
             if bounds is not None and (np.abs(rows) > bounds).any():
@@ -256,7 +256,7 @@ class MomentEngine(RecordEngine):
 
     @property
     def publish_every(self) -> int:
-        """A number beyond any: nothing is published."""
+        """A number that is never reached, as nothing is published."""
         return _NEVER
 
     def published(self) -> None:
@@ -266,7 +266,7 @@ class MomentEngine(RecordEngine):
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # The fit is computed again, and ids of mechanisms change between processes.
+        # Copies compute the fit again, as ids of mechanisms change between processes.
         fresh: dict[str, Any] = {
             "memory": Held(self._learned),
             "current": None,
@@ -291,7 +291,7 @@ class MomentEngine(RecordEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if it is malformed, or of other moments.
+        Raises MurkError if the state is malformed, or of other moments.
         """
         with reading():
             if state["schema"] != 1:
@@ -307,7 +307,7 @@ _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
 
 
 def _table(levels: Sequence[Level]) -> _Table:
-    """Return levels as the kernel reads them."""
+    """Return levels in the form that the kernel reads."""
     balls, units = np.array([level.ball for level in levels]), np.array([level.units for level in levels])
     return balls, units, np.array([level.weights for level in levels]), np.array([level.variances for level in levels])
 
@@ -321,6 +321,6 @@ def merged(engines: Sequence[MomentEngine]) -> Estimate:
     if len(engines) == 1:
         return first.estimate()
     if any(engine.layout != first.layout for engine in engines):
-        raise UserError("chains merge only between learners of the same features and bounds")
+        raise UserError("only learners with the same features and bounds can be merged")
     sums = MomentSums.merged([engine.sums for engine in engines])
     return first.with_influence(first.model.fit(sums, first.layout, chains=len(engines)).estimate, sums)

@@ -1,4 +1,4 @@
-"""From second moments to coefficients and their standard errors.
+"""Estimation of coefficients and their standard errors from second moments.
 
 Least squares gives ``beta = M^-1 b``, whose slopes :func:`murk.learners.moments.root.solve` turns into a curve's
 coefficients ``(c u, a)``. Standard errors are by the delta method, from three sources:
@@ -32,31 +32,31 @@ from murk.learners.moments.sums import MomentSums, Private, design_of
 Floats = NDArray[np.float64]
 
 DELTA = "delta method"
-# Method of an estimate without a root: the least-squares direction, scaled as if scores were short.
+# Method of an estimate without a root: the least-squares direction, scaled as if all ``x'w`` were near 0.
 LEAST_SQUARES = "least squares"
 
 NODES = 61  # Points of the normal distribution that replaces missing public covariates
 
-_PRESENT = "needs next to no target missing"
+_PRESENT = "needs hardly any target to be missing"
 _LIKE = "needs public covariates that are like the people"
 _SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
 
 _FEW = "the noise hides how many targets are missing"
-_FIXED = "the noisy second moments had to be fixed, which pulls coefficients towards 0"
+_FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
 
 _UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
-_OTHERS = "public covariates are not used: they are of everybody, and targets are missing"
+_OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
 
 _COVERS = (
-    "for what the method converges to: on features that are far from normal that is not quite the model's own "
+    "for the limit of the estimate, which for features that are far from normal differs slightly from the model's "
     "coefficients"
 )
 _ANY = "for the log odds of a model that is right, whatever the distribution of the features"
 
 
 def _needs(layout: Statistics, public: Covariates | None) -> str:
-    """Return what intervals need of the people, in words."""
+    """Return the words that state what intervals assume about the people."""
     if not layout.observed:
         return f"; {_PRESENT} (docs/public-glm.md)"
     return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
@@ -102,10 +102,10 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
-    """Return points and weights that represent scores ``x'u`` of normal features with these second moments.
+    """Return points and weights that represent ``x'u`` for normal features with these second moments.
 
-    Such scores depend on their mean and variance alone: ``x = mean + C u t / sqrt(u'Cu)`` at Gauss-Hermite nodes t has
-    both. Without a constant the mean is 0.
+    The distribution of ``x'u`` depends on its mean and variance alone, and ``x = mean + C u t / sqrt(u'Cu)`` at
+    Gauss-Hermite nodes t has both. Without a constant the mean is 0.
     """
     nodes, weights = _nodes()
     if constant:
@@ -125,8 +125,8 @@ def fit(
     """Fit a curve to running sums.
 
     ``solver="score"`` solves the model's own equations over public covariates (see :mod:`murk.learners.moments.root`)
-    in place of the paper's two. ``repair=False`` leaves second moments that noise outweighs as they are. If releases
-    say who has a target, public covariates unlike the people are not used.
+    in place of the paper's two. ``repair=False`` leaves second moments that noise outweighs as they are. If the
+    layout is ``observed``, public covariates unlike the people with a target are not used.
     """
     p = layout.size
     if sums.count == 0:
@@ -136,7 +136,7 @@ def fit(
         return Fit(middle, None, nothing, lambda: none)
     private = Private.of(sums, layout, curve.name in LOSSES)
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
-    # The model's own equations can be solved over rows only: if these may be wrong, there is no interval.
+    # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
     scored = solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
     design = design_of(private, public, covariance, repair)
@@ -174,7 +174,7 @@ def fit(
         elif missing is not None:
             note = f"none: {missing}"
         elif scored:
-            note = "none: solver 'score' needs public covariates that are like the people, and this is solver 'stein'"
+            note = "none: solver 'score' needs public covariates like the people's, so solver 'stein' was used"
         elif design.doubtful:
             note = f"none: {_FIXED if repair else _LEFT}"
         else:
@@ -187,11 +187,11 @@ def fit(
                 return _of_line(at, values, spread, note, chains, sums.count, like)
             else:
                 note = _COVERS + _needs(layout, public)
-                note += "; scores are taken as normal, for want of public covariates" if normal else ""
+                note += "; without public covariates, x'w is taken as normal" if normal else ""
         note = note if why is None else f"{note}; {why}"
         method = DELTA if missing is None else LEAST_SQUARES
         if of_line:
-            # The same kind of effects with and without an interval.
+            # Effects are defined in the same way with and without an interval.
             return LineEstimate(
                 layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing,
                 fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
@@ -209,7 +209,7 @@ def _of_line(
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
-    # Tasks code each feature to [-1, 1]; learners bound the norm only.
+    # Tasks code each feature to [-1, 1]; estimators bound the norm only.
     largest = at.layout.reach if at.layout.units else 1.0
     beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
     return LineEstimate(
@@ -242,7 +242,7 @@ def _scored(
         elif missing is not None:
             note = f"none: {missing}"
         elif private.missing > 0.0:
-            note = "none: targets are missing, and public covariates are of everybody"
+            note = "none: targets are missing, and public covariates are not of the people who have one"
         else:
             # The covariance of x y is at most x x' minus the square of its mean, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
@@ -263,7 +263,7 @@ def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoR
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """Return the intercept and factor for scores so short that the curve is a line."""
+    """Return the intercept and factor for ``x'w`` so near 0 that the curve is a line there."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0
@@ -311,13 +311,13 @@ def _covariance(at: _At) -> Floats:
         by_share = share * through @ scaled - by_cross @ private.cross
         covariance += private.share_noise * np.outer(by_share, by_share)
 
-    # Sampling of the people: residuals, and the variation of x x'.
+    # Error from the sampling of people: residuals, and the variation of x x'.
     shares, fitted = at.shares, at.points @ beta
     residual = max(1.0 - float(beta @ at.matrix @ beta), 0.0)
     covariance += residual / private.people[1] * by_cross @ at.matrix @ by_cross.T
     own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
     covariance += _spread(own, shares) / private.people[1]
-    # Sampling of the public covariates, in the matrix and in the root.
+    # Error from the sampling of public covariates, in the matrix and in the root.
     if np.isfinite(at.people):
         theirs = -(1.0 - share) * fitted[:, None] * (at.points @ through.T) + seen @ to_root.T
         covariance += _spread(theirs, shares) / at.people
@@ -330,7 +330,7 @@ def _spread(rows: Floats, shares: Floats) -> Floats:
 
 
 def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return derivatives of ``(c u, a)`` by beta, E y and two means over public covariates, and these by point."""
+    """Return derivatives of ``(c u, a)`` by beta, E y and two means over public rows, and these means' terms by row."""
     layout, half, shares = at.layout, at.response.half, at.shares
     p, k = layout.size, layout.size - layout.constant
     features = at.points[:, :k]
@@ -344,7 +344,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
         if layout.constant:
             to_beta[k, k] = half
         return to_beta, to_mean, np.zeros((p, 2)), np.zeros((len(z), 2))
-    # G1 = mean f(a + c s) - mean y, G2 = c mean f'(a + c s) - 1; columns of the Jacobian: a, c.
+    # G1 = mean f(a + c s) - mean y, G2 = c mean f'(a + c s) - 1. The columns of the Jacobian are for a and c.
     jacobian = np.array(
         [
             [shares @ slope, shares @ (slope * scores)],
@@ -393,7 +393,7 @@ def _alike(private: Private, public: Covariates) -> bool | None:
     own = flattened(private.matrix)
     noise = np.diag(flattened(np.sqrt(private.matrix_noise)) ** 2)
     scaled = own.copy()
-    # The constant's own entry is 1 for any share.
+    # The constant's own entry is 1 for any share of targets.
     scaled[-1] = 0.0
     noise += private.share_noise * np.outer(scaled, scaled)
     rows = public.people if public.total is None else public.total

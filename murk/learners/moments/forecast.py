@@ -1,4 +1,4 @@
-"""Draws of estimates from second moments of a given number of people, from their sums."""
+"""Simulated estimates from the second moments of a number of people, by drawing their sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def estimate(
     problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Draw the estimate of a given number of people; chains only add up."""
+    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
@@ -54,7 +54,7 @@ def estimates(
     problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-    """Yield the estimate after each number of people; directions are scores at version 0."""
+    """Yield functions that return the estimate after each number of people; directions are scores at version 0."""
     draw = one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
     return draw(problem, records, counts, levels, chains, rng)
 
@@ -65,7 +65,7 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     if not isinstance(problem, MomentProblem):
         return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, problem.layout).variances
-    # With observed targets, both numbers have the first's noise.
+    # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if problem.layout.observed else cross
     own = moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
     return factor**2 * own + misfit_variance(task)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def influence_of(
     sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
 ) -> Influence | None:
-    """Bound the influence of one forged release; None without releases.
+    """Return a bound on the influence of one forged release; None without releases.
 
-    ``by_rows``: whether second moments come from public rows alone, which nobody can forge.
+    ``by_rows`` tells whether second moments come from public rows alone, which nobody can forge.
     """
     if not sums.count:
         return None
@@ -38,7 +38,7 @@ def influence_of(
         level = Level.of(mechanism, layout)
         lengths = _lengths(mechanism)
         shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
-        # Parts of one release share its length; separate releases have a length each.
+        # The parts of one release share its length; separate releases each have a length.
         together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
         moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
     # Off-diagonal entries occur twice in a matrix.
@@ -52,6 +52,6 @@ def influence_of(
 
 
 def _lengths(mechanism: Randomizer) -> tuple[float, float]:
-    """Return the longest admitted numbers of ``x x'`` and of ``x y``."""
+    """Return the largest admitted lengths of ``x x'`` and of ``x y``."""
     parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
     return longest(parts[0]), longest(parts[1])

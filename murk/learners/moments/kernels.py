@@ -1,8 +1,8 @@
 """Compiled loops: a record's moments, their randomization, and the sums of releases. No BLAS.
 
 The moments of ``(x, y)`` with p features are the upper triangle of ``x x'`` row by row, off-diagonal entries times
-``root``, then ``weight x y``. If the last feature is the constant 1, its entry 1*1 is left out; or, with a ``presence``
-c above 0, it is c for records with a target and -c, all others being 0, for records without.
+``root``, then ``weight x y``. If the last feature is the constant 1, its entry 1*1 is left out. With a ``presence`` c
+above 0, that entry is c for records with a target; records without a target have -c there and 0 everywhere else.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Read a record off its moments: features into ``x`` (up to their common sign); return the target.
+    """Compute a record from its moments: write features, up to a common sign, to ``x``, and return the target.
 
-    Any other vector gives some record too.
+    A vector that is not a record's moments gives some record as well.
     """
     p = x.shape[0]
     cross = v.shape[0] - p
@@ -121,14 +121,14 @@ def randomize_block(
     vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, presence: float,
     spacing: float, noise: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Randomize the moments of the nearest record within the bounds: whole lattice steps plus noise."""
+    """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
     for i in range(vectors.shape[0]):
         target = recover(vectors[i], root, weight, constant, x)
         target = min(max(target, -1.0), 1.0) if target == target else 0.0
-        # Vectors without a positive presence have no target.
+        # Vectors whose presence is negative or NaN have no target.
         if presence > 0.0 and not vectors[i, v.shape[0] - size - 1] >= 0.0:
             target = math.nan
         confine(x, reach, constant, False)
@@ -161,7 +161,7 @@ def fold(
 ) -> None:  # fmt: skip
     """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
-    ``balls`` marks levels whose releases are directions (l2 ball, PrivUnit): the unit is their norm.
+    ``balls`` marks levels whose releases are directions (l2 ball, PrivUnit), whose unit is the norm.
     """
     for i in range(payloads.shape[0]):
         level = levels[i]

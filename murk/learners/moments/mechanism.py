@@ -32,17 +32,17 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 class MomentMechanism(Wrapped):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    Twice the bound of the vectors' norm, as in a `GaussianMechanism`, exceeds D: by 1.22 times with b = sqrt 2 r, by
-    sqrt 2 with small b. So this mechanism bounds the *record*: it reads a record off any vector, projects it into the
-    task's bounds and computes its moments again before it adds noise. Two such vectors are at most D apart, and at most
-    ``D/g + sqrt d`` lattice steps of width g when truncated;
+    A `GaussianMechanism` uses twice the bound of the vectors' norm, which exceeds D: 1.22 times with b = sqrt 2 r,
+    sqrt 2 times with small b. So this mechanism bounds the *record*: it computes a record from any vector, projects it
+    into the task's bounds and computes its moments again before it adds noise. Two such vectors are at most D apart,
+    and at most ``D/g + sqrt d`` lattice steps of width g when truncated;
 
     .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
 
     keeps that within the ``2 steps`` of the Gaussian mechanism's guarantee (one step is left for rounding).
 
-    ``statistics`` has the layout and bounds, ``noise`` a Gaussian mechanism of the same dimension, whose guarantee this
-    has. Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu
+    ``statistics`` has the layout and bounds. ``noise`` is a Gaussian mechanism of the same dimension, which has the
+    same guarantee. Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu
     (docs/public-glm.md), Algorithms 1 to 4, which release twice.
 
     Examples
@@ -85,7 +85,7 @@ class MomentMechanism(Wrapped):
 
     @property
     def variance(self) -> float:
-        """Variance of the noise on a coordinate."""
+        """Noise variance of a coordinate."""
         return (WIDTH * self.spacing) ** 2
 
     @property
@@ -106,7 +106,7 @@ class MomentMechanism(Wrapped):
         indices = np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(
-                f"moments come as (m, {self.dimension}) with m record indices, got {rows.shape} and {indices.shape}"
+                f"moments of shape (m, {self.dimension}) need m record indices, got {rows.shape} and {indices.shape}"
             )
         layout = self.statistics
         out = np.empty(rows.shape, dtype=np.int64)
@@ -120,7 +120,7 @@ class MomentMechanism(Wrapped):
         """Decode payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
-            raise UserError(f"payloads are integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
+            raise UserError(f"payloads must be integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
         return np.asarray(self.spacing * rows.astype(np.float64))
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,9 +143,9 @@ def calibrated(
 ) -> Randomizer:  # fmt: skip
     """Return the mechanism with which a release of moments has ``guarantee``.
 
-    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as published:
-    ``x x'`` and ``x y`` by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
-    ``kind`` None or ``"best"`` takes the smallest variance. ``method="classic"`` is the textbook's Gaussian
+    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as in the paper:
+    ``x x'`` and ``x y`` with Gaussian noise each, half the budget each, and the sensitivities ``2 r^2`` and ``2 b r``.
+    ``kind`` None or ``"best"`` selects the smallest variance. ``method="classic"`` is the textbook's Gaussian
     calibration; with ``separate`` it gives the paper's variances ``32 r^4 log(2.5/delta) / eps^2`` and
     ``32 r^2 log(2.5/delta) / eps^2``.
 
@@ -174,7 +174,7 @@ def calibrated(
 
 
 def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
-    """Return Gaussian noise, or the best pure mechanism of epsilon if its variance is smaller."""
+    """Return Gaussian noise, or the best pure mechanism with the same epsilon if its variance is smaller."""
     if not isinstance(guarantee, ApproxDP) or guarantee.epsilon == 0:
         return own
     statistics = own.statistics
@@ -185,8 +185,8 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 def _noise(mechanism: Any, statistics: Statistics) -> float:
     """Return the variance of a coordinate of a release, as compared between mechanisms.
 
-    For directions (PrivUnit, l2 ball) of joint releases it includes the mean square along the direction, which is
-    mostly signal: tasks keep the mechanism that this has chosen.
+    For directions (PrivUnit, l2 ball) of joint releases it includes the mean square along the direction, although that
+    is mostly signal: another rule would change the mechanisms of existing tasks.
     """
     if statistics.observed:
         return float(mechanism.variance)
@@ -198,10 +198,10 @@ class Level:
     """Public facts of a mechanism that the update needs.
 
     ``units`` decode the coordinates. ``weights`` and ``variances`` are for the means of ``x x'`` and of ``x y``:
-    weights are ``1 / (noise variance + spread of the moments)``, and directions count their mean square in the worst
+    weights are ``1 / (noise variance + spread of the moments)``. Directions count their mean square in the worst
     coordinate as noise, as people's moments are similar. For an ``observed`` layout the two weights are equal, as all
-    means are divided by the same share of targets, and variances are the noise across a vector's direction and its
-    excess along it (0 without direction).
+    means are divided by the same share of targets. There variances are the noise across a vector's direction and the
+    excess along it (0 for noise without direction).
     """
 
     ball: bool  # whether a release is a direction (l2 ball, PrivUnit)
@@ -222,7 +222,7 @@ class Level:
             across, along = direction_spread(mechanism)
             weight = 1.0 / (float(noise[0]) + statistics.norm**2 / d)
             return cls(ball, units, (weight, weight), (across, along or 0.0))
-        # Largest variance without noise: a share of the squared norm for each coordinate.
+        # Largest variance without noise: for each coordinate, its share of the squared norm.
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))
         weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))

@@ -50,7 +50,7 @@ class MomentProblem:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a release."""
+        """Number of integers in a release."""
         return self.layout.dimension
 
     def check_state(self) -> None:
@@ -63,7 +63,7 @@ class MomentProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return moments of coded records, (m, d); the layout decides on NaN targets. No model is needed."""
+        """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
         targets = np.asarray(y, dtype=np.float64)
         return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
 
@@ -89,7 +89,7 @@ def check_size(layout: Statistics) -> None:
     most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
     raise UserError(
         f"a release of {layout.dimension:,} second moments, of {layout.size:,} coded features, is longer than a log "
-        f"takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features would do (the constant "
+        f"takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features fit (the constant "
         "and each category but the first are one each). Give the task fewer features, or protocol: examples"
     )
 
@@ -97,7 +97,7 @@ def check_size(layout: Statistics) -> None:
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     """Return the moments of a resolved task with ``protocol: moments``.
 
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other
+    Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
     features.
 
     Examples
@@ -124,7 +124,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         curve, response = curve_of(block.loss or "logistic", LOSSES, "loss"), Response(0.0, 1.0)
     else:
         curve = curve_of(block.link or "identity", LINKS, "link")
-        # Curves of positive values apply to the share of the target's range, others to the coded target.
+        # Curves of positive values apply to the target's position in its range (0 to 1), others to the coded target.
         response = Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
     radius = math.sqrt(coding.largest_square)
     if block.design == "gaussian" and public is not None:
@@ -135,7 +135,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         coding.names, radius, balanced(radius) if whole else 1.0, root=math.sqrt(2.0) if whole else 1.0,
         observed=block.release == "observed",
     )  # fmt: skip
-    # Before a mechanism is sought, which may not exist for so many numbers.
+    # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
     mechanisms = {
         level: calibrated(guarantee, layout, release=block.release or "observed", kind=task.privacy.kind_for(guarantee))

@@ -12,7 +12,7 @@ from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 # Losses and links that directions identify; the cubic link is flat at coefficients of zero.
 TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
-# Settings for second moments alone, with their defaults.
+# Settings that only second moments use, with their defaults.
 OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
 FORMER_RELEASES: Final = ("joint",)  # Default releases of earlier versions
 
@@ -70,7 +70,7 @@ def check_public(moments: MomentsBlock) -> None:
             raise task_error(
                 f"{value} needs public covariates (features without the target), and the task has none. Give public: "
                 "{file: F}, features that everybody may know already; or public: {set_aside: N}, which publishes the "
-                "features of N people as they are, without a guarantee, and they release nothing; or leave "
+                "features of N people as they are, without a guarantee, while these release nothing; or leave "
                 f"{key} out; or choose another protocol",
                 "moments", key,
             )  # fmt: skip
@@ -110,7 +110,7 @@ class MomentsProtocol(TaskProtocol):
         return "score" if block is not None and block.release == "directions" else self.releases
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the target's loss or link, and the release."""
+        """Return the block with the target's loss or link, and the release, where they are omitted."""
         filled = dict(block)
         for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
             if target == kind and filled.get(key) is None:
@@ -132,7 +132,7 @@ class MomentsProtocol(TaskProtocol):
         check_public(block)
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Keep a former default release."""
+        """Return the release of the former block, if it was an earlier version's default."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def has_link(self, block: Any) -> bool:
@@ -140,7 +140,7 @@ class MomentsProtocol(TaskProtocol):
         return bool(block.link != "identity")
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Return log odds for the logistic model, and slopes for the identity link."""
+        """Return "log odds" for the logistic loss, "slope" for the identity link, else "own"."""
         if block.loss == "logistic":
             return "log odds"
         return "slope" if block.link == "identity" else "own"

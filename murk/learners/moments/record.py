@@ -1,4 +1,4 @@
-"""Memory of a learner of moments, and the kernel that learns one record in it from one address."""
+"""Memory of a learner of moments, and the kernel that learns one record in the memory at an address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 # Indices into ``whole``.
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
-# Indices into ``real``; from COUNT to the sums and totals after the header it is read at once.
+# Indices into ``real``. The part from COUNT to the sums and totals after the header is read at once.
 (
     GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
     COUNT, REAL_HEADER,
@@ -95,8 +95,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
 class MomentMemory(KernelMemory):
     """Sums of moments of one mechanism, to which the kernel of one record adds.
 
-    The kernel keeps the interpreter's lock and the sums are read at once, so nobody sees half of a release. ``learned``
-    are earlier sums, ``seed`` is that of simulated noise.
+    The kernel holds the interpreter's lock and the sums are read at once, so nobody sees half of a release. ``learned``
+    are earlier sums, ``seed`` is the seed of simulated noise or None.
     """
 
     def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:
@@ -138,7 +138,7 @@ class MomentMemory(KernelMemory):
 
     @property
     def learned(self) -> MomentSums:
-        """Copy of the sums, made once until the next release."""
+        """Copy of the sums, kept until the next release."""
         known = self._known
         if self.count != known.count:
             # During numpy's own copy, a kernel of another thread may run.

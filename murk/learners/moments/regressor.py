@@ -24,10 +24,10 @@ from murk.stream.task.protocol import Scale
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases once, without seeing a model, either the direction of their whitened features times the coded
-    target, whose mean is solved for over public covariates, or the noisy second moments ``x x'`` and ``x y``. These
-    give least-squares slopes u; public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y``
-    and ``c mean f'(a + c x'u) = 1``, and the coefficients ``c u``.
+    Each person releases once, without seeing a model. They release either the direction of their whitened features
+    times the coded target, and coefficients are solved for over public covariates; or the noisy second moments
+    ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give
+    the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
     ``link="identity"`` is least squares and needs no public covariates; ``link="exp"`` is Poisson regression of bounded
     counts.
 
@@ -37,8 +37,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, scores are taken as
-        normal, with the mean and variance of the releases.
+        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as
+        normal, with the mean and variance that follow from the releases.
     link
         ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
         ``log(1 + e^-z)`` reverses all signs) or ``"exp"``.
@@ -49,7 +49,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Further guarantees by name, for releases made elsewhere.
     mechanism
         ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
     features
@@ -58,40 +58,40 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     radius
         Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
-        For records beyond the bound: ``"scale"`` them down to it, or release them as a record of zeros (``"zero"``).
+        For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
-        ``"bounded"``, or ``"gaussian"``: the bound that ``people`` normal vectors of the public covariance exceed with
-        probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: any of ``people`` normal vectors with the public
+        covariance exceeds it with probability ``failure``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: joint moments by a mechanism each. By default directions with public
-        covariates, a link other than cubic and no argument only for moments (``calibration``, ``radius``, ``beyond``,
-        ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``); else
-        ``"observed"``, or ``"joint"`` without an intercept.
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions with
+        public covariates, a link other than cubic and no argument that only moments have (``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
+        else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
         Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
-        ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
-        ``"private"``.
+        ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
+        of people; ``"private"``: private ones alone.
     solver
         ``"stein"``, the paper's; or ``"score"``, which solves ``mean x f(x'w) = E x y`` over public covariates and is
         consistent for any distribution of the features.
     repair
-        Whether to raise eigenvalues of ``x x'`` below their noise to it. ``False``, as published, leaves the matrix as
-        is.
+        Whether to raise eigenvalues of ``x x'`` to at least their noise. ``False``, as in the paper, leaves the matrix
+        unchanged.
     intercept
         Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
     inputs
-        ``"records"``, or ``"released"``: ``learn_one`` takes released integers by the names in ``moments``.
+        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers, by the names in ``moments``.
     seed, noise
         Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features, the others for normal ones;
-    for others there is a bias that more people do not remove.
+    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features. All other estimates are
+    consistent for normal features; for other features they have a bias that more people do not remove.
 
     References
     ----------
@@ -141,7 +141,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     ) -> None:
         self._keep(locals())
         self._bounds = low, high = stated_range(target_bounds, seed=seed, records=inputs == "records")
-        # Without a constant, the middle must be 0.
+        # Without a constant, the middle of the range must be 0.
         size = max(abs(low), abs(high))
         self._response = Response(low, high) if intercept else Response(-size, size)
         self._middle = self._response.middle
@@ -177,7 +177,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:
-            raise UserError("as_published bounds the target by lipschitz * radius: give radius=, or target_bounds=")
+            raise UserError("as_published bounds the target by lipschitz * radius: give radius= or target_bounds=")
         size = lipschitz * (radius or 0.0) + abs(start) + error
         settings = published(budget) | {"target_bounds": (-size, size)} | more
         return cls(budget=budget, link=link, radius=radius, **settings)

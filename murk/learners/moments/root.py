@@ -5,8 +5,8 @@ features,
 
 .. math:: \frac1m \sum_j f(a + c s_j) = \bar y, \qquad \frac cm \sum_j f'(a + c s_j) = 1.
 
-The second is the papers' equation for c; the first is needed for an intercept, as Stein's identity is for centred
-features. Both are solved by bracketing, as Newton's method diverges where there is no root.
+The second is the papers' equation for c. An intercept needs the first, as Stein's identity holds for centred features.
+Both are solved by bracketing, as Newton's method diverges where there is no root.
 
 :func:`solve_score` solves the maximum likelihood equations, with the right side from releases,
 
@@ -32,15 +32,15 @@ Floats = NDArray[np.float64]
 _GROWTH = 1.2
 _FALLEN = 0.9
 _FARTHEST = 1e4
-# Newton steps for an intercept before it is bracketed, and their tolerance.
+# Largest number of Newton steps for an intercept, after which it is bracketed, and their tolerance.
 _STEPS, _NEAR = 8, 1e-13
-# Standard deviation of scores beyond which coefficients of probabilities are absurd, in `solve` and `solve_score`.
+# Largest plausible standard deviation of ``x'w`` for a probability, in `solve` and in `solve_score`.
 _LONGEST, _LONGEST_SCORE = 20.0, 50.0
 _DESCENT_STEPS = 200
 
 
 class NoRootError(UserError):
-    """No factor turns the least-squares direction into coefficients of the curve.
+    """Raised if no factor turns the least-squares direction into coefficients of the curve.
 
     ``direction`` has the least-squares slopes by feature.
     """
@@ -51,9 +51,9 @@ class NoRootError(UserError):
 
 
 def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
-    """Return the intercept and the factor ``(a, c)``; with ``mean`` None, a is 0.
+    """Return the intercept a and the factor c; a is 0 if ``mean`` is None.
 
-    ``scores`` are ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the response's. Raises
+    ``scores`` are the ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the mean response. Raises
     NoRootError if there is no solution.
 
     Examples
@@ -68,8 +68,8 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
 
     if mean is not None and not curve.low < mean < curve.high:
         raise NoRootError(
-            f"the mean response is estimated as {mean:.4g}, and {curve.name} has means between {curve.low:g} and "
-            f"{curve.high:g} only: the noise still outweighs it, or the target's bounds are too narrow"
+            f"the mean response is estimated as {mean:.4g}, but {curve.name} has means between {curve.low:g} and "
+            f"{curve.high:g} only: noise still outweighs the mean, or the target's bounds are too narrow"
         )
     centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
     low, high = float(scores.min()), float(scores.max())
@@ -109,7 +109,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         before, c = c, c * _GROWTH
         value = excess(c)
     if value < 0.0:
-        # The peak may lie between two of the factors tried.
+        # The largest excess may lie between two of the factors tried.
         best = minimize_scalar(lambda t: -excess(t), bounds=(top / _GROWTH, top * _GROWTH), method="bounded")
         if float(best.fun) > 0.0:
             raise NoRootError(_no_factor(curve, 1.0 - float(best.fun), mean is None))
@@ -119,7 +119,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
 
 
 def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: tuple[float, float], a: float) -> float:
-    """Return the intercept with this mean: by Newton steps from a, else by bracketing."""
+    """Return the intercept at which the response has this mean: by Newton steps from a, else by bracketing."""
     from scipy.optimize import brentq
 
     def gap(a: float) -> float:
@@ -146,12 +146,12 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
     cause = (
         "without an intercept this is usual on features that are not centred at 0: give intercept=True"
         if bare
-        else "the noise still makes the direction's scores too long, or the response is nearly a function of the "
-        "features, or they are far from normal"
+        else "noise still makes the least-squares slopes too large, or the response is nearly a function of the "
+        "features, or the features are far from normal"
     )
     return (
         f"no factor c solves c mean f'(a + c s) = 1 for {curve.name}: the left side is at most {most:.3g}; {cause}. "
-        "The direction of least squares is kept"
+        "The estimate has the direction of least squares"
     )
 
 
@@ -200,8 +200,8 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
         if bounded and float(shares @ (X @ w) ** 2) > _LONGEST_SCORE**2:
             break
     raise NoRootError(
-        f"no coefficients of {curve.name} have the released moments: the noise still outweighs them, or the "
-        "response is a function of the features. The direction of least squares is kept"
+        f"no coefficients of {curve.name} have the released moments: noise still outweighs the moments, or the "
+        "response is a function of the features. The estimate has the direction of least squares"
     )
 
 
@@ -212,7 +212,7 @@ def hessian_of(curve: Curve, public: Covariates, w: Floats) -> Floats:
 
 
 def score_covariance(curve: Curve, public: Covariates, w: Floats, middle: float, own: Floats) -> Floats:
-    """Return the covariance of the solution; ``own`` is that of ``cross``, (p, p)."""
+    """Return the covariance of the solution; ``own`` is the covariance of ``cross``, (p, p)."""
     X = public.points
     sides = X * (curve.mean(X @ w) - middle)[:, None]
     centred = sides - public.shares @ sides

@@ -4,15 +4,15 @@ For ``||x|| <= r`` and a target scaled to ``|y| <= b`` the vector is
 
     (x_i^2, sqrt 2 x_i x_j for i < j, x_i y)
 
-where sqrt 2 makes its distances those of matrices. The largest distance over all records is
+where sqrt 2 makes distances of vectors those of matrices. The largest distance over all records is
 
     sqrt 2 (r^2 + b^2 / 2)   if b^2 <= 2 r^2,   else   2 r b
 
 (maximise ``2 r^4 (1 - t^2) + 2 b^2 r^2 (1 + t)`` over the cosine t of the angle between two features).
 
-With ``observed``, one more number is r if there is a target, and -r, all others being 0, if there is none. Such a
+With ``observed``, one more number is r if there is a target; if there is none, it is -r and all others are 0. Such a
 record is at most ``sqrt(r^4 - 1 + b^2 r^2 + 4 r^2)`` from one with a target: no more than the sensitivity at b = sqrt 2
-r, the default, where presence costs nothing.
+r, the default, where presence needs no additional noise.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def sensitivity(r: float, b: float) -> float:
 def balanced(r: float) -> float:
     """Return the target's scale b = ``sqrt 2 r``, at which ``x y`` has as little noise as if released alone.
 
-    The sensitivity is then ``2 r b``: ``2 r`` in the target's units, the least possible for ``x y``, while ``x x'`` is
-    at most twice as noisy as it could be.
+    The sensitivity is then ``2 r b``. In the target's units that is ``2 r``, the least possible for ``x y``, while
+    ``x x'`` is at most twice as noisy as if released alone.
     """
     return math.sqrt(2.0) * r
 
@@ -61,9 +61,9 @@ class Statistics:
     constant: bool = True  # whether the last feature is the constant 1, whose entry 1*1 is public and not released
     root: float = math.sqrt(2.0)  # factor of off-diagonal entries: sqrt 2, or 1 as published
     zero: bool = False  # whether records beyond the bound become zero moments instead of being scaled down
-    # values of 1 of a coded feature and of 1 and 0 of a coded target: moments in other units do not add up
+    # values, in their own units, of a coded feature of 1 and of coded targets of 1 and 0: only equal units add up
     units: tuple[float, ...] = ()
-    # Hidden from the repr, as `digest` hashes that.
+    # Hidden from the repr, as `digest` hashes the repr.
     # whether presence of the target is released in place of 1*1; without a target there are no moments
     observed: bool = field(default=False, repr=False)
 
@@ -88,17 +88,17 @@ class Statistics:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a release."""
+        """Number of integers in a release."""
         return self.cross + self.size
 
     @property
     def reach(self) -> float:
-        """Bound of the features' norm without the constant."""
+        """Bound on the norm of the features without the constant."""
         return math.sqrt(self.radius**2 - self.constant)
 
     @property
     def gain(self) -> float:
-        """Factor of features in their own units."""
+        """Value of a coded feature of 1 in its own units."""
         return self.units[0] if self.units else 1.0
 
     @property
@@ -109,7 +109,7 @@ class Statistics:
 
     @property
     def presence(self) -> float:
-        """The number released if there is a target, and negated if there is none; 0 if not observed."""
+        """The number released if there is a target, and its negative if there is none; 0 if not observed."""
         return self.radius if self.observed else 0.0
 
     @property
@@ -118,12 +118,12 @@ class Statistics:
 
     @property
     def norm(self) -> float:
-        """Bound of a vector's norm."""
+        """Bound on a vector's norm."""
         return math.sqrt(self._square + self.presence**2)
 
     @property
     def digest(self) -> str:
-        """Fingerprint: states load, and chains merge, only if it is equal. Any loss may be fitted to them."""
+        """Fingerprint of the layout: states load, and chains merge, only between equal ones, for any loss."""
         text = repr(self) + " observed" * self.observed
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -171,7 +171,7 @@ class Statistics:
         return (1.0 + float(vector[self.cross - 1]) / self.presence) / 2.0 if self.observed else 1.0
 
     def share_variance(self, variance: float) -> float:
-        """Return the variance of the share for released numbers of variance ``variance``."""
+        """Return the variance of :meth:`share` for released numbers of variance ``variance``."""
         return variance / (2.0 * self.presence) ** 2 if self.observed else 0.0
 
     def entry_variances(self, variance: float) -> Floats:

@@ -16,7 +16,7 @@ from murk.learners.moments.statistics import Statistics
 
 Floats = NDArray[np.float64]
 
-# Shorter vectors count for more.
+# Factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more.
 _SHORTER = 0.7
 _FEWEST = 1e-6  # Smallest share of targets to divide by
 
@@ -41,23 +41,23 @@ class MomentSums:
 
 @dataclass(frozen=True)
 class Private:
-    """Unbiased moments of the releases, with the size of their noise."""
+    """Unbiased moments from the releases, with their noise variances."""
 
     matrix: Floats  # E x x', (p, p)
     cross: Floats  # E x y, (p,), y in coded units
     matrix_noise: Floats  # noise variances of the matrix's entries, (p, p)
     cross_noise: float  # noise variance of an entry of E x y
-    people: tuple[float, float]  # effective numbers of people with a target behind the two
+    people: tuple[float, float]  # effective numbers of people with a target, for the matrix and for E x y
     share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
-    missing: float = 0.0  # share of people without a target; 0 if noise explains it, but for 1 in 10,000
+    missing: float = 0.0  # share of people without a target; 0 where noise explains it (one error in 10,000)
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
-        """Divide the sums by their weights, and by the share of people with a target (``labels`` or numbers).
+        """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, releases that are directions vary by ``v I + a u u'``, u the vector's direction. The
-        second term adds ``a (g'f)^2 / |f|^2`` to a mean of ``g'f``: equal to people's own variation for vectors as long
-        as the bound, and as if there were fewer people for shorter ones. Without a target it affects the share alone.
+        ``labels`` tells whether targets are labels. In an ``observed`` layout, releases that are directions have
+        covariance ``v I + a u u'``, u the vector's direction. The second term adds ``a (g'f)^2 / |f|^2`` to the
+        variance of ``g'f``, as if there were fewer people for shorter vectors. Without a target it affects the share.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -67,7 +67,7 @@ class Private:
         along = 0.0
         if layout.observed:
             noise, along = np.repeat(noise[0], 2), float(noise[1])
-        # A share below twice its noise cannot be told from zero, by which nothing may be divided.
+        # A share below twice its noise may be zero, by which nothing may be divided.
         own, observed = float(noise[0]), layout.share(mean)
         share = min(max(observed, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
         matrix, cross = matrix / share, cross / share
@@ -87,12 +87,12 @@ class Private:
 
     @property
     def is_share_known(self) -> bool:
-        """Whether the share of people with a target is known to within a quarter of it."""
+        """Whether the standard error of the share of people with a target is below a quarter of it."""
         return self.share_noise < 1.0 / 16.0
 
 
 def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> float:
-    """Return the typical squared norm of a vector with a target, by the means; at most the bound."""
+    """Return the typical squared norm of a vector with a target, from the means; at most the bound."""
     features = max(float(np.trace(matrix)), 1.0)
     target = 1.0 if labels else min(float(cross[-1]) ** 2, 1.0)
     square = features**2 - 1.0 + layout.presence**2 + layout.weight**2 * features * target
@@ -104,15 +104,15 @@ class Design:
     """The second-moment matrix of least squares."""
 
     matrix: Floats  # E x x'
-    share: float  # the private releases' share in it
-    doubtful: bool  # whether an eigenvalue lies below the noise's own largest one
+    share: float  # weight of the private releases in the matrix
+    doubtful: bool  # whether an eigenvalue is smaller than the largest one of pure noise
 
 
 def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
-    """Return the private releases' share in the second-moment matrix.
+    """Return the weight of private releases in the second-moment matrix.
 
-    ``"private"``: 1. ``"pooled"``: by numbers of people, the paper's Remark 11. ``"both"``: by inverse variance, noise
-    included.
+    ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance, with
+    the noise.
     """
     if public is None or covariance == "private":
         return 1.0
@@ -127,10 +127,10 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
 
 
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
-    """Return the second-moment matrix, positive definite unless ``repair`` is False, as published.
+    """Return the second-moment matrix, positive definite unless ``repair`` is False, as in the paper.
 
-    Eigenvalues below the noise's own largest one (``2 sqrt p`` times an entry's standard deviation, times the private
-    share) are raised to it.
+    Eigenvalues below the largest one of pure noise (``2 sqrt p`` times an entry's standard deviation, times the private
+    weight) are raised to it.
     """
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
@@ -139,7 +139,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
     size = len(matrix)
     floor = share * 2.0 * float(np.sqrt(size * np.mean(private.matrix_noise)))
     values, vectors = np.linalg.eigh(matrix)
-    # A constant feature must not divide noise by zero.
+    # Raised, so that a constant feature does not lead to a division of noise by zero.
     if values[0] <= 1e-9 * float(values[-1]):
         floor = max(2.0 * float(np.sqrt(size * np.mean(private.matrix_noise))), 1e-12 * float(values[-1]))
     doubtful = bool(values[0] < floor)

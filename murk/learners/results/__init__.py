@@ -1,1 +1,1 @@
-"""Reports, tables, pictures and predictions of what was learned."""
+"""Reports, tables, pictures and predictions from an estimate."""

@@ -23,7 +23,7 @@ class Coefficient:
     name
         Its name, ``"intercept"`` for the constant.
     learned
-        Whether it was learned at this privacy. Otherwise all numbers are None, as the estimate is a guess near zero.
+        Whether it was learned at this privacy. If not, only average effects are stated, as the rest is a guess near 0.
     value, interval
         In coded units: per half of the feature's public range. Ends are infinite if the method gives none.
     unit
@@ -36,7 +36,7 @@ class Coefficient:
         Average effect of a natural unit on the probability of a positive target, or on a real one. It may be known
         although the coefficient was not learned.
     needed
-        What learning it would take, in words, if forecast.
+        What it would take to learn the coefficient, in words, if forecast.
     useful
         Whether it was learned with an interval narrow enough to answer a question.
     """

@@ -1,4 +1,4 @@
-"""Why a result is useless, and what would help most, from releases and the task alone.
+"""Explanation of useless coefficients, and of what would help most, from releases and the task alone.
 
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
 reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). The reasons:
@@ -46,9 +46,9 @@ class Reason:
     """One reason why coefficients are useless."""
 
     reason: str  # "people", "bounds", "rare", "direction" or "missing"
-    names: tuple[str, ...]  # of the coefficients
+    names: tuple[str, ...]  # names of the coefficients
     words: str  # explanation
-    cure: str = ""  # what it would take, if forecast
+    cure: str = ""  # what it would take to learn them, if forecast
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -83,9 +83,9 @@ def diagnose(
     """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
-    ``categories`` names by coefficient the people with a category and those without; ``advise`` forecasts what would
-    help, the best first, if needed. ``forecast=False`` skips what learning would take, which takes several times as
-    long as the estimate.
+    ``categories`` describes, by coefficient, people with a category and people without it; ``advise`` is called if
+    needed, and forecasts what would help, the best first. ``forecast=False`` skips the forecast of what it takes to
+    learn, which is several times as slow as the estimate.
     """
     wide = too_wide(report, scale, unit)
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
@@ -107,13 +107,13 @@ def diagnose(
 
 def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
     """Return the coefficients that were learned but are useless, with the largest useful half-width."""
-    # Largest half-width in coded units, of one half of the feature's range.
+    # Largest useful half-width in coded units, which are half of the feature's range.
     most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
     if scale == "slope":
         most = math.inf if unit is None else most * unit
     intervals = report["confidence_intervals"]
     names = tuple(intervals)
-    # The scale that a robust loss estimates follows the constant.
+    # An estimated residual scale of a robust loss comes after the constant.
     features = names[: names.index(INTERCEPT)] if INTERCEPT in names else names
     return {
         name: most
@@ -124,7 +124,7 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
 
 
 def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
-    """Return the reason of too few people at these budgets, and what it would take if known."""
+    """Return the reason "people": too few at these budgets, with what it would take, if known."""
     forget = report.get("forget")
     count = report.get("records_learned", forget["used"] if forget else report["releases"])
     guarantees = [each["guarantee"] for each in report["levels"].values()]
@@ -133,7 +133,7 @@ def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[st
     words = f"{count:,} {'records' if 'records_learned' in report else 'people'} {budget} are too few"
     if not needs:
         return Reason("people", tuple(useless), words)
-    # The median, as a rare category takes far more than all others; unknown needs come last.
+    # The median need, as a rare category takes far more than all other coefficients; unknown needs come last.
     ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
     name = ordered[(len(ordered) - 1) // 2]
     cure = ""
@@ -197,7 +197,7 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     first, *rest = parts
     combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
     names = tuple(name for name, _ in parts)
-    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: what {combination} does is not told"
+    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is not learned"
     return [Reason("direction", names, words)]
 
 
@@ -216,7 +216,7 @@ def _diagnosis(
     helps = advice[0].words if advice else people.cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
     why = "; ".join(reason.words for reason in reasons)
-    # What learning each coefficient would take is reported separately.
+    # What it would take to learn each coefficient is reported separately.
     omitted = not helps or (not advice and not wide and bool(report["needed"]))
     return {
         "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},

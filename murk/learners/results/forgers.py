@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    ``moved`` is in coded units and in half-widths of the intervals at ``level``, infinite if unbounded; ``signs`` are
-    indications of forged releases; ``words`` has both.
+    ``moved`` has the changes in coded units and in half-widths of the intervals at ``level``, infinite if unbounded;
+    ``signs`` are indications of forged releases; ``words`` states both.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
     known = np.isfinite(halves) & (halves > 0.0)
@@ -49,7 +49,7 @@ def _words(farthest: list[tuple[int, str | None]], releases: int, signs: list[st
     for forged, most in farthest:
         if most is None:
             who = "more" if parts else "one forged release"
-            parts.append(f"nothing bounds what {who} could do")
+            parts.append(f"without a bound by {who}")
             break
         share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
         parts.append(f"{many(forged, 'forged release')}{share} by {most}")

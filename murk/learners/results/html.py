@@ -1,6 +1,6 @@
 """A result in a notebook: one table with a drawn interval in each row, in the page's own colours.
 
-It loads nothing and runs no script; on a narrow page each coefficient becomes a card.
+The HTML loads nothing and runs no script; on a narrow page each coefficient becomes a card.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Report = Mapping[str, Any]
 
 _WIDTH, _HEIGHT = 170.0, 20.0
 
-# Colours are the page's own, or visible on light and on dark. Selectors take precedence over the notebook's.
+# Colours are the page's own, or visible on light and dark pages. Selectors take precedence over the notebook's.
 _STYLE: Final = """
 .murk-result{container-type:inline-size;max-width:62rem;font-size:.92em;line-height:1.4;text-align:left}
 .murk-result .murk-head{display:flex;flex-wrap:wrap;gap:.2em .8em;align-items:baseline;margin:0 0 .5em}
@@ -118,7 +118,7 @@ def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
 
 @dataclass(frozen=True)
 class _Shown:
-    """Which columns there are: natural units, average effects, and intervals drawn from -limit to limit."""
+    """The optional columns of a table: natural units, average effects, and intervals drawn from -limit to limit."""
 
     units: bool
     averages: bool

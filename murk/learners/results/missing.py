@@ -1,12 +1,12 @@
-r"""Effect of missing values on a fit, for reports.
+r"""Effect of missing values on coefficients, for reports.
 
 A missing value is coded by a public rule, and the fit is that of the coded values. If a share m of people lack a value
 and are coded as f, the others having mean a and variance s^2, a coefficient is about
 
 .. math:: \frac{s^2}{s^2 + m (f - a)^2}
 
-of that among complete records (values missing at random, features unrelated). The share is known if the task states it,
-or has an indicator whose mean is released; a and s^2 follow from the released moments of the coded values.
+of the coefficient among complete records (values missing at random, features unrelated). The share is known if the task
+states it, or has an indicator whose mean is released; a and s^2 follow from the released moments of the coded values.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.stream.task.task import Task
 
-MATTERS: Final = 0.95  # largest ratio to the coefficient of complete records at which missing values are said to matter
+MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to which reports say that missing values matter
 _SIGMAS: Final = 2.0
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
-    """Return a coefficient's ratio to that of complete records.
+    """Return a coefficient's ratio to the coefficient of complete records.
 
-    ``missing`` is the share of missing values, ``distance`` that of their code from the mean of the others, and
-    ``variance`` that of the others.
+    ``missing`` is the share of missing values, ``distance`` the distance of their code from the mean of the other
+    values, and ``variance`` the variance of the other values.
     """
     return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
 
@@ -52,7 +52,7 @@ def coded_as(feature: Feature) -> str:
 
 
 def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
-    """Return what is known of each feature's missing values, for a report."""
+    """Return what is known about each feature's missing values, for a report."""
     return list(_known(task, estimate))
 
 
@@ -94,10 +94,10 @@ def _kept(task: Task, feature: Feature, index: int, share: float, extent: Any) -
 
 
 def _words(known: dict[str, Any], feature: Feature) -> str:
-    source = "as the task states" if known["source"] == "the task" else "as releases say"
+    source = "as the task states" if known["source"] == "the task" else "as releases show"
     words = (
-        f"Intervals are of the model of values as they are coded: of {known['feature']} "
-        f"{100.0 * known['share']:.2g}% are missing, {source}, and count as {known['coded_as']}."
+        f"Intervals are of the model for coded values: {100.0 * known['share']:.2g}% of the values of "
+        f"{known['feature']} are missing, {source}, and count as {known['coded_as']}."
     )
     if known["kept"] is None or known["kept"] >= MATTERS:
         return words

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number for people: fixed digits, or significant ones if these show nothing; a dash if it is unknown."""
+    """Return a number for people: with fixed digits, or significant ones if it is too small or large; a dash if NaN."""
     if not math.isfinite(value):
         return "-"
     fixed = f"{value:.{digits}f}"
@@ -24,7 +24,7 @@ def span(low: float, high: float, factor: float = 1.0) -> str:
 
 
 def many(count: int, noun: str) -> str:
-    """Return a count with its noun."""
+    """Return a count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

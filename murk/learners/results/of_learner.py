@@ -1,4 +1,4 @@
-"""Report of a learner in process, like that of a log as far as a learner knows it."""
+"""Report of a learner in process, with the same entries as the report of a log, as far as a learner knows them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def summarize(
 ) -> Result:
     """Return the result of a learner; see `StreamEstimator.summary`.
 
-    Raises UserError if nothing was learned yet, or the task is of other features.
+    Raises UserError if nothing was learned yet, or the task has other features.
     """
     if not estimate.n_releases:
-        raise UserError("there is nothing to summarize yet: let the learner learn some records first")
+        raise UserError("nothing was learned yet: call learn_one or learn_many before the summary")
     mechanisms = learner._require().mechanisms
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
@@ -69,7 +69,7 @@ def _units(task: Task | None, estimate: Estimate, scale: Scale) -> dict[str, Uni
     units = units_beside(task, scale)
     if units and tuple(units) != tuple(estimate.names):
         raise UserError(
-            f"the task {task.name!r} codes the features {', '.join(units)}, and the learner has "
-            f"{', '.join(estimate.names)}: give the task (or the Encoder) that its records were coded by"
+            f"the task {task.name!r} codes the features {', '.join(units)}, but the learner has "
+            f"{', '.join(estimate.names)}: give the task (or Encoder) that coded the learner's records"
         )
     return units

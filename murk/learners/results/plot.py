@@ -31,12 +31,12 @@ INK: Final = "#24292f"
 _MOST_PANELS = 6
 # A curve's window shows this many half-widths of the narrowest interval to both sides.
 _SHOWN = 6.0
-# Intervals wider than this many times the median one, which would hide all others, are cut with an arrow.
+# Intervals wider than this many times the median would hide all others: they are cut, with an arrow.
 _WIDEST = 6.0
 
 
 def figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure that notebooks display by themselves, whether or not their plotting is set up.
+    """Return an empty figure that notebooks display without plotting being set up.
 
     Raises UserError if matplotlib is not installed.
     """
@@ -46,7 +46,7 @@ def figure(size: tuple[float, float]) -> Figure:
         raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003") from error
 
     class Picture(Figure):
-        """A figure with a picture of itself."""
+        """A figure that notebooks show as a PNG."""
 
         def _repr_png_(self) -> bytes:
             buffer = io.BytesIO()
@@ -59,8 +59,8 @@ def figure(size: tuple[float, float]) -> Figure:
 def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
 
-    Effects of different units are drawn per half of each feature's public range, with numbers per unit beside them. The
-    axis is that of the useful intervals; others are cut, with arrows.
+    Effects in different units are drawn per half of each feature's public range, next to their numbers per unit. The
+    axis holds the useful intervals; others are cut, with arrows.
     """
     if not chosen:
         raise UserError(f"{report['task']} has no coefficient to draw but the intercept")
@@ -115,7 +115,7 @@ def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: 
     """Draw the estimate with its interval over the number of releases, a panel for each coefficient."""
     if history is None or not history["releases"]:
         raise UserError(
-            f"{report['task']} has no history to draw: murk.run keeps one, a learner in process does not; "
+            f"{report['task']} has no history to draw: murk.run keeps a history, a learner in process does not. "
             'plot("forest") needs none'
         )
     chosen = chosen[:_MOST_PANELS]
@@ -136,7 +136,7 @@ def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: 
 
 
 def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
-    """Return numbers of releases, estimates and half-widths in coded units, up to the result's own."""
+    """Return numbers of releases, estimates and half-widths in coded units; the last are those of the result."""
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
     releases, values, halves = map(list, columns)
     if report["releases"] > releases[-1] and report["interval"]["level"] == LEVEL:
@@ -153,9 +153,9 @@ def draw_curve(
 ) -> None:  # fmt: skip
     """Draw one estimate with its interval over the number of releases on a log axis.
 
-    ``half`` has half-widths, infinite if nothing was learned; ``odds`` says that values are log odds ratios, shown as
-    their exponentials; ``target`` is the estimate from all raw records, on the scale of ``value``. Values without an
-    interval are not drawn if others have one, or if the last is not ``learned``: they are guesses.
+    ``half`` has half-widths, infinite if nothing was learned. With ``odds``, values are log odds ratios and drawn as
+    odds ratios. ``target`` is the estimate from all raw records, on the scale of ``value``. Values without an interval
+    are not drawn if other values have one, or if the last is not ``learned``: they are guesses.
     """
     shown = _odds if odds else _plain
     # For methods without intervals every estimate is drawn.
@@ -194,10 +194,10 @@ def draw_curve(
 
 
 def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
-    """Return the range to show: some times the narrowest interval, however wide earlier ones were.
+    """Return the range to show: several times the narrowest interval, however wide earlier intervals were.
 
-    The range holds the last value and ``target``. ``least`` is the room to both sides if nothing was learned; by
-    default as far as the estimates reach.
+    The range holds the last value and ``target``. It reaches ``least`` to both sides, if given, where nothing was
+    learned, and no further elsewhere.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def window(value: Floats, half: Floats, target: float | None = None, *, least: f
 def _forest_row(
     axes: Axes, row: int, each: Coefficient, low: float, high: float, *, odds: bool, units: bool, words: bool
 ) -> None:
-    """Draw one interval, and write its numbers beside it: per unit if ``words``."""
+    """Draw one interval, and write its numbers next to it: per unit if ``words``."""
     point, labelled = _point(each, units), _point(each, words)
     aside: dict[str, Any] = {
         "xytext": (10, 0),
@@ -252,7 +252,7 @@ def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] 
 
 
 def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
-    """Return the range to show around zero: all estimates, and all intervals but those that would hide others."""
+    """Return the range to show around zero, for all estimates, and all intervals that do not hide others."""
     halves = sorted(most - value for value, (_, most) in points if math.isfinite(most))
     widest = _WIDEST * halves[len(halves) // 2] if halves else 0.0
     low = min([0.0, *(value - min(most - value, widest) for value, (_, most) in points)])

@@ -19,12 +19,12 @@ Array = NDArray[np.float64]
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
     """Return predictions for raw records, coded like on a device; see `Result.predict`.
 
-    Raises UserError if the coefficients are of no probability and no mean, or a column is missing.
+    Raises UserError if the coefficients predict neither a probability nor a mean, or a column is missing.
     """
     coding, scale, target = task.coding, task.coefficient_scale, task.target
     if scale == "own" and not isinstance(target, ClassTarget):
         raise UserError(
-            f"the coefficients of {task.name!r} are in its loss's own unit, from which nothing is predicted"
+            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
         )
     X = coding.encode(_columns(records, coding.columns), target=False).x
     if isinstance(target, ClassTarget):
@@ -51,7 +51,7 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Arra
 
 def _columns(records: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if isinstance(records, str | bytes):
-        raise UserError("predict takes records: a sequence of mappings, or a frame; read the file first")
+        raise UserError("predict takes records, not a file's name: give a sequence of mappings, or a frame")
     if isinstance(records, Mapping) and not all(isinstance(records.get(name), str | int | float) for name in names):
         return records
     if isinstance(records, Mapping):

@@ -1,4 +1,4 @@
-"""The report as one dictionary: what ``--json`` prints, and the source of tables, sentences and pictures."""
+"""The report: the dictionary that ``--json`` prints, and that tables, sentences and pictures are made from."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Return each level's guarantee as data and in plain words."""
+    """Return each level's guarantee, as data and in words."""
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
@@ -85,10 +85,10 @@ SEVERAL_RECORDS: Final = (
 
 
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
-    """Return a release's guarantee by its mechanism, as data and in plain words.
+    """Return the guarantee of a release by a mechanism, as data and in words.
 
-    ``right_at_most`` is how often an adversary with all other knowledge tells any two records apart: (1 + delta(0)) /
-    2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is the guarantee for any two records.
+    ``right_at_most`` is how often an adversary who knows all else can guess which of two records was released: (1 +
+    delta(0)) / 2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is that for any two records.
     """
     from murk.privacy.mechanisms.privacy_loss import really_given
     from murk.privacy.sketches.explain import CENTRAL, described
@@ -113,7 +113,7 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
 def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     """Describe the guarantee of all releases of one person to the task.
 
-    If people are rows of a file, the bound is for a row, as nobody knows which rows are of one person.
+    If people are rows of a file, the bound is for a row, as nobody knows which rows belong to one person.
     """
     cap = task.privacy.per_person
     if task.of_organisations:
@@ -133,7 +133,7 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, and the unit in words.
 
-    ``factor * coefficient + shift`` converts other coefficients, such as those of ``history``.
+    ``factor * coefficient + shift`` converts further coefficients to the unit, such as those in ``history``.
     """
     effects = {}
     for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
@@ -153,8 +153,8 @@ def average_effects(
 ) -> dict[str, dict[str, Any]] | None:
     """Return average marginal effects per unit of each feature, on the probability of a positive or on a real target.
 
-    They compare all models. Returns None if coefficients are neither log odds nor slopes, or nothing is known of the
-    people.
+    They make all models comparable. Returns None if coefficients are neither log odds nor slopes, or nothing is known
+    about the people.
     """
     from murk.learners.estimates.effects import marginal_effects
     from murk.stream.task.data.coding import is_constant
@@ -176,7 +176,7 @@ def average_effects(
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
-    """Return how many releases an estimate uses if older ones are forgotten, and the cost; None if none are."""
+    """Return how many releases an estimate uses, and what forgetting the others costs; None if none are forgotten."""
     if forget is None:
         return None
     used, learned = estimate.releases_used, estimate.n_releases
@@ -195,8 +195,8 @@ def cost_of_forgetting(task: Task) -> str | None:
     each = "" if chains == 1 else f" in each of {chains:,} partitions"
     kept = f"{task.forget * 7 // 8:,} to {task.forget:,}"
     return (
-        f"forget: {task.forget}: the estimate is of the newest {kept} releases{each}, and its "
-        "intervals stop shrinking there; half as wide ones take four times as many (docs/drift.md)"
+        f"forget: {task.forget}: the estimate is of the newest {kept} releases{each}, so its intervals stop "
+        "shrinking; intervals half as wide take four times as many releases (docs/drift.md)"
     )
 
 
@@ -205,8 +205,8 @@ def report_estimate(
 ) -> dict[str, Any]:
     """Return the part of a report about coefficients.
 
-    ``units`` has their natural units by name, if known. ``forecast=False`` skips what learning the rest would take,
-    which takes several times as long as the estimate.
+    ``units`` has the coefficients' natural units by name, if known. ``forecast=False`` skips the forecast of what it
+    takes to learn the other coefficients, which is several times as slow as the estimate.
     """
     from murk.learners.problem import plausible
     from murk.learners.results.forgers import describe_forgers
@@ -231,10 +231,10 @@ def report_log(
     task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
     advise: Advise | None = None, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the report of a log, the one object that ``--json`` prints.
+    """Return the report of a log, the object that ``--json`` prints.
 
-    ``history`` adds the estimate's path; ``people_are_rows`` says that nobody named the people of a file; ``advise``
-    forecasts what would help useless coefficients.
+    ``history`` adds the estimate's path. ``people_are_rows`` tells that a file's rows count as people, as no column
+    names people. ``advise`` forecasts what would help useless coefficients.
     """
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units

@@ -1,4 +1,4 @@
-"""A result to print, plot, see in a notebook and pass on."""
+"""A result that can be printed, plotted, shown in a notebook and saved."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
-    """Coefficients, their intervals, and the guarantee of the people they were learned from.
+    """Coefficients, their intervals, and the guarantee to the people whose releases were learned from.
 
     ``print(result)`` shows all of it, a notebook shows a table, and ``result["age"]`` is one coefficient.
 
     Parameters
     ----------
     report
-        The dictionary that the command line prints with ``--json``; it depends on records only through releases.
+        The dictionary that the command line prints with ``--json``. It depends on records only through releases.
     history
-        The estimate's path, one list for each part, as in the report of ``murk status``.
+        The estimate's path, a list for each field, as in the report of ``murk status``.
     task
-        The task, by which `predict` codes records.
+        The task with which `predict` codes records.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Result:
 
     @property
     def diagnosis(self) -> str:
-        """Why coefficients are useless, and what would help most; empty if none is."""
+        """Why some coefficients are useless, and what would help most; empty if none is useless."""
         return str(self.report["diagnosis"]["words"]) if self.report["diagnosis"] else ""
 
     @property
@@ -129,9 +129,9 @@ class Result:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
-        mean within its bounds, (m,). The task codes the records, missing values among them. All reported coefficients
-        are used, also those that were not learned, which are shrunk to nearly zero. Raises UserError if the result is
-        of a learner, which predicts itself, or its coefficients are of no probability and no mean.
+        mean within its bounds, (m,). The task codes the records and their missing values. All reported coefficients
+        are used, even those that were not learned, which are shrunk to nearly zero. Raises UserError for the result of
+        a learner, which predicts itself, and for coefficients that predict neither a probability nor a mean.
         """
         from murk.learners.results.predictions import predict
 
@@ -158,10 +158,10 @@ class Result:
         return as_json(self.report)
 
     def to_frame(self) -> DataFrame:
-        """Return the coefficients as a pandas data frame, indexed by name; what is not known is NaN.
+        """Return the coefficients as a pandas data frame, indexed by name; unknown values are NaN.
 
-        Answers are in ``frame[frame.useful]``: a coefficient that was ``learned`` may still be ``"too wide"`` to say
-        anything, as the column ``says`` has it. Raises UserError if pandas is not installed.
+        Use ``frame[frame.useful]`` for answers: the interval of a coefficient that was ``learned`` may still be ``"too
+        wide"`` to say anything (column ``says``). Raises UserError if pandas is not installed.
         """
         try:
             from pandas import DataFrame
@@ -197,7 +197,7 @@ class Result:
             ``"forest"``, an interval for each coefficient; or ``"curve"``, a panel for each with the estimate and its
             95% interval over the number of releases.
         names
-            Coefficients to draw; by default all but the intercept, of a curve at most six.
+            Coefficients to draw; by default all but the intercept, and at most six for a curve.
         """
         from murk.learners.results.plot import curve, forest
 

@@ -37,7 +37,7 @@ Block = Table | Paragraph
 
 
 def percent_of(report: Mapping[str, Any]) -> str:
-    """Return the level of a report's intervals, with "nominal" if they are known to cover too rarely."""
+    """Return the level of a report's intervals, called "nominal" if they are known to hold the truth too rarely."""
     percent = f"{100 * report['interval']['level']:.0f}%"
     return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
@@ -48,14 +48,14 @@ def effect_word(report: Mapping[str, Any]) -> str:
 
 
 def any_interval(report: Mapping[str, Any]) -> bool:
-    """Return whether any interval has an end."""
+    """Return whether any interval has a finite end."""
     return any(math.isfinite(end) for interval in report["confidence_intervals"].values() for end in interval)
 
 
 def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield tables and sentences on a report's coefficients."""
     if report.get("effects_note"):
-        # They may be known although log odds are not.
+        # Average effects may be known although log odds are not.
         yield from average_table(report)
         yield Paragraph("")
     yield coefficient_table(report)
@@ -122,7 +122,7 @@ def describe_intervals(report: Mapping[str, Any]) -> str:
 def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the average effect of a unit of each feature on the probability, if coefficients are log odds."""
     effects = report["average_effects"]
-    # Of a single line through labels the table of coefficients has them.
+    # For a single line through labels, the table of coefficients has the average effects.
     if not effects or not (report["odds_ratios"] or report.get("effects_note")):
         return
     rows = []
@@ -159,8 +159,8 @@ def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
     if apart:
         yield (
             f"Odds ratio and points of {', '.join(apart)} disagree: one interval includes no effect, the other does "
-            "not. Points are averaged over people, and their interval allows for what is not known of where people are "
-            "on the curve. Take such an effect as not established."
+            "not. Points are averaged over people, and their interval allows for the unknown positions of people on "
+            "the curve. Take such an effect as not established."
         )
     if unknown:
         yield (
@@ -175,7 +175,7 @@ def _excludes_zero(interval: Sequence[float]) -> bool:
 
 
 def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield whether the model has changed, if known, and what is forgotten."""
+    """Yield whether the coefficients have changed, if known, and which releases are forgotten."""
     drift, forget = report.get("drift"), report.get("forget")
     if drift is not None and drift["compared"]:
         yield drift["words"]
@@ -184,10 +184,10 @@ def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which coefficients were not learned, and what learning them would take."""
+    """Yield which coefficients were not learned, and what it would take to learn them."""
     alike: dict[str, list[str]] = {}
     for name, need in report["needed"].items():
-        # The forecast is of the first interval with an end, not of a useful one.
+        # The forecast is for the first interval with an end, which need not be a useful one.
         forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
         first = ", where its interval first has an end; a narrow one takes more" if forecast else ""
         alike.setdefault(need["words"] + first, []).append(name)

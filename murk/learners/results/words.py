@@ -1,4 +1,4 @@
-"""Words in place of a useless number; commands import them before anything heavy."""
+"""Words that reports print where a number would say nothing. Kept apart, so that importing them is fast."""
 
 from __future__ import annotations
 

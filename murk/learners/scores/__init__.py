@@ -1,4 +1,4 @@
-"""Scores in epochs: people of an epoch read one published model, the learner keeps sums per epoch and solves.
+"""Scores in epochs: all people of an epoch answer at one published model; the learner sums by epoch and solves.
 
-No step and no radius: the state is exact sums, so that the order of an epoch's answers does not matter.
+There is no step size and no radius. The state is exact sums, so the order of an epoch's answers does not matter.
 """

@@ -39,7 +39,7 @@ class Scores(PersonEstimator):
 
     def _prepare(self) -> None:
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
-            raise UserError(f"exponent={self.exponent!r} is not from 0 to 1")
+            raise UserError(f"exponent={self.exponent!r} is not between 0 and 1")
         if self.exponent is not None and self.exponent < 1.0 and self.public is None:
             raise UserError(
                 f"exponent={self.exponent!r}: an uncentred score needs the features' distribution; give public= "
@@ -91,13 +91,13 @@ class Scores(PersonEstimator):
         return y
 
     def published(self) -> tuple[int, list[float]]:
-        """Return the version at which the newest epoch began, and its model, at which releases elsewhere answer."""
+        """Return the version at which the newest epoch began and its model, at which devices make releases."""
         published: tuple[int, list[float]] = self._require().published()
         return published
 
     @property
     def _half_unit(self) -> float:
-        """A coefficient's coded unit in the target's own."""
+        """A coefficient's coded unit, in the target's units."""
         return 1.0
 
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
@@ -105,7 +105,7 @@ class Scores(PersonEstimator):
         return estimate
 
     def estimate(self) -> ScoreEstimate:
-        """Return coefficients with their intervals; infinite half-widths for coefficients that were not learned."""
+        """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
         return self._in_units(self._require().estimate())
 
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
@@ -113,15 +113,15 @@ class Scores(PersonEstimator):
         return self._in_units(merged(self._engines(others)))
 
     def drift(self) -> Drift:
-        """Test whether the coefficients have changed, with a false alarm of 1% over a stream's life.
+        """Test whether the coefficients have changed; the probability of any false alarm in a stream's life is 1%.
 
-        It solves for every remembered epoch, and takes up to eight times as long as ``estimate()``.
+        The test solves for every remembered epoch, and takes up to eight times as long as ``estimate()``.
         """
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
         return replace(drift, changes={name: self._half_unit * change for name, change in drift.changes.items()})
 
     def _linear(self, rows: Floats) -> Floats:
-        """Return logits, or coded targets, of rows without the constant, (n,); for contrasts, (n, K - 1)."""
+        """Return logits, or coded targets, of rows without the constant, (n, 1); for classes contrasts, (n, K - 1)."""
         shown = self._require().shown()
         return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)

@@ -1,4 +1,4 @@
-"""Draws of the scores' estimate from sums, and the variance of an effect by a rule of thumb."""
+"""Forecasts of estimates by scores, from simulated sums, and the variance of an effect by a rule of thumb."""
 
 from __future__ import annotations
 

@@ -11,19 +11,19 @@ from murk.stream.task.task import Task
 def problem_for(task: Task) -> ScoreProblem:
     """Return the score problem of a resolved task.
 
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or its public covariates are of other
+    Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
     features.
     """
     block, coding = task.block, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
     shared = block.models == "shared"
-    # The task's number is for each partition, and shared epochs are of all.
+    # The task's number is for each partition, but shared epochs count the releases of all partitions.
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     settings = Settings(
         coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
         shared=shared, line=block.effects == "line",
     )  # fmt: skip
-    # Before a mechanism is sought, which may not exist at this size.
+    # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))

@@ -10,7 +10,7 @@ from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
-MOST_FEATURES: Final = 64  # coded features from which people are not asked for second moments
+MOST_FEATURES: Final = 64  # least number of coded features at which people are not asked for second moments
 
 _EFFECTS = "scores", "effects"
 
@@ -39,7 +39,7 @@ class ScoresBlock(Block):
 
 
 class ScoresProtocol(TaskProtocol):
-    """People of one epoch release scores at one published model, and the learner solves once an epoch."""
+    """Protocol in which people of an epoch release scores at one published model; the learner solves once an epoch."""
 
     name = "scores"
     rank = 1
@@ -56,15 +56,15 @@ class ScoresProtocol(TaskProtocol):
         if target == "classes" and block.effects == "curve":
             raise task_error(
                 "log odds of several classes need public covariates (features without the target), and the task has "
-                "none; nobody's are public unless it says so. Say effects: line, which learns average effects without "
-                "any; or give public: {file: F}, features that everybody may know already; or public: {set_aside: N}, "
-                "which publishes the features of N of the people as they are, under no guarantee, while they release "
+                "none; it must say whose features are public. Give effects: line, which learns average effects without "
+                "any; or public: {file: F}, features that everybody may know already; or public: {set_aside: N}, "
+                "which publishes the features of N of the people as they are, under no guarantee, while these release "
                 "nothing",
                 *_EFFECTS,
             )
         if block.exponent is not None and block.exponent < 1.0 and target == "classes":
             raise task_error(
-                f"{block.exponent:g} needs public covariates if the target is of several classes; remove it",
+                f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent",
                 "scores", "exponent",
             )  # fmt: skip
 
@@ -72,32 +72,32 @@ class ScoresProtocol(TaskProtocol):
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
         if target == "classes" and block.effects == "line":
             raise task_error(
-                "'line' of several classes uses no public covariates, and the task has some; remove either", *_EFFECTS
+                "'line' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Keep who makes the models, and the definition of average effects."""
+        """Return the keys ``models`` and ``effects`` of the former block where they were chosen by rule."""
         return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Several classes without public covariates have lines: there is no choice."""
+        """Return the block with ``effects: line`` for several classes without public covariates, the only choice."""
         line = target == "classes" and not task.get("public") and block.get("effects") is None
         return {**block, "effects": "line"} if line else dict(block)
 
     def why_impractical(self, features: int, public: bool) -> str:
-        """Return why second moments of many features are too large to ask people for."""
+        """Return why people cannot be asked for second moments of so many features; empty if they can."""
         if public or features < MOST_FEATURES:
             return ""
-        return f"{features} coded features are too many for matrices of their second moments"
+        return f"{features} coded features are too many for people to release matrices of second moments"
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Log odds of two labels, slopes of a real target; of several classes lines through labels, or log odds."""
+        """Return "log odds" for two labels, "slope" for a real target, "probability" for classes' lines, else "own"."""
         if target == "classes" and block.effects == "line":
             return "probability"
         return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
-        """Least squares of a real target and of classes' lines, else the logistic model of its labels."""
+        """Return "least squares" for a real target and for classes' lines, else "softmax" or "logistic"."""
         if target == "classes" and block.effects == "line":
             return "least squares"
         return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")

@@ -36,19 +36,19 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. Rows like the people's make the estimate more exact; without any, some people release their
+        CSV file's path. Rows like the people's make the estimate more precise; without any, some people release their
         features' second moments instead.
     levels
         Further guarantees by name, for releases made elsewhere.
     mechanism
         ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     forget
-        Learn from this many of the newest releases only, at least 24,000 (an epoch at a time is forgotten, so from
-        seven eighths on). Intervals then stop shrinking. By default nothing is forgotten.
+        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
+        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
     seed
         Simulate the noise from this seed, for experiments: no privacy.
     noise
@@ -57,10 +57,10 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     Notes
     -----
     Each call of ``learn_one`` is one release of one person. ``coefficients()`` and ``confidence_intervals()`` solve
-    with everything learned, in the target's own units. Predictions are by the solution at the last of 1, 2, 3, 4, 5, 6,
-    7, 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A coefficient whose interval has no end was
-    not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may be of at most 64 kinds, as sums
-    are kept for each.
+    with everything learned, in the target's own units. Predictions use the solution at the last of 1, 2, 3, 4, 5, 6, 7,
+    8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A coefficient with an infinite interval was not
+    learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64 different values, as
+    sums are kept for each.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""GaussMix: the problem that organisations and learners share, the estimators, and what they are compared with.
+"""GaussMix: learning from what organisations release: problems that they share with learners, and estimators.
 
 Only the estimators need River: they are not imported here, so that a producer starts fast.
 """

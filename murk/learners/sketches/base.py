@@ -52,7 +52,7 @@ _BLOCK = 4096
 
 
 class GaussMix(StreamEstimator):
-    """Base class of both estimators: the open window of raw records, its release, and what copies keep."""
+    """Base class of both estimators: the open window of raw records, its release, and copies without raw records."""
 
     budget: Budget
     levels: Mapping[str, Budget] | None
@@ -73,9 +73,9 @@ class GaussMix(StreamEstimator):
         self._released = 0
         self._fit: tuple[Any, NDArray[np.float64]] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
-            raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
+            raise UserError(f"windows={self.windows!r}: give the largest number of windows to release, 1 or more")
         if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
-            raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
+            raise UserError(f"window={self.window!r}: give the number of records in a window, 1 or more, or None")
         if not isinstance(self.intercept, bool):
             raise UserError(f"intercept={self.intercept!r} is neither True nor False")
         self._release_method()
@@ -91,12 +91,12 @@ class GaussMix(StreamEstimator):
             raise UserError(f'method={self.method!r}; known are "moments", "newton", "linear-mixing" and "mixing"')
         if self.method in ("moments", "newton") and given:
             raise UserError(
-                f'{given[0]}= says how records are mixed, and method="{self.method}" mixes none: leave it out'
+                f'{given[0]}= is for mixtures, but method="{self.method}" mixes no records: leave {given[0]}= out'
             )
         if self.method == "newton" and self._kind() == "real":
-            raise UserError('method="newton" is a step of the logistic loss, and the target is real: take "moments"')
+            raise UserError('method="newton" is for the logistic loss, but the target is real: give method="moments"')
         if self.method == "newton" and self._reach() is not None:
-            raise UserError('range= is of the quadratic surrogate, which method="newton" does not use: leave it out')
+            raise UserError('range= is for the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
 
     @abstractmethod
@@ -149,12 +149,12 @@ class GaussMix(StreamEstimator):
         return calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
 
     def _open(self) -> Accumulator:
-        """Return the open window, or a new one if the last was released, or lost in an interrupt."""
+        """Return the open window, or a new one if the last window was released or lost in an interrupt."""
         if self._window is None or self._window.released:
             if self._released >= self.windows:
                 raise UserError(
-                    f"windows={self.windows}: all of them were released, each at the whole budget. If no person is in "
-                    "two windows, or people may spend it that often, give the learner a larger windows="
+                    f"windows={self.windows}: this number of windows was released, each with the whole budget. If no "
+                    "person is in two windows, or people may spend the budget more often, give a larger windows="
                 )
             source = chosen_noise(self.seed, self.noise)
             self._window = self._problem.accumulator("default", source, self._released)
@@ -193,7 +193,7 @@ class GaussMix(StreamEstimator):
             self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return features and the constant, if any; what is not finite counts as 0, as in ``learn_one``."""
+        """Return features and the constant, if any; non-finite features count as 0, as in ``learn_one``."""
         rows = keep(np.where(np.isfinite(rows), rows, 0.0))
         return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
 
@@ -222,19 +222,19 @@ class GaussMix(StreamEstimator):
         engine, window = self._require(), self._window
         if window is None or window.released or not window.records:
             raise UserError("there is no record since the last release: learn some first")
-        # Counted and dropped first: a release that fails must not be repeated on the same records.
+        # The window is counted and dropped first: a release that fails must not be repeated on the same records.
         self._released, self._window = self._released + 1, None
         engine.learn_window(window.release())
 
     @property
     def pending(self) -> int:
-        """Records that are in no release yet: a copy, a pickle or a crash loses them."""
+        """Number of records that are in no release yet: a copy, a pickle or a crash loses them."""
         window = self._window
         return 0 if window is None or window.released else window.records
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism that releases windows, with its noise, bounds and guarantee, also for replaced records."""
+        """The mechanism that releases windows, with its noise, bounds and guarantees."""
         mechanism: Mechanism = self._require().mechanisms["default"]
         return mechanism
 
@@ -258,12 +258,12 @@ class GaussMix(StreamEstimator):
         if isinstance(released, bool) or not isinstance(released, int) or released < 0:
             raise MurkError("the state is malformed: it needs a count of released windows")
         super().load_state_dict(state)
-        # Windows released here stay spent, whatever the state says.
+        # Windows that were released here have spent their budget, whatever the state says.
         self._released, self._window = max(self._released, released), None
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Only the open window holds raw records: it is never copied. The engine is copied with the count of windows.
+        # The open window is never copied, as it holds raw records. The engine is copied with the count of windows.
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
     def _values(self) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from murk.stream.task.protocol import Scale
 
 
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression from what an organisation releases of its records: noisy second moments, or random mixtures.
+    """Logistic regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
     Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
     once and forgotten, and the learner learns from the release alone: by least squares on labels -1 and +1, whose fit
@@ -32,8 +32,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     Parameters
     ----------
     budget
-        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or for moments also
-        ``GaussianDP`` or ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
+        Guarantee of *each* release, for a record replaced by zeros: ``ApproxDP``, or for moments also ``GaussianDP`` or
+        ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     classes
         The two labels, the positive one last. Any other label counts as missing: its record becomes a row of zeros.
     levels
@@ -41,39 +41,39 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     features
         Feature names in a fixed order; by default the sorted names of the first record.
     feature_bound
-        Public C_X, which bounds ``||(x, 1)||``: records beyond are scaled down. By default features are within [-1, 1],
-        so ``sqrt(p + 1)``.
+        Public bound C_X of ``||(x, 1)||``: records beyond it are scaled down. By default ``sqrt(p + 1)``, for features
+        within [-1, 1].
     rows
-        k, rows of a mixture; by default 4,096, or what fits in a message. More are more exact and take longer.
+        k, the rows of a mixture; by default 4,096, or as many as fit in a message. More are more precise but slower.
     window
-        Records of a window, which is released when it is full; by default windows end by :meth:`release`.
+        Number of records in a window, which is released when full; by default windows end by :meth:`release`.
     windows
-        Most windows that may be released. Each spends ``budget`` for its people: more than 1 needs people who are in
-        one window each, or may spend it several times.
+        Largest number of windows to release. Each spends ``budget`` for its people, so more than 1 needs people who are
+        in one window each, or may spend the budget several times.
     method
-        ``"moments"``; ``"newton"``, second moments of a window's first records and of all others at the resulting
-        model, a step of the logistic loss itself, which is better with many records; ``"mixing"``; or
-        ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less noise. By default moments, or
-        linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
+        ``"moments"``; ``"newton"``, second moments of a window's first records, then a step of the logistic loss with
+        all others, which is better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a
+        noisy least eigenvalue to add less noise. By default moments, or linear mixing if ``rows``, ``analysis`` or
+        ``debiased`` is given.
     first
-        Records of a window's first part, with ``method="newton"``; by default 2,500 for each coefficient, at most
-        10,000 and half of ``window``.
+        Number of records in a window's first part, with ``method="newton"``; by default 2,500 for each coefficient, at
+        most 10,000 and half of ``window``.
     analysis
-        Proof of the mixtures' guarantee, which sets their noise: ``"tight"`` (least), ``"joint"`` or ``"published"``.
+        Proof of the mixtures' guarantee, which sets the noise: ``"tight"`` (least noise), ``"joint"``, ``"published"``.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     range
-        Q of the paper's quadratic surrogate on [-Q, Q]. By default the curve at which normal scores of the released
-        moments make least squares right, which needs no Q.
+        Q of the paper's quadratic surrogate on [-Q, Q]. By default no surrogate: the least-squares fit is turned into
+        logistic coefficients as if ``x'theta`` were normal, with the released moments.
     surrogate
         The quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
     debiased
         False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
     weighting
-        Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+        How to weight windows, by public numbers: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
     intercept
-        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Log odds
-        then have no intervals, whose bounds need a constant.
+        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Then log
+        odds have no intervals, as these need a constant.
     seed
         Simulate noise (and mixing) from this seed, for experiments: no privacy.
     noise
@@ -126,9 +126,9 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     ) -> None:
         self._keep(locals())
         if surrogate != "minimax" and range is None:
-            raise UserError(f"surrogate={surrogate!r} needs a range: give range=, too")
+            raise UserError(f"surrogate={surrogate!r} needs a range: also give range=")
         if first is not None and method != "newton":
-            raise UserError(f'first={first!r} needs windows in two parts: give method="newton", too')
+            raise UserError(f'first={first!r} needs windows in two parts: also give method="newton"')
         self._codes = two_labels(classes, (-1.0, 1.0))
         self._prepare()
 

@@ -30,13 +30,13 @@ S = TypeVar("S", bound=WindowSettings)
 M = TypeVar("M")
 T = TypeVar("T", bound=WindowSums)
 
-# Names of counts in a state, where they differ.
+# Names of counts in a state, where they differ from those of attributes.
 _NAMES = {"releases": "n_releases"}
 
-# Noise beyond 12 standard deviations: below 4e-33 for each entry, and e^-72 for the least eigenvalue.
+# Standard deviations that noise exceeds with probability below 4e-33 in an entry, and e^-72 in the least eigenvalue.
 _FAR = 12.0
 
-# An honest sketch is refused with probability e^-70 = 4e-31.
+# An honest sketch is refused with probability at most e^-70 = 4e-31.
 _TAIL = 70.0
 
 
@@ -62,7 +62,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         self._turns = Turns()
         self.settings = settings
         self.mechanisms: dict[str, M] = dict(mechanisms)
-        # Replaced, never written to: a reader sees one moment, and an interrupt leaves the old or the new.
+        # Replaced, never written to: a reader sees consistent sums, and an interrupt leaves the old or the new ones.
         self.sums: T = self._empty_sums()
 
     def _empty_sums(self) -> T:
@@ -71,7 +71,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release."""
+        """Number of integers in a release."""
         return self.settings.dimension
 
     @abstractmethod
@@ -90,7 +90,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     @property
     def publish_every(self) -> int:
-        """A count that is never reached: nobody waits for an iterate."""
+        """A number that is never reached, as nobody waits for an iterate."""
         return 2**31
 
     def published(self) -> None:
@@ -109,11 +109,11 @@ class WindowEngine(ABC, Generic[S, M, T]):
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
         """Raise RejectedError if a payload has another size, or more records than a window."""
         if integers.size != self.dimension:
-            raise RejectedError("dimension", f"{integers.size} integers, a {self.released} has {self.dimension}")
+            raise RejectedError("dimension", f"{integers.size} integers, but a {self.released} has {self.dimension}")
         window = self.settings.window
         most = min(largest, LARGEST_WINDOW if window is None else window)
         if records > most:
-            raise RejectedError("magnitude", f"{records} records, a window holds {most}")
+            raise RejectedError("magnitude", f"{records} records, but a window has at most {most}")
 
     def _check_integers(self, integers: NDArray[np.int64], magnitude: int) -> None:
         if np.max(np.abs(integers)) > magnitude:
@@ -125,7 +125,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     @in_turn
     def _add(self, /, **window: Any) -> None:
-        """Add a window to the sums, by the arguments of their ``add``."""
+        """Add a window to the sums; ``window`` has the arguments of the sums' ``add``."""
         sums: Any = self.sums.merged()
         sums.add(**window)
         self.sums = sums
@@ -214,13 +214,13 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
 
 
 def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechanism, largest: float) -> None:
-    """Refuse a matrix (d, d) that this number of records and the mechanism's noise cannot make.
+    """Refuse a matrix (d, d) that cannot result from this number of records and the mechanism's noise.
 
     ``largest`` is the largest square of a single feature. Raises RejectedError with reason ``"magnitude"``.
     """
     d = mechanism.columns
     p = d - 1
-    # In coordinates in which the noise is isotropic.
+    # Checks are in coordinates in which the noise is isotropic.
     weights = np.ones(d)
     weights[-1] = mechanism.target_weight
     even, noise = moment * np.outer(weights, weights), mechanism.scale
@@ -228,7 +228,7 @@ def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechani
     bounds[-1] = mechanism.target_bound * mechanism.target_weight
     # Rounding to the grid and the lattice adds less than a thousandth.
     if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
-        raise RejectedError("magnitude", "an entry larger than its records and noise can make it")
+        raise RejectedError("magnitude", "an entry larger than its records and noise allow")
     trace, room = float(np.trace(even[:p, :p])), records * mechanism.feature_bound**2
     if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
         raise RejectedError("magnitude", "rows longer than their records and noise can make them")
@@ -247,7 +247,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
         """Refuse a Newton step that no honest organisation sends.
 
-        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model is beyond `MOST`. Raises
+        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`. Raises
         RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
@@ -280,7 +280,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     ) -> None:
         """Learn from the integers of one window of n records and the model of its step.
 
-        Raises MurkError if a size is wrong, so that it was not admitted.
+        Raises MurkError if a size is wrong, so that the release cannot have been admitted.
         """
         mechanism = self.mechanisms[level]
         self._check_admitted(integers)
@@ -293,7 +293,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
         self, first: NDArray[np.float64], step: NDArray[np.float64], *, model: NDArray[np.float64], records: int,
         mechanism: NewtonMechanism, windows: int = 1,
     ) -> None:  # fmt: skip
-        """Learn from a window's two matrices in the units of its rows, or from their sums over windows of one model."""
+        """Learn from a window's two matrices in units of its rows, or from their sums over windows with one model."""
         own, others = mechanism.parts(records)
         weight = self.settings.weight
         self._add(
@@ -330,7 +330,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:
-            raise RejectedError("dimension", f"a sketch of {release.rows} rows, the task's have {settings.rows}")
+            raise RejectedError("dimension", f"a sketch of {release.rows} rows, but the task's have {settings.rows}")
         self._check_payload(integers, release.records)
         if not math.isfinite(release.spread):
             raise RejectedError("magnitude", "the spread is not finite")
@@ -339,7 +339,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         except UserError:
             raise RejectedError("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
         if not mechanism.releases_eigenvalue and release.spread != mechanism.largest_spread:
-            raise RejectedError("magnitude", f"a spread of {release.spread:g}, the mechanism has one alone")
+            raise RejectedError("magnitude", f"a spread of {release.spread:g}, not the mechanism's only one")
         self._check_integers(integers, mechanism.magnitude)
         table = integers.reshape(settings.rows, -1) * unit
         self._check_squares(np.mean(table * table, axis=0), release.records, mechanism.noise_variance(release.spread))
@@ -352,11 +352,11 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         single[-1] = settings.target_bound**2
         # The lattice rounds by less than its step, a millionth of the noise.
         if np.any(squares > (records * single + noise) * above * (1.0 + 1e-3)):
-            raise RejectedError("magnitude", "a column larger than its records and noise can make it")
+            raise RejectedError("magnitude", "a column larger than its records and noise allow")
         if float(squares.sum()) > (records * settings.square + settings.columns * noise) * above * (1.0 + 1e-3):
             raise RejectedError("magnitude", "rows longer than their records and noise can make them")
         if np.any(squares < noise * below * (1.0 - 1e-3)):
-            raise RejectedError("magnitude", "a column smaller than its noise")
+            raise RejectedError("magnitude", "a column smaller than its noise allows")
 
     def learn_releases(self, releases: Sequence[SketchRelease]) -> None:
         """Learn from admitted sketches in turn."""

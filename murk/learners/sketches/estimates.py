@@ -1,7 +1,7 @@
 """Coefficients with standard errors from the sums of sketches or Gram matrices, and the influence of a forged window.
 
-A window counts for the number of records that its organisation states: records that do not exist cannot be told from
-others. A forged Gram matrix is as large as the most records and honest noise make one, in spectral norm at most ``n
+A window counts for the number of records that its organisation states, as records that do not exist cannot be
+distinguished from others. A forged Gram matrix may be as large as the largest honest one, with a spectral norm of ``n
 (C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, where the target has the weight a.
 """
 
@@ -34,7 +34,7 @@ METHOD = "sketch"
 GRAM_METHOD = "released moments"
 FALLBACK_RANGE = 3.0
 
-# Standard deviations beyond its radius that the extreme eigenvalues of honest noise may reach.
+# Standard deviations by which the extreme eigenvalues of honest noise may exceed its radius.
 _FAR = 12.0
 
 _LINEAR = (
@@ -42,12 +42,12 @@ _LINEAR = (
     "assumes residuals of one variance and similar organisations (docs/gaussmix.md)"
 )
 _QUADRATIC = "for the quadratic surrogate's coefficients, not the logistic ones; otherwise " + _LINEAR
-_NORMAL = "assumes normal scores, which biases coefficients where few features decide; otherwise " + _LINEAR
+_NORMAL = "assumes normal scores, which biases coefficients if few features dominate; otherwise " + _LINEAR
 _HELD = "no interval: noise hides {} of {} directions of the features, whose coefficients are shrunk; use more records"
 _SHRUNK = "no interval: the published estimate is shrunk, as it does not subtract the noise"
 _FEW = "no interval: there are hardly more rows than coefficients; mix more rows"
 _NOTHING = "no interval: nothing was learned yet"
-_HIDDEN = "no interval where the noise hides the features: {} of {} directions were not learned at this privacy"
+_HIDDEN = "no interval where noise hides the features: {} of {} directions were not learned at this privacy"
 _NO_CONSTANT = "no interval: log odds without a constant assume normal scores with mean 0"
 _ALL_COUNTED = "assumes that every record has a target, as there is no constant to count them; "
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] is used instead"
@@ -95,7 +95,7 @@ def estimate_grams(
 ) -> MomentEstimate:
     """Return coefficients in coded units from released moments of one or more learners, merged by addition.
 
-    With ``mechanisms`` (by level), also how far a forged release could have moved them.
+    With ``mechanisms`` (by level), the estimate also states how far a forged release could have moved it.
     """
     merged = sums[0].merged(*sums[1:])
     estimate = _of_grams(settings, target_weight, merged, len(sums))
@@ -144,7 +144,7 @@ def _fitted(settings: SketchSettings | GramSettings, solution: Solution | GramSo
         return by_quadratic(fit, FALLBACK_RANGE), np.full((p, p), math.inf), _NO_CURVE
     if not np.all(np.isfinite(covariance)):
         return values, covariance, _NORMAL
-    # Derivatives of the curve's parameters. The mean label moves with the fit, as least squares passes through means.
+    # Derivatives of the curve's parameters. The mean label moves with the fit, as the line passes through the means.
     jacobian = np.empty((p, p))
     for j in range(p):
         step = np.zeros(p)
@@ -159,7 +159,7 @@ def _fitted(settings: SketchSettings | GramSettings, solution: Solution | GramSo
 
 
 def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
-    """Return log odds through zero, taking scores and labels as of mean 0, which the moments do not tell."""
+    """Return log odds through zero; scores and labels are taken to have mean 0, which moments do not determine."""
     p = len(fit)
     moment = np.eye(p + 1)
     moment[:p, :p] = features
@@ -172,6 +172,6 @@ def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str
 
 def mean_label(moment: Matrix) -> float:
     """Return the mean of labels -1 and +1, from the noisy second moment of records with a constant."""
-    # The target's entry in the constant's column, over the constant's own.
+    # The target's entry in the constant's column, divided by the constant's own entry.
     count = float(moment[-2, -2])
     return float(moment[-2, -1]) / count if count > 0.0 else 0.0

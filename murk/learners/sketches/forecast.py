@@ -1,7 +1,7 @@
-"""Draws of an organisation's estimate from the sums of its windows, and the variance of an effect.
+"""Simulated estimates from an organisation's windows, by drawing their sums, and the variance of an effect.
 
-A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance: ``M'M``
-has Wishart's distribution with k degrees of freedom, and is drawn at once (Bartlett) for any k and n.
+A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance. So
+``M'M`` has Wishart's distribution with k degrees of freedom, and is drawn in one step (Bartlett) for any k and n.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-# Most different models at which a level's windows are drawn.
+# Largest number of different models in the simulated windows of a level.
 _MODELS = 8
 
-# Most windows that are drawn one by one; beyond, several windows share a draw of their noise.
+# Largest number of windows that are drawn one by one; of more, several share a draw of their noise.
 _DRAWN: Final = 200
 
 
@@ -40,14 +40,14 @@ def gram_estimate(
     problem: GramProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Return the estimate from released second moments of ``people`` records, in the task's windows."""
+    """Simulate the estimate from released second moments of ``people`` records, in the task's windows."""
     engine, settings = problem.engine(), problem.settings
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     d = z.shape[1]
     windows = split(max(people // (settings.window or people), 1), levels)
     for name, count in windows.items():
         mechanism, size = problem.mechanisms[name], people // sum(windows.values())
-        # Windows of a level have one weight, and their noise adds up.
+        # All windows of a level have the same weight, so their sum is drawn.
         moment = _summed(z, count * size, records, rng) + noise_of(mechanism, d, rng, count)
         weight = settings.weight(mechanism, size)
         engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
@@ -66,7 +66,7 @@ def newton_estimate(
     problem: NewtonProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Return the estimate from released Newton steps of ``people`` records, in the task's windows."""
+    """Simulate the estimate from released Newton steps of ``people`` records, in the task's windows."""
     engine, settings = problem.engine(), problem.settings
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     d = z.shape[1]
@@ -76,7 +76,7 @@ def newton_estimate(
         mechanism = problem.mechanisms[name]
         own, others = mechanism.parts(size)
         for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
-            # Windows of one model have one weight, and their noise adds up.
+            # All windows with one model have the same weight, so their sum is drawn.
             moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
             model = model_of(settings, mechanism.start, moment, own)
             first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
@@ -87,12 +87,12 @@ def newton_estimate(
 
 
 def _summed(z: NDArray[np.float64], count: int, records: Records, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw the second moments of a number of records."""
+    """Draw the sum of second moments of a number of records."""
     return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
 
 
 def _at_model(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
-    """Return rows as they are weighted at a model."""
+    """Return rows with their weights in a step at a model."""
     from murk.privacy.sketches.accumulators import at_model
 
     seen = np.zeros_like(z)
@@ -104,7 +104,7 @@ def sketch_estimate(
     problem: SketchProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    """Return the estimate from released mixtures of ``people`` records, in the task's windows."""
+    """Simulate the estimate from released mixtures of ``people`` records, in the task's windows."""
     settings = problem.settings
     engine = problem.engine()
     if people < min(settings.rows, settings.window or settings.rows):
@@ -138,7 +138,7 @@ def _window(
         eigenvalue = smallest + mechanism.eta * (rng.normal() - mechanism.tau)
     noise = mechanism.noise_variance(mechanism.spread(eigenvalue))
     d, rows = len(moment), settings.rows * alike
-    # M'M = L B B' L', L L' its mean per row: B has roots of chi squares on its diagonal, and normal numbers below.
+    # M'M = L B B' L', where L L' is the mean per row, and B has roots of chi squares on the diagonal, normals below it.
     root = np.linalg.cholesky(moment + noise * np.eye(d))
     below = np.tril(rng.normal(size=(d, d)), -1)
     below[np.diag_indices(d)] = np.sqrt(rng.chisquare(rows - np.arange(d)))
@@ -160,7 +160,7 @@ def estimates(
     problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-    """Yield the estimate after each number of records."""
+    """Yield functions that return the estimate after each number of records."""
     return one_by_one(_ESTIMATES[problem.kind])(problem, records, counts, levels, chains, rng)
 
 
@@ -175,11 +175,11 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
         own = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
         return own + 1.0 / people + misfit_variance(task)
     if isinstance(mechanism, NewtonMechanism):
-        # The same for the step, whose Hessian is a quarter of X'X, and which does not have the model's bias.
+        # The same for the step, whose Hessian is a quarter of X'X, and which has no bias of the model.
         scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
         own = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
         return own + 1.0 / left
-    raise UserError(f"protocol: {task.protocol} with these settings is not compared")
+    raise UserError(f"protocol: {task.protocol} with these settings has no rule of thumb to compare it by")
 
 
 def _local_scale(mechanism: GramMechanism) -> float:

@@ -1,4 +1,4 @@
-"""From sums of Newton steps to logistic coefficients and their intervals: pure functions.
+"""Pure functions that compute logistic coefficients and their intervals from sums of Newton steps.
 
 A window's first part gives a model s, as second moments do (`estimates`); its other rows give the gradient b and
 Hessian L of the logistic loss there. With the truth at ``s + d``
@@ -6,9 +6,9 @@ Hessian L of the logistic loss there. With the truth at ``s + d``
 .. math:: b = L d + e + R,
 
 with e from labels and noise, and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates
-the truth, and windows of different models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that of
-`solver.solve_gram`, at the distance from s in place of the coefficients; labels add at most ``L``, as they have the
-variance ``h^2 w`` where the Hessian has ``h w``.
+the truth, and windows with different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that
+of `solver.solve_gram`, with the distance from s in place of the coefficients. Labels add at most ``L``, as their
+variance is ``h^2 w`` where the Hessian has ``h w``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Matrix = NDArray[np.float64]
 
 METHOD = "newton step"
 
-# Bound of a model's coefficients: in coded units a larger one would be certain of everybody.
+# Largest coefficient of a model: in coded units a larger one would mean certainty about everybody.
 MOST = 1000.0
 
-# Squared distance of start and step, over their variances, from which the start is taken as biased.
+# Squared distance of start and step, divided by their variances, beyond which the start is taken as biased.
 _APART = 4.0
 
 _NOTE = (
@@ -47,7 +47,7 @@ _NOTE = (
     "and the step's second order; assumes similar organisations (docs/gaussmix.md)"
 )
 _NO_STEP = "from the windows' first records alone, as no window had more; "
-_HIDDEN = "no interval where the noise hides the features: {} of {} directions of the step were not learned; "
+_HIDDEN = "no interval where noise hides the features: {} of {} directions of the step were not learned; "
 
 
 def first_model(settings: NewtonSettings, mechanism: NewtonMechanism, gram: Gram) -> Vector:
@@ -57,7 +57,7 @@ def first_model(settings: NewtonSettings, mechanism: NewtonMechanism, gram: Gram
 
 
 def model_of(settings: NewtonSettings, start: GramMechanism, moment: Matrix, records: int) -> Vector:
-    """Return the model of a first part's released matrix, in the units of its ``records`` rows."""
+    """Return the model from a first part's released matrix, in units of its ``records`` rows."""
     sums = GramSums(settings.columns)
     sums.add(moment, records=records, noise=start.scale**2, weight=1.0)
     solution = solve_gram(sums, target_weight=start.target_weight, slope=settings.slope, constant=settings.constant)
@@ -82,10 +82,10 @@ def estimate_newton(
     step = _take_step(merged, target_weights[1], start, settings)
     share = _share(start, step) if start.known else 0.0
     values = share * start.values + (1.0 - share) * step.values
-    # The remaining share of the start's error, and of the step's.
+    # Factor of the start's error that remains in the combination.
     left = share * np.eye(len(values)) + (1.0 - share) * step.left
     covariance = left @ start.covariance @ left.T + (1.0 - share) ** 2 * step.covariance
-    # Or the step's own error, plus the distance from it.
+    # The second interval: the step's own error, plus the distance from it.
     other = step.left @ start.covariance @ step.left.T + step.covariance
     spread, alone = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in (covariance, other))
     hidden = step.hidden & (not start.known)
@@ -105,24 +105,24 @@ def estimate_newton(
 class Slope:
     """Mean slope of the logistic curve over the people: the factor from log odds to average marginal effects."""
 
-    value: float  # middle of its possible values
-    away: float  # distance of the truth from it at most, apart from sampling
+    value: float  # middle of the possible values
+    away: float  # largest distance of the truth from the middle, apart from sampling
     error: float  # standard error
 
 
 @dataclass(frozen=True)
 class NewtonEstimate(MomentEstimate):
-    """Log odds from Newton steps, with bounds of the second order that a step misses.
+    """Log odds from Newton steps, with bounds on the second order that a step misses.
 
     Two intervals are valid: that of start and step together, and that of the step alone, widened by the estimate's
-    distance from it. The narrower one is stated.
+    distance from the step. The narrower one is reported.
     """
 
-    beyond: Vector = field(kw_only=True)  # bound of the bias, (p,)
+    beyond: Vector = field(kw_only=True)  # bound on the bias, (p,)
     alone: Vector = field(kw_only=True)  # standard errors of the step alone
-    alone_beyond: Vector = field(kw_only=True)  # bound of the step's own bias
+    alone_beyond: Vector = field(kw_only=True)  # bound on the step's own bias
     apart: Vector = field(kw_only=True)  # distance of the estimate from the step
-    slope: Slope | None = field(kw_only=True)  # of the logistic curve; None without a constant
+    slope: Slope | None = field(kw_only=True)  # mean slope of the logistic curve; None without a constant
 
     def half_widths(self, level: float = 0.95) -> Vector:
         """Return half-widths of the intervals at ``level``."""
@@ -145,7 +145,7 @@ class _Start:
     values: Vector
     covariance: Matrix
     beyond: Vector  # bound of the bias, (p,)
-    known: bool  # whether every coefficient has an interval; otherwise the values are a guess
+    known: bool  # whether every coefficient has an interval; if not, the values are a guess
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ class _Step:
     """A step from the start."""
 
     values: Vector
-    left: Matrix  # the share of the start's error that remains, (p, p)
-    covariance: Matrix  # what the step adds
+    left: Matrix  # factor of the start's error that remains, (p, p)
+    covariance: Matrix  # covariance that the step adds
     beyond: Vector  # bias that the step adds
-    scores: Scores  # distributions of scores that the step allows
+    scores: Scores  # distributions of scores that are compatible with the step
     hidden: NDArray[np.bool_]  # coefficients in directions that the noise hides, (p,)
     directions: int  # number of hidden directions
 
@@ -169,7 +169,7 @@ def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
 
 
 def _share(start: _Start, step: _Step) -> float:
-    """Return the start's weight beside the step: by their variances, unless they are further apart than these allow."""
+    """Return the start's weight against the step's: by variances, or less if both are further apart than these."""
     own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
     apart = float(np.sum((start.values - step.values) ** 2))
     return own / (apart if apart > _APART * (own + other) else own + other)
@@ -180,7 +180,7 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     information = sums.step[:p, :p]
     noise, along, around = sums.step_noise[p, p], sums.step_noise[:p, p], sums.step_noise[:p, :p]
     eigenvalues, vectors = np.linalg.eigh(information)
-    # As in `solve_gram`. In hidden directions it stays near the start, with no longer a step than the noise can make.
+    # As in `solve_gram`. In hidden directions the step stays near the start: it is no longer than noise can make it.
     radii = np.sqrt(2.0 * noise * np.arange(1, p + 1))
     below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, 1e-10 * float(eigenvalues[-1])))
     lost = np.arange(p) < (below[-1] + 1 if len(below) else 0)
@@ -213,9 +213,9 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
 
 
 def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
-    """Return how many of the steps' people have a target (the others are rows of zeros), and the error of that.
+    """Return the number of people in steps who have a target, and its error; people without one are rows of zeros.
 
-    The first part's constants tell; without a constant everybody counts.
+    The share follows from the first parts' constants; without a constant everybody counts.
     """
     if not settings.constant:
         return sums.stepped, 0.0
@@ -227,6 +227,6 @@ def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, flo
 def _slope(sums: NewtonSums, step: _Step) -> Slope:
     scores = step.scores
     guess, least, most = scores.slope()
-    # From the number of people it is divided by, and from sampling them.
+    # Errors from the number of people, by which sums are divided, and from sampling the people.
     counted = guess * float(scores.doubt[0]) / 3.0
     return Slope(guess, max(guess - least, most - guess), math.hypot(counted, 0.25 / math.sqrt(scores.people)))

@@ -1,4 +1,4 @@
-"""Problems of tasks to which organisations release, shared by producers and learners. River-free."""
+"""`Problem` classes of ``protocol: sketch``: what the windows of organisations release. River-free."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Settings = SketchSettings | GramSettings | NewtonSettings
 
 
 class WindowProblem(ABC):
-    """Base class of problems: what a window of records releases, with which noise, and what is learned from it."""
+    """Base class of problems whose releases are of windows of records."""
 
     settings: Any
     mechanisms: Any
@@ -44,19 +44,19 @@ class WindowProblem(ABC):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release."""
+        """Number of integers in a release."""
         dimension: int = self.settings.dimension
         return dimension
 
     @property
     @abstractmethod
     def fewest(self) -> int:
-        """Fewest records of a window at the end of a source; a smaller one is left out."""
+        """Least number of records in the last window of a source; a smaller window is left out."""
 
     @property
     @abstractmethod
     def rows(self) -> int | None:
-        """Rows of a mixture; None if nothing is mixed."""
+        """Number of rows of a mixture; None if nothing is mixed."""
 
     @abstractmethod
     def check_state(self) -> None:
@@ -64,11 +64,11 @@ class WindowProblem(ABC):
 
     @abstractmethod
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
-        """Return an accumulator of a window's rows, at a level."""
+        """Return an accumulator of the rows of a window, at a level."""
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
-        """Return the message of an accumulator's release, with the fields that every release has."""
+        """Return the message of an accumulator's release ``made``; ``fields`` are those that every release has."""
 
     @abstractmethod
     def engine(self) -> Any:
@@ -102,12 +102,12 @@ class SketchProblem(WindowProblem):
 
     @property
     def fewest(self) -> int:
-        """As many as a sketch has rows: more rows than records cost time without gain."""
+        """The number of rows of a sketch, as more rows than records cost time without gain."""
         return self.settings.rows
 
     @property
     def rows(self) -> int:
-        """Rows of a mixture."""
+        """Number of rows of a mixture."""
         return self.settings.rows
 
     def check_state(self) -> None:
@@ -142,7 +142,7 @@ class MatrixProblem(WindowProblem):
 
     @property
     def fewest(self) -> int:
-        """As many as a record has numbers: fewer do not determine them."""
+        """The number of columns of a record, as fewer records do not determine a fit."""
         return self.settings.columns
 
     def check_state(self) -> None:
@@ -275,7 +275,7 @@ def calibrate(
 
 
 def first_part(first: int | None, features: int, window: int | None) -> int:
-    """Return the records of a window's first part: as given, or the default, at most half of the window."""
+    """Return the number of records in a window's first part: as given, or the default, at most half of the window."""
     if first is not None:
         return first
     first = default_first(features)
@@ -283,6 +283,6 @@ def first_part(first: int | None, features: int, window: int | None) -> int:
 
 
 def _check_columns(settings: GramSettings) -> None:
-    """Blame the number of features for matrices that no mechanism releases, before a mechanism does."""
+    """Raise UserError for too many features, before a mechanism raises a less helpful one."""
     if settings.columns > LARGEST_COLUMNS:
         settings.check_message()

@@ -12,7 +12,7 @@ from murk.stream.task.protocol import Offer, Scale, TaskProtocol
 
 GRAM: Final = "gram"  # kind of the releases of second moments
 NEWTON: Final = "newton"  # kind of the releases of second moments and a Newton step
-FORMER_METHOD: Final = "linear-mixing"  # method of a sketch that names none, up to version 0.3: logs from then keep it
+FORMER_METHOD: Final = "linear-mixing"  # default method up to version 0.3, which logs of that time keep
 _OF_MIXING: Final = ("rows", "analysis")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
@@ -78,15 +78,15 @@ class SketchBlock(Block):
 
     @property
     def most_rows(self) -> int:
-        """Records of a window that the guarantee covers together."""
+        """Largest number of a person's records in a window, which the guarantee covers together."""
         return self.rows_per_person or 1
 
 
 def method_by_rule(block: Mapping[str, Any]) -> str:
-    """Return the method of a task file that names none.
+    """Return the method for a task file that names none.
 
-    It is `moments`, whose error is at most that of mixing at equal guarantees (docs/gaussmix.md). A file with the rows
-    of a mixture, or its analysis, means mixing.
+    It is `moments`, whose error is at most that of mixing at equal guarantees (docs/gaussmix.md), or linear mixing if
+    the file has a key for mixtures (`rows` or `analysis`).
     """
     return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
 
@@ -98,7 +98,7 @@ class SketchProtocol(TaskProtocol):
     rank = 5
     block = SketchBlock
     releases = "sketch"
-    # Of mixtures, which have a mechanism of their own.
+    # For mixtures, which have a mechanism of their own.
     offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
     learner_keys = ("radius",)
     of_organisations = True
@@ -112,7 +112,7 @@ class SketchProtocol(TaskProtocol):
         return _OF_MOMENTS if released in _KINDS.values() else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the method."""
+        """Return the block with the method filled in."""
         return dict(block) if block.get("method") is not None else {**block, "method": method_by_rule(block)}
 
     def check(self, block: Any, target: str) -> None:
@@ -130,7 +130,7 @@ class SketchProtocol(TaskProtocol):
                 "sketch", "person",
             )  # fmt: skip
         if block.person is not None and block.person == block.organisation:
-            raise task_error("is the column of organisations, too; name the column of people", "sketch", "person")
+            raise task_error("is also the column of organisations; name the column of people", "sketch", "person")
         if block.method == "newton":
             self._check_newton(block, target)
         elif block.first is not None:
@@ -143,40 +143,40 @@ class SketchProtocol(TaskProtocol):
             raise task_error("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
         if block.feature_bound is not None and block.feature_bound <= 1.0:
             raise task_error(
-                f"{block.feature_bound:g} leaves no room beside the constant 1 that every record has; raise it",
+                f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it",
                 "sketch", "feature_bound",
             )  # fmt: skip
 
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
             raise task_error(
-                "a Newton step is of the logistic loss, of a binary target; say method: moments", "sketch", "method"
+                "newton is for the logistic loss, which needs a binary target; say method: moments", "sketch", "method"
             )
         if block.range is not None:
             raise task_error("has no effect with method: newton; remove it", "sketch", "range")
         if block.first is not None and block.window is not None and block.first >= block.window:
             raise task_error(
-                f"{block.first} records leave none of a window of {block.window} for the step; lower it",
+                f"{block.first} records leave none for the step in a window of {block.window}; lower it",
                 "sketch", "first",
             )  # fmt: skip
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Keep the former default method."""
+        """Return the former default method, if the former block has it."""
         return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
-        """Offer a Newton step in place of second moments, for a binary target."""
+        """Return the settings of a Newton step in place of second moments, for a binary target."""
         applies = block is not None and block.method == "moments" and block.range is None and target == "binary"
         return ({"method": "newton"},) if applies else ()
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Return log odds for two labels, unless the quadratic surrogate's range is given: then its own scale."""
+        """Return "slope" for a real target; for two labels "log odds", or "own" with the quadratic's range."""
         if target == "real":
             return "slope"
         return "log odds" if block.range is None else "own"
 
     def model(self, block: Any, target: str) -> str:
-        """Return least squares, a quadratic surrogate, or the logistic loss itself."""
+        """Return "least squares", "quadratic surrogate of the logistic loss", or "logistic loss"."""
         if block is not None and block.method == "newton":
             return "logistic loss"
         return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"

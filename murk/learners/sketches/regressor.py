@@ -22,14 +22,14 @@ PUBLISHED: dict[str, Any] = {"analysis": "published", "debiased": False, "weight
 
 
 class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
-    r"""Linear regression from what an organisation releases of its records: noisy second moments, or random mixtures.
+    r"""Linear regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
     Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
-    once and forgotten, and the learner learns from the release alone. With ``"moments"`` it is
+    once and forgotten, and the learner learns from the release alone. With ``"moments"`` a release is
 
     .. math:: M = Z'Z + \sigma W, \qquad \theta = M_{xx}^{-1} M_{xy}
 
-    with symmetric Gaussian noise, with ``"linear-mixing"`` or ``"mixing"`` k random mixtures of the records (GaussMix),
+    with symmetric Gaussian noise; with ``"linear-mixing"`` or ``"mixing"``, k random mixtures of records (GaussMix),
 
     .. math:: M = S Z + \text{std}\, C\, \Xi, \qquad
         \theta = (M_x'M_x / k - \text{std}^2 C^2 I)^{-1} M_x'm_y / k.
@@ -37,33 +37,33 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     Parameters
     ----------
     budget
-        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or for moments also
-        ``GaussianDP`` or ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
+        Guarantee of *each* release, for a record replaced by zeros: ``ApproxDP``, or for moments also ``GaussianDP`` or
+        ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     levels
         Further guarantees by name, for releases made elsewhere.
     features
         Feature names in a fixed order; by default the sorted names of the first record.
     feature_bound, target_bound
-        Public C_X, which bounds ``||(x, 1)||``, and C_Y: records beyond are scaled down. By default features and target
-        are within [-1, 1], so ``sqrt(p + 1)`` and 1; the target's is required unless noise is simulated.
+        Public bounds C_X of ``||(x, 1)||`` and C_Y of ``|y|``: records beyond them are scaled down. By default
+        ``sqrt(p + 1)`` and 1, for values within [-1, 1]; ``target_bound`` is required unless noise is simulated.
     rows
-        k, rows of a mixture; by default 4,096, or what fits in a message. More are more exact and take longer.
+        k, the rows of a mixture; by default 4,096, or as many as fit in a message. More are more precise but slower.
     window
-        Records of a window, which is released when it is full; by default windows end by :meth:`release`.
+        Number of records in a window, which is released when full; by default windows end by :meth:`release`.
     windows
-        Most windows that may be released. Each spends ``budget`` for its people: more than 1 needs people who are in
-        one window each, or may spend it several times.
+        Largest number of windows to release. Each spends ``budget`` for its people, so more than 1 needs people who are
+        in one window each, or may spend the budget several times.
     method
         ``"moments"``, ``"mixing"``, or ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less
         noise. By default moments, or linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
     analysis
-        Proof of the mixtures' guarantee, which sets their noise: ``"tight"`` (least), ``"joint"`` or ``"published"``.
+        Proof of the mixtures' guarantee, which sets the noise: ``"tight"`` (least noise), ``"joint"``, ``"published"``.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     debiased
         False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
     weighting
-        Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+        How to weight windows, by public numbers: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
     intercept
         False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Intervals
         then assume that every record has a target.

@@ -1,21 +1,21 @@
-r"""Bounds of what a Newton step's second order misses, for any distribution of the features: pure functions.
+r"""Bounds on the error of a Newton step due to its second order, for any distribution of the features: pure functions.
 
 At a model s with scores ``u = x's`` a step moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``, ``w = q
 (1 - q)`` and a record's weight h, the gradient without labels and noise is ``b = L d + R``,
 
 .. math:: R = \sum h w\, g(u, v)\, x, \qquad g = \frac{e^v - 1}{1 + q (e^v - 1)} - v,
 
-the curve's rise over v, over w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and no feature exceeds rho,
+where g is the curve's rise over v, divided by w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and rho bounds x,
 
 .. math:: |[L^{-1} R]_j| \le \min\Bigl(\sqrt{[L^{-1}]_{jj} \sum h w g^2},\
     \rho \sum_k |[L^{-1}]_{jk}| \sum h w |g|\Bigr)
 
 with and without the Cauchy-Schwarz inequality. The distribution of (u, v) over people is unknown, but the step's sums
 determine, up to noise, ``sum h w (1, u, v, u^2, uv, v^2)`` and, with the labels, the sum of ``h ((1 - 2q)(p - q) + w) /
-w``, p the probability after the step; the number of people is known, and bounded features keep (u, v) in a convex
+w``, p the probability after the step. The number of people is known, and bounded features keep (u, v) in a convex
 figure. A linear program gives the largest value of either sum over all such distributions, and the least and largest
-mean slope of the curve after the step. The slope's guess between them is its least-squares approximation by the
-functions with known sums.
+mean slope of the curve after the step. The estimate of that slope is its least-squares approximation by the functions
+with known sums.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _SCORES, _MOVES, _SIDES = 33, 65, 48
-# Scores beyond are not considered: the curve is flat there.
+# Larger scores are not considered, as the curve is flat there.
 _FARTHEST = 30.0
 # Standard deviations by which noise and chance may have moved a sum.
 _SURE = 3.0
@@ -44,14 +44,14 @@ class Scores:
     """All distributions of people over (u, v) that the sums of steps allow, on a grid of m points."""
 
     u: Vector  # scores at the step's model, (m,)
-    v: Vector  # by how much they move, (m,)
-    weights: Vector  # h w there
-    likely: Vector  # weights for the guess
+    v: Vector  # their changes by the step, (m,)
+    weights: Vector  # h w at the points, (m,)
+    likely: Vector  # weights of the points for the estimated slope
     people: float  # number of people
     rows: Matrix  # functions of (u, v), (k, m), the first of them 1
     known: Vector  # their means over people, (k,)
-    doubt: Vector  # how far noise and chance may have moved these, (k,)
-    constant: bool  # whether the count of people is bounded from both sides
+    doubt: Vector  # largest error of these means by noise and chance, (k,)
+    constant: bool  # whether the number of people is bounded from both sides
 
     @classmethod
     def of(
@@ -77,7 +77,7 @@ class Scores:
         # Pairs that do not need a constant come first.
         pairs = [("u", "u"), ("u", "v"), ("v", "v"), *([("1", "1"), ("1", "u"), ("1", "v")] if constant else [])]
         totals = [float(at[one] @ sums.step @ at[other]) for one, other in pairs]
-        # The noise, at the middle of the models.
+        # The noise, taken at the middle of the models.
         middle, noise = (sums.low + sums.high) / 2.0, float(sums.step_noise[p, p])
         near = {"1": at["1"][:p], "u": middle, "v": values - middle}
         squared = [
@@ -91,7 +91,7 @@ class Scores:
         doubt = [people[1], chances + math.sqrt(largest * sums.stepped) * loose, *_SURE * np.sqrt(squared)]
         rows = np.vstack([plane["1"], squares, *(kept * own * plane[one] * plane[other] for one, other in pairs)])
         known = np.array([count, float(sums.step[p, p]), *totals]) / count
-        # People are likely within about twice the deviation of the mean.
+        # Most people lie within about two standard deviations of the mean.
         likely = np.ones_like(u)
         if constant and known[5] > 0.0:
             for score, index, square in ((u, 6, 2), (v, 7, 4)):
@@ -104,7 +104,7 @@ class Scores:
         )  # fmt: skip
 
     def most(self, cost: Vector) -> float:
-        """Return the largest sum over people of a function of (u, v); infinite if none is found."""
+        """Return the largest sum over people of a function of (u, v); infinite if the solver finds none."""
         from scipy.optimize import milp
 
         if not len(cost):
@@ -116,7 +116,7 @@ class Scores:
         high, low = self.known + self.doubt, self.known - self.doubt
         if not self.constant:
             low[0] = 0.0
-        # If no distribution has these sums, those with no larger squares and no more people.
+        # If no distribution has these sums, all distributions with no larger squares and no more people are allowed.
         bounded = [0, 2, 4]
         for rows, least, limits in (
             (self.rows, low, high),
@@ -129,7 +129,7 @@ class Scores:
         return math.inf
 
     def remainder(self, inverse: Matrix, information: Matrix, bounds: tuple[float, float]) -> Vector:
-        """Return a bound of the second order's part of each coefficient, ``(p,)``."""
+        """Return an upper bound of ``|L^-1 R|`` for each coefficient (see the module), ``(p,)``."""
         rise = np.expm1(self.v)
         missed = rise / (1.0 + rise / (1.0 + np.exp(-self.u))) - self.v
         own = np.maximum(np.einsum("ij,jk,ki->i", inverse, information, inverse), 0.0)
@@ -138,7 +138,7 @@ class Scores:
         return np.asarray(np.minimum(by_square, largest * self.most(self.weights * np.abs(missed))))
 
     def slope(self) -> tuple[float, float, float]:
-        """Return the mean slope of the logistic curve over people after the step: guess, least and largest."""
+        """Return the mean slope of the logistic curve over people after the step: estimate, least and largest."""
         if not len(self.u):
             return 0.125, 0.0, 0.25
         after = _slope(self.u + self.v)
@@ -156,7 +156,7 @@ def _slope(score: Vector) -> Vector:
 def _grid(
     ends: tuple[Vector, Vector], values: Vector, bounds: tuple[float, float], constant: bool
 ) -> tuple[Vector, Vector]:
-    """Return the grid points (u, v) that bounded features may have, and those up to a cell outside."""
+    """Return the grid points (u, v) that are possible with bounded features, and their neighbours outside."""
 
     def farthest(a: float, b: float) -> float:
         """Return the largest ``a u + b v``, which is convex in the model and so attained at its extremes."""

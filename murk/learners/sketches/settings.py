@@ -1,4 +1,4 @@
-"""Public settings of learners of released windows: checked once, frozen."""
+"""Public settings of learners of released windows, checked once and frozen."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
 
 ROWS = 4096
-"""Default rows of a sketch: more are more exact (docs/gaussmix.md) and cost time and memory in proportion."""
+"""Default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory."""
 
 SIGNAL = 0.1
-"""Mean square in a direction, over C^2 / d, at which weights balance noise and signal."""
+"""A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class WindowSettings:
     feature_bound: float  # C_X
     target_bound: float = 1.0  # C_Y
     largest: float = math.inf  # largest square of a single feature; infinite where only their norm is bounded
-    kind: Kind = "real"  # or "binary", with labels -1 and +1 (0: missing)
+    kind: Kind = "real"  # "real" or "binary", with labels -1 and +1 (0: missing)
     reach: float | None = None  # Q of the quadratic surrogate; None for normal scores (`surrogate`)
-    weighting: Weighting = "inverse-variance"  # of windows, by public figures, or "uniform": each person alike
-    window: int | None = None  # most records of a window, if the task limits them
+    weighting: Weighting = "inverse-variance"  # how to weight windows; "uniform": each person alike
+    window: int | None = None  # largest number of records in a window, if the task limits it
     constant: bool = True  # whether the last of the names is the constant
     surrogate: Surrogate = "minimax"  # which quadratic on [-Q, Q]
 
-    # Names of settings in the order in which `digest` has them, which must never change.
+    # Names of settings in the order in which `digest` hashes them, which must never change.
     digested: ClassVar[tuple[str, ...]]
     prefix: ClassVar[tuple[str, ...]] = ()
 
@@ -59,7 +59,7 @@ class WindowSettings:
 
     @property
     def features(self) -> int:
-        """Number p of coded features, the constant among them."""
+        """Number p of coded features, the constant included."""
         return len(self.names)
 
     @property
@@ -70,7 +70,7 @@ class WindowSettings:
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Integers in a release."""
+        """Number of integers in a release."""
 
     @property
     def digest(self) -> str:
@@ -90,16 +90,16 @@ class GramSettings(WindowSettings):
     )  # fmt: skip
     prefix: ClassVar[tuple[str, ...]] = ("gram",)
     release_kind: ClassVar[str] = "gram"
-    matrices: ClassVar[int] = 1  # of a release
+    matrices: ClassVar[int] = 1  # number of matrices in a release
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: the upper triangles of its matrices of ``columns``."""
+        """Number of integers in a release: the upper triangles of its matrices of ``columns``."""
         return self.matrices * self.columns * (self.columns + 1) // 2
 
     @property
     def slope(self) -> float:
-        """Slope at which a feature's range moves the target over its own: the scale of coefficients that are hidden."""
+        """Slope at which a feature's range moves the target over its own range: the scale of hidden coefficients."""
         return self.target_bound * math.sqrt(self.features) / self.feature_bound
 
     def weight(self, mechanism: GramMechanism, records: int) -> float:
@@ -134,7 +134,7 @@ def fits_message(columns: int, matrices: int = 1) -> bool:
 class NewtonSettings(GramSettings):
     """Public settings that decide what is learned from Newton steps."""
 
-    first: int = 1  # records of a window's first part
+    first: int = 1  # number of records in a window's first part
 
     digested: ClassVar[tuple[str, ...]] = (*GramSettings.digested, "first")
     prefix: ClassVar[tuple[str, ...]] = ("newton",)
@@ -146,7 +146,7 @@ class NewtonSettings(GramSettings):
 class SketchSettings(WindowSettings):
     """Public settings that decide what is learned from sketches."""
 
-    rows: int  # k, of every sketch
+    rows: int  # k, the number of rows of every sketch
     debiased: bool = True  # False for the paper's estimate
 
     digested: ClassVar[tuple[str, ...]] = (
@@ -155,7 +155,7 @@ class SketchSettings(WindowSettings):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: ``rows * columns``."""
+        """Number of integers in a release: ``rows * columns``."""
         return self.rows * self.columns
 
     @property
@@ -165,7 +165,7 @@ class SketchSettings(WindowSettings):
 
     @property
     def signal(self) -> float:
-        """A person's assumed mean square in a direction, for weights."""
+        """A person's mean square in a direction that weights assume."""
         return SIGNAL * self.square / self.columns
 
     def weight(self, records: int, noise: float) -> float:
@@ -176,7 +176,7 @@ class SketchSettings(WindowSettings):
 
 
 def largest_rows(columns: int) -> int:
-    """Return the most rows of a sketch of ``columns`` (features, constant, target) that one message of a log holds."""
+    """Return the largest number of rows of a sketch of ``columns`` (with constant and target) that fits one message."""
     rows = MAX_MESSAGE * 6 // (64 * columns)
     while rows and longest_release("sketch", rows * columns) > MAX_MESSAGE:
         rows -= 1
@@ -184,7 +184,7 @@ def largest_rows(columns: int) -> int:
 
 
 def default_rows(columns: int) -> int:
-    """Return the default rows of a sketch: `ROWS`, or as many as fit in a message.
+    """Return the default number of rows of a sketch: `ROWS`, or as many as fit in a message.
 
     Raises UserError if not even twice as many rows as columns fit.
 
@@ -196,7 +196,7 @@ def default_rows(columns: int) -> int:
     rows = min(ROWS, largest_rows(columns))
     if rows < 2 * columns:
         raise UserError(
-            f"a sketch of {columns} columns (features, constant and target) needs at least {2 * columns} rows, and a "
+            f"a sketch of {columns} columns (features, constant and target) needs at least {2 * columns} rows, but a "
             f"message of a log holds {rows}: give the task fewer features"
         )
     return rows

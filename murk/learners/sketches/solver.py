@@ -1,8 +1,8 @@
-r"""From sums of Gram matrices or sketches to coefficients and their covariance: pure functions.
+r"""Pure functions that compute coefficients and their covariance from sums of Gram matrices or sketches.
 
 *Gram matrices.* With the released ``A = X'X + N_x`` and ``b = X'y + n`` the error of ``A^-1 b`` is ``A^-1 (b - A
-theta)``. The records' part of that residual has covariance ``n s^2 E x x'`` (residual variance s^2). The noise's part,
-with v the variance of a diagonal entry of ``N_x`` (twice that off it) and a the target's weight in the release, has
+theta)``. The records' part of that residual has covariance ``n s^2 E x x'`` (residual variance s^2). The noise's part
+has, with v the variance of a diagonal entry of ``N_x`` (v/2 off the diagonal) and a the target's weight in the release,
 
 .. math:: \mathrm{Cov}(n - N_x \theta) = \tfrac{v}{2} \bigl( (|\theta|^2 + a^{-2}) I + \theta \theta' \bigr).
 
@@ -33,16 +33,16 @@ from murk.learners.sketches.sums import GramSums, SketchSums
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# Directions with an eigenvalue of X'X below this many radii of the noise's own are hidden.
+# Directions with an eigenvalue of X'X below this many times the radius of pure noise's eigenvalues are hidden.
 EDGE = 1.5
 
 # A coefficient with more than this share of its squared length in hidden directions has no interval.
 LOADING = 0.02
 
-# Eigenvalues of the second moment are held at this many times the fluctuation of the noise's own.
+# Eigenvalues of the second moment are raised to this many times the fluctuation of pure noise's eigenvalues.
 FLOOR = 2.0
 
-# Rows beyond the number of coefficients below which there is no interval: it would cover too rarely.
+# Least excess of rows over coefficients for an interval; with fewer rows it would hold the truth too rarely.
 FEWEST = 10
 
 _RELATIVE = 1e-10
@@ -53,8 +53,8 @@ class GramSolution:
     """A least-squares fit from noisy Gram matrices."""
 
     values: Vector  # (p,); shrunk in hidden directions
-    covariance: Matrix  # (p, p), finite: hidden directions have a slope's public scale
-    inverse: Matrix  # (p, p), of one record's E x x', in the directions that are not hidden
+    covariance: Matrix  # (p, p), finite: hidden directions have the public scale of a slope
+    inverse: Matrix  # inverse of one record's E x x', in the directions that are not hidden, (p, p)
     moment: Matrix  # (d, d), the noisy second moment of one record (x, y)
     hidden: NDArray[np.bool_]  # coefficients that were not learned, (p,)
     directions: int  # number of hidden directions
@@ -63,8 +63,8 @@ class GramSolution:
 def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: bool = True) -> GramSolution:
     """Return coefficients and their covariance from the sums of any number of windows.
 
-    ``target_weight`` is a, the target's factor where the noise is isotropic; ``slope`` a coefficient's public scale,
-    for hidden directions. Without a ``constant`` as the last feature, every record counts as one with a target.
+    ``target_weight`` is a, the factor of the target with which noise is isotropic. ``slope`` is the public scale of
+    coefficients in hidden directions. Without a ``constant`` as last feature, all records count as having a target.
     """
     p = sums.columns - 1
     unknown = np.full((p, p), math.inf)
@@ -73,7 +73,7 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
         return GramSolution(np.zeros(p), unknown, np.zeros((p, p)), np.zeros((p + 1, p + 1)), everything, p)
     half, rest = sums.noise / 2.0, 1.0 / target_weight**2
     eigenvalues, vectors = np.linalg.eigh(sums.moment[:p, :p])
-    # In ascending order: the noise in the i weakest directions has a radius of its own.
+    # Eigenvalues ascend: the noise in the i weakest directions has a smaller radius than that in all.
     radii = np.sqrt(2.0 * sums.noise * np.arange(1, p + 1))
     below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, _RELATIVE * float(eigenvalues[-1])))
     seen = np.arange(p) >= (below[-1] + 1 if len(below) else 0)
@@ -82,7 +82,7 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
     values = inverse @ sums.moment[:p, p]
     values = values - half * (float(np.sum(1.0 / kept)) * inverse + inverse @ inverse) @ values
     if lost.shape[1] and sums.noise:
-        # Not learned, but a shrunk guess predicts better than zero.
+        # A hidden coefficient is not learned, but a shrunk guess predicts better than zero.
         held = EDGE * math.sqrt(2.0 * lost.shape[1] * sums.noise)
         values = values + lost @ (lost.T @ sums.moment[:p, p]) / held
     person = sums.moment / sums.people
@@ -102,10 +102,10 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
 class Solution:
     """A least-squares fit from sketches."""
 
-    values: Vector  # (p,), of the target on the features, in the units of the records
-    covariance: Matrix  # (p, p), for residuals of one variance; infinite if held is not 0
+    values: Vector  # coefficients, in the units of the records, (p,)
+    covariance: Matrix  # (p, p), for residuals of one variance; infinite if ``held`` is not 0
     moment: Matrix  # (d, d), second moment of one record (x, y), the noise subtracted
-    held: int  # number of directions that the noise hides, and that are shrunk instead
+    held: int  # number of directions that noise hides, along which coefficients are shrunk
 
 
 def least_squares(sketch: Matrix) -> Vector:
@@ -130,24 +130,24 @@ def check_rows(rows: int, features: int) -> None:
     """Raise UserError if a sketch has no more rows than features."""
     if rows <= features:
         raise UserError(
-            f"a sketch of {rows} rows cannot tell {features} coefficients (the constant is one of them): "
-            f"take at least {features + 1} rows, better a hundred times as many"
+            f"a sketch of {rows} rows does not determine {features} coefficients (the constant is one of them): "
+            f"give at least {features + 1} rows, better a hundred times as many"
         )
 
 
 def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> Solution:
     """Return coefficients and their covariance from the sums of any number of sketches.
 
-    The eigenvalues of ``A_xx`` are held at or above `FLOOR` times ``2 sqrt(p f) + p f / noise``, ``f = sum w^2 v^2 /
-    k``, the range in which those of pure noise fluctuate (Marchenko and Pastur's edges): an indefinite estimate shrinks
-    its hidden directions to about nothing.
+    The eigenvalues of ``A_xx`` are raised to at least `FLOOR` times ``2 sqrt(p f) + p f / noise``, ``f = sum w^2 v^2 /
+    k``, the range in which those of pure noise fluctuate (Marchenko and Pastur's edges). This shrinks hidden directions
+    to nearly zero.
 
     With ``u = (-theta, 1)``, ``rho = u'A u / n`` and ``q = u'u`` the covariance is the sandwich ``A_xx^-1 V A_xx^-1``,
     ``V = square A rho + cross (A q + rho I) + floor (q I + theta theta') + sampled rho A / s`` (A per person), the last
-    term for sampling records, a share s of which has a target. It assumes organisations with the same second moments.
+    term for sampling records, a share s of which has a target. It assumes equal second moments in all organisations.
 
     ``debiased=False`` gives the paper's estimate without subtracting the noise, which has no interval unless there is
-    no noise. Without a ``constant`` as the last feature, every record counts as one with a target.
+    no noise. Without a ``constant`` as last feature, all records count as having a target.
     """
     d = sums.columns
     p = d - 1
@@ -158,7 +158,7 @@ def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> 
     full = sums.moment - noise * np.eye(d)
     eigenvalues, vectors = np.linalg.eigh(full[:p, :p])
     edge = 2.0 * math.sqrt(p * sums.floor) + (p * sums.floor / sums.noise if sums.noise else 0.0)
-    # Without noise only eigenvalues that are zero up to rounding are held, at infinity: the shortest fit.
+    # Without noise, only eigenvalues that are zero up to rounding are raised, to infinity: this gives the shortest fit.
     least = FLOOR * edge if debiased else 0.0
     tiny = _RELATIVE * max(float(eigenvalues[-1]), 0.0)
     held = eigenvalues < max(least, tiny)

@@ -14,12 +14,12 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 SIGNAL = 0.1
-"""A person's mean-square residual times a feature, over C_X^2 C_Y^2, at which weights balance noise and sampling."""
+"""A person's mean square of residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""
 
 
 @dataclass
 class WindowSums:
-    """Sums over released windows, with w the weight and n the records of a window."""
+    """Sums over released windows, where w is the weight and n the number of records of a window."""
 
     columns: int  # d: features, the constant and the target
     moment: Matrix = field(init=False)  # sum w M, (d, d), M the released second moments
@@ -50,14 +50,14 @@ class WindowSums:
         return {"moment": self.moment}
 
     def counted(self, square: float) -> float:
-        """Return how many people a fit uses, from the released sum of squares of their constants.
+        """Return the number of people whom a fit uses, from the released sum of squares of their constants.
 
-        Records without a target are rows of zeros: they count as people, and say nothing.
+        Records without a target are rows of zeros: they are counted in ``people``, but a fit does not use them.
         """
         return min(max(square, float(self.columns)), max(self.people, 1.0))
 
     def _add_common(self, moment: Matrix, records: int, weight: float) -> None:
-        """Add what every kind of window adds."""
+        """Add the sums that all kinds of windows have."""
         self.moment += weight * moment
         self.people += weight * records
         self.sampled += weight * weight * records
@@ -69,8 +69,7 @@ class WindowSums:
 class GramSums(WindowSums):
     """Sums over Gram matrices.
 
-    ``M`` is a noisy matrix of n records with weight w, and v the noise variance on the diagonal of its X'X, twice that
-    off it.
+    ``M`` is a noisy matrix of n records with weight w, and v the noise variance on the diagonal of its X'X, v/2 off it.
     """
 
     noise: float = 0.0  # sum w^2 v
@@ -85,7 +84,7 @@ class GramSums(WindowSums):
 
 
 def gram_precision(*, records: int, noise: float, square: float) -> float:
-    """Return a window's weight, its people's share of the variance: ``1 / (1 + v / (n SIGNAL C_X^2))``."""
+    """Return a window's weight, the share of variance due to its people: ``1 / (1 + v / (n SIGNAL C_X^2))``."""
     return 1.0 / (1.0 + noise / (records * SIGNAL * square)) if records else 0.0
 
 
@@ -94,8 +93,8 @@ class NewtonSums(WindowSums):
     """Sums over Newton steps: those of `GramSums` for the first parts, and sums over the steps.
 
     ``B = (L, b; b', r)`` is the noisy matrix of a step at the model s, n the number of its records, v the noise
-    variance on the diagonal of its L and w its weight. With S the identity over a last row ``(s', 0)``, ``S B S'`` also
-    has ``L s``, ``s'b`` and ``s'L s``, so that steps of different models are one regression.
+    variance on the diagonal of its L and w its weight. With S the identity above a last row ``(s', 0)``, ``S B S'``
+    also contains ``L s``, ``s'b`` and ``s'L s``, so steps from different models are one regression.
     """
 
     noise: float = 0.0  # sum w^2 v of the first parts
@@ -198,10 +197,10 @@ class SketchSums(WindowSums):
 
 
 def sketch_precision(*, rows: int, records: int, noise: float, unit: float) -> float:
-    """Return a sketch's weight by public figures: the inverse variance of its estimate of one person's moment.
+    """Return a sketch's weight by public numbers: the inverse variance of its estimate of one person's moment.
 
-    ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``, the noise over a person's mean square m in a coordinate. A
-    sketch counts for its people while they are few, and for its k rows when they are many, whatever it declares.
+    It is ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``, noise over a person's mean square m in a coordinate. A
+    sketch counts for its people while they are few, but at most for its k rows, however many people it declares.
     """
     if records == 0:
         return 0.0

@@ -1,9 +1,9 @@
-"""From a least-squares fit on labels -1 and +1 to a logistic model.
+"""Logistic models from a least-squares fit on labels -1 and +1.
 
-*Quadratic* (the paper's): ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose maximum is
+*Quadratic* (the paper's): ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose maximum is at
 ``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: the second moments of a sketch give the mean and the
-variance of the scores ``x'u``; were they normal, the logistic coefficients would be ``c u`` with the ``c`` at which the
-mean slope of the logistic curve makes least squares right (Stein's identity), so no range is needed.
+variance of the scores ``x'u``. If scores were normal, the logistic coefficients would be ``c u``, with the c for which
+the mean slope of the logistic curve gives the least-squares fit (Stein's identity), so no range is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
 
 Surrogate = Literal["minimax", "chebyshev"]
 
-# Standard deviation of logits beyond which no curve is sought: nearly all labels would be certain.
+# Largest standard deviation of logits for which a curve is sought: beyond, nearly all labels would be certain.
 WIDEST = 10.0
 
 _NODES = 64
@@ -47,7 +47,7 @@ class Quadratic:
 
 @lru_cache(maxsize=64)
 def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
-    """Return the quadratic closest to ``-log(1 + e^-s)`` on ``[-reach, reach]`` in the largest distance (minimax).
+    """Return the quadratic with the least maximal distance from ``-log(1 + e^-s)`` on ``[-reach, reach]`` (minimax).
 
     ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which it
     is convex: the best line through a convex function has the chord's slope and lies midway between the chord and the
@@ -123,7 +123,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         return None
     logit = math.log(share / (1.0 - share))
     if variance <= 1e-12:
-        # With nearly no slopes the curve is straight over them.
+        # If slopes are nearly zero, the curve is a line.
         scale = 1.0 / (share * (1.0 - share))
         return np.append(scale * slopes, logit - scale * centre)
     nodes, weights = _normal_nodes()
@@ -137,7 +137,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         probability = expit(intercept(scale) + scale * spread)
         return scale * float(weights @ (probability * (1.0 - probability))) - 1.0
 
-    # At scale 1 the mean slope is at most 1/4. The left side rises to a limit that noise may keep below 1.
+    # The mean slope is at most 1/4, so c is at least 4. The left side rises to a limit that noise may keep below 1.
     high = 4.0
     while excess(high) < 0.0:
         high *= 2.0

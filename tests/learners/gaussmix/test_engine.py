@@ -198,7 +198,7 @@ def test_a_window_of_the_task_bounds_the_records():
 def test_without_an_eigenvalue_there_is_one_spread():
     found = problem("rows: 300, method: mixing")
     found.engine().admit(release(found))
-    with pytest.raises(RejectedError, match="one alone"):
+    with pytest.raises(RejectedError, match="only one"):
         found.engine().admit(release(found, spread=1.0))
 
 

@@ -352,7 +352,7 @@ def test_estimators_release_moments_unless_something_is_said_of_mixtures():
     for said in ({"rows": 30}, {"analysis": "joint"}, {"debiased": False}, {"method": "linear-mixing"}):
         assert GaussMixRegressor(**both, **said).mechanism.kind == "gaussmix"
     for said in ({"rows": 30}, {"debiased": False}):
-        with pytest.raises(UserError, match=f"{next(iter(said))}= says how records are mixed"):
+        with pytest.raises(UserError, match=f"{next(iter(said))}= is for mixtures"):
             GaussMixRegressor(**both, **said, method="moments")
     with pytest.raises(UserError, match="method='other'"):
         GaussMixClassifier(**both, method="other")

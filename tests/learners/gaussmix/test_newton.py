@@ -236,7 +236,7 @@ def test_without_a_constant_there_are_intervals_of_log_odds():
 def test_what_does_not_go_with_a_step_is_refused():
     budget = ApproxDP(1.0, 1e-6)
     for more, words in (
-        ({"rows": 64}, "mixes none"),
+        ({"rows": 64}, "mixes no records"),
         ({"range": 3.0}, "does not use"),
         ({"method": "moments", "first": 10}, "give method="),
         ({"method": "newtons"}, "known are"),

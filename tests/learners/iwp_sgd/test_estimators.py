@@ -140,7 +140,7 @@ def test_what_it_refuses():
     with pytest.raises(UserError, match="target_bound"):
         IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=-1.0)
     model = IWPSGDClassifier(budget=GaussianDP(4.0), features=["a", "b"], loss="probit", seed=1)
-    with pytest.raises(UserError, match="largest that works"):
+    with pytest.raises(UserError, match="largest radius that works"):
         model.learn_one({"a": 1.0, "b": 1.0}, True, budget=GaussianDP(0.1))
     for payload, level, simulated, reason in (
         ([1, 2, 3], "none", True, "level"), ([1, 2, 3], "default", False, "simulated"),

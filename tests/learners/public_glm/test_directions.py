@@ -72,7 +72,7 @@ def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
     asked = problem.ask(SimulatedNoise(1), np.arange(5), np.empty(0))
     assert asked == ["score"] * 5
     assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
-    with pytest.raises(RejectedError, match="nobody is asked"):
+    with pytest.raises(RejectedError, match="asks nobody"):
         problem.engine().admit(release(question="curvature", payload=[0] * 5151))
     # Before anything is public, as an audit takes it.
     assert np.any(problem_for(Task.parse(many(100))).vectors(X, np.ones(5)))

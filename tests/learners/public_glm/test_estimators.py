@@ -307,7 +307,7 @@ def test_as_published_has_the_papers_settings():
     normal = {"budget": ApproxDP(1.0, 1e-6), "link": "cubic", "lipschitz": 1.0, "error": 0.1, "features": [0, 1, 2]}
     free = PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC, target_bounds=(-2.0, 2.0))
     assert (free.radius, free.target_bounds) == (None, (-2.0, 2.0))
-    with pytest.raises(UserError, match="give radius=, or target_bounds="):
+    with pytest.raises(UserError, match="give radius= or target_bounds="):
         PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC)
     with pytest.raises(UserError, match="classic"):
         PublicGLMClassifier.as_published(budget=ApproxDP(20.0, 1e-6), radius=1.0, features=[0])

@@ -186,7 +186,7 @@ def test_what_cannot_be_given_is_refused():
     with pytest.raises(UserError, match="larger budget"):
         calibrated(GaussianDP(4e-6), LAYOUT)
     mechanism = calibrated(GaussianDP(1.0), LAYOUT)
-    with pytest.raises(UserError, match="moments come as"):
+    with pytest.raises(UserError, match="moments of shape"):
         mechanism.randomize(np.zeros((2, 3)), SimulatedNoise(1), [0, 1])
     with pytest.raises(UserError, match="integers"):
         mechanism.decode(np.zeros((2, mechanism.dimension)))

@@ -66,7 +66,7 @@ def test_no_root_says_why():
         solve(LOSSES["logistic"], far, EVEN, None)
     # With one there is: that is what it is for.
     solve(LOSSES["logistic"], far, EVEN, 0.6)
-    with pytest.raises(NoRootError, match="scores too long") as caught:
+    with pytest.raises(NoRootError, match="slopes too large") as caught:
         solve(LOSSES["logistic"], 10 * SCORES, EVEN, 0.5)
     assert isinstance(caught.value, UserError)
     with pytest.raises(NoRootError, match=r"mean response is estimated as 1\.2"):

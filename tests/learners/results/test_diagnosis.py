@@ -164,7 +164,7 @@ def test_the_need_of_one_rare_category_is_not_said_of_all():
 
 
 def test_features_that_hardly_vary_apart_are_named_with_their_combination():
-    for sign, words in ((1.0, "what a - b does is not told"), (-1.0, "what a + b does is not told")):
+    for sign, words in ((1.0, "the effect of a - b is not learned"), (-1.0, "the effect of a + b is not learned")):
         found = told(extent(((1 / 3, 0.33 * sign), (0.33 * sign, 1 / 3))))
         assert reasons(found) == ["people", "direction"]
         assert words in found["words"].replace("b - a", "a - b").replace("b + a", "a + b")

@@ -84,7 +84,7 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 
 def test_there_is_no_summary_of_nothing():
     learner = ScoreRegressor(budget=GaussianDP(1.0), features=["dose"], seed=1)
-    with pytest.raises(UserError, match="nothing to summarize yet"):
+    with pytest.raises(UserError, match="nothing was learned yet"):
         learner.summary()
 
 

@@ -49,7 +49,7 @@ def test_predictions_of_classes_are_a_share_each():
     odds = np.exp(np.outer(LINE, [0, 1, 2]))
     assert predict(classes, theta, RECORDS) == pytest.approx(odds / odds.sum(axis=1, keepdims=True))
     own = task("kind: real, low: 0, high: 1", "protocol: moments\nmoments: {link: cubic}")
-    with pytest.raises(UserError, match="nothing is predicted"):
+    with pytest.raises(UserError, match="predict no probability"):
         predict(own, THETA, RECORDS)
 
 

@@ -234,7 +234,7 @@ def test_public_covariates_come_as_they_may():
 def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match="give public="):
         classifier(exponent=0.5)
-    with pytest.raises(UserError, match="not from 0 to 1"):
+    with pytest.raises(UserError, match="not between 0 and 1"):
         classifier(exponent=2.0)
     with pytest.raises(UserError, match="one of them"):
         classifier(noise=SimulatedNoise(1))

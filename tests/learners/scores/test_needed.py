@@ -69,7 +69,7 @@ def test_where_nothing_stands_out_nothing_is_said():
             assert need.to_dict() == {
                 "people": None, "budgets": None, "public_rows": None, "at_least": False, "words": need.words,
             }  # fmt: skip
-            assert "than can be told" in need.words
+            assert "than can be forecast" in need.words
 
 
 def test_with_public_rows_no_more_are_asked_for():
@@ -119,7 +119,7 @@ def test_words():
     both = Need(1_200, {"default": GaussianDP(2.0), "strict": GaussianDP(1.0)})
     assert (
         both.words
-        == "about 1,200 people in all, or mu of about 2 (default) and mu of about 1 (strict) with as many as now"
+        == "about 1,200 people in all, or mu of about 2 (default) and mu of about 1 (strict) with as many people as now"
     )
     assert Need().words == "more than 512 times the people"
     assert (

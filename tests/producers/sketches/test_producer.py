@@ -635,7 +635,7 @@ class TestSetup:
                 log.register_task(task.document())
                 with pytest.raises(UserError, match=r"protocol: gradients.*use Producer"):
                     SketchProducer(task, log, world.ledger, noise=SimulatedNoise(1))
-            with pytest.raises(UserError, match="use SketchProducer"):
+            with pytest.raises(UserError, match="Use SketchProducer"):
                 Producer(world.task, world.log, world.ledger, noise=SimulatedNoise(1))
 
     def test_noise_and_task_are_of_one_kind(self, tmp_path: Path) -> None:

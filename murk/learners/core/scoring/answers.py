@@ -1,4 +1,4 @@
-"""The memory of the kernel of one answer: the current model, and sums of answers not yet joined to a chain."""
+"""Memory of the kernel that answers for one record: the current model, and sums of answers not yet in a chain."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Advance = Callable[[Chain, int, tuple[Epoch, ...]], Chain]
 
 
 class Answers(KernelMemory, Held):
-    """A chain, and a memory in which the kernel adds up at most ``room`` answers of one level in its newest epoch.
+    """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
 
-    The kernel keeps the interpreter's lock, and sums are read in one piece: nobody reads half of an answer. ``seed`` is
-    that of simulated noise, if any.
+    The kernel holds the interpreter's lock and sums are read at once, so nobody reads half of an answer. ``seed`` is
+    the seed of simulated noise, or None for secure noise.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Answers(KernelMemory, Held):
 
     @property
     def count(self) -> int:  # type: ignore[override]
-        """Number of answers not yet joined to the chain."""
+        """Number of answers that are not yet in the chain."""
         return int(self._found[0])
 
     def joined(self, advance: Advance) -> Chain:
-        """Return the chain with all answers; ``advance`` makes it from the chain before, a count and epochs."""
+        """Return the chain with all answers; ``advance`` makes it from the old chain, the new count and epochs."""
         found = self._found.tolist()
         count, known = found[0], self._known
         if count == known[0]:
@@ -98,25 +98,25 @@ class Answers(KernelMemory, Held):
             start += size
 
     def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
-        """Return the words that were too few for an answer's noise, their number of trials, and the noise's memory."""
+        """Return the random words that were too few for an answer's noise, their trials and the noise's array."""
         size = self._sizes[QUESTIONS[int(self.whole[k.ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
 
 
 class OneAnswer(Answers):
-    """A device's answers, one after another: the kernel's sum of a single answer is its release."""
+    """Compiled answers of a device, one at a time: the kernel's sum of a single answer is its release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
         super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
-        """Return the payload of one coded record's release and its question; None without randomness.
+        """Return the payload of one coded record's release and its question; None if randomness is missing.
 
         ``x`` (p,) has the constant last, ``y`` is NaN if missing, and ``index`` selects a simulation's draws.
         """
-        # An interrupted answer before this one must not be added to.
+        # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0
         self.whole[k.START] = index
         try:
@@ -136,5 +136,5 @@ class OneAnswer(Answers):
 
 
 def in_place(pair: ScoreMechanisms) -> bool:
-    """Return whether the kernel of one record randomizes like these mechanisms."""
+    """Return whether the kernel of one record implements both mechanisms of a level."""
     return type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))

@@ -21,9 +21,9 @@ AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
 def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
-    """Return the solution: over public rows if there are any and people are like them.
+    """Return the solution of epochs' answers, over public rows if there are any and people are like them.
 
-    Without public rows, several classes are solved by their lines.
+    Without public rows, each of several classes has its least-squares line.
     """
     if response.classes:
         return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
@@ -36,11 +36,11 @@ def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | Non
 
 
 NATS: Final = 20.0
-"""Honest equations count as disagreeing with probability e^-20, or 2e-9, at most."""
+"""Honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most."""
 
 
 def largest_square(freedom: float, nats: float = NATS) -> float:
-    """Return a bound that a chi-square variable exceeds with probability at most e^-nats.
+    """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-nats.
 
     References
     ----------
@@ -58,8 +58,8 @@ def disagreement(solution: AnySolution) -> float:
     """Return the factor by which disagreeing epochs widen intervals; 1 where chance explains the differences.
 
     The squared residuals of the equations, in units of their variances, are chi-square. Beyond what chance explains,
-    all variances grow with the residuals (Birge's ratio). Public rows are compared with the answers elsewhere, and
-    dropped where these contradict them.
+    all variances grow with the residuals (Birge's ratio). The factor is 1 over public rows: `solution_of` drops them
+    where answers contradict them.
     """
     if isinstance(solution, ClassLines):
         # Classes share their scores' noise: the largest factor counts.

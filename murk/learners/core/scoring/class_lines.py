@@ -7,9 +7,9 @@ a score, ``B'(e_y - q) (x) c z / m`` with ``m = max_k |e_k - q|``, contains the 
 
 .. math:: m\, (B\, E\, u)_k = E\, (y_k - q_k)\, c z = \pi\, E\, c z x'\, (b_k - q_k e).
 
-So all epochs ask at such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise variance,
-and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that without noise
-each feature's slopes add up to zero.
+So the models of all epochs have such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise
+variance, and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that
+without noise each feature's slopes add up to zero.
 
 The reported values are ``2 b_k``, less 1 for the constant: the line through labels of -1 and +1, as in `moments`.
 """
@@ -39,17 +39,17 @@ FIRST_SHARES = (0.375, 0.125)
 """Shares of people asked for a scatter and for a curvature until the moments are known."""
 
 _LOGISTIC = Response(True)
-# Share of curvatures among matrices: they determine the share of targets present.
+# Share of curvatures among the matrices asked for; curvatures determine the share of targets present.
 _CURVATURES = 0.25
-# Standard errors from which missing targets are reported, and a share of them that counts as none.
+# Standard errors, and the further share, that are subtracted from the estimated share of missing targets.
 _SURELY, _SAME = 2.0, 0.01
 
 
 class ClassLines:
-    """The least-squares lines through the indicators of K classes, with K p values; none before answers determine them.
+    """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the epochs' mean answers, oldest first, at origins of constants alone; ``indicators`` are each class's
-    answers as those of a binary target.
+    ``found`` are the epochs' mean answers, oldest first, at origins of constants alone. ``indicators`` are the
+    answers about each class, converted to those about a binary target.
     """
 
     public = False
@@ -76,7 +76,7 @@ class ClassLines:
 
     @property
     def missing(self) -> float:
-        """Share of people whose target is missing, 0 unless significant."""
+        """Share of people whose target is missing, at least; 0 unless significant."""
         if not self.lines:
             return 0.0
         share, error = self.lines[0].share
@@ -99,8 +99,8 @@ class ClassLines:
     def origin(self) -> Array:
         """Contrasts of log odds for predictions, ((K - 1) p,).
 
-        One step of Newton's method from the constants: slopes over the class's share. Slopes are shrunk towards zero,
-        and shares towards each other, by their noise.
+        They are one step of Newton's method from the constants: slopes divided by the class's share. By their noise,
+        slopes are shrunk towards zero and shares towards each other.
         """
         theta, means = np.zeros((len(self._basis), self.features)), self.moments.moment[-1]
         rates, even = self.rates, 1.0 / len(self._basis)
@@ -115,11 +115,11 @@ class ClassLines:
         theta[:, -1] = np.log(rates) - theta[:, :-1] @ means[:-1]
         return np.asarray((self._basis.T @ theta).ravel())
 
-    # What is known of the lines
+    # Precision of the lines
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the values, (K p, K p); before there are lines a wide prior's."""
+        """Covariance of the values, (K p, K p); that of a wide prior before answers determine the lines."""
         classes, p = len(self._basis), self.features
         if not self.lines:
             return np.eye(classes * p) * PRIOR_VARIANCE
@@ -132,7 +132,7 @@ class ClassLines:
         return np.asarray(4.0 * blocks.reshape(classes * p, classes * p))
 
     def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
-        """Return the covariance of two classes' mean scores by epoch, for `ProbabilityLine.covariance_with`."""
+        """Return the covariance of two classes' mean scores by epoch, as `ProbabilityLine.covariance_with` takes it."""
         rates, found = (self.lines[one].rate, self.lines[other].rate), []
         for each in self._found:
             if each.score is None:
@@ -144,17 +144,17 @@ class ClassLines:
         return found
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths of the intervals, (K p,); infinite where one was not learned."""
+        """Return half-widths of the intervals, (K p,); infinite where a value was not learned."""
         if not self.lines:
             return np.full(len(self.values), math.inf)
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
 
-    # What comes next
+    # The next epoch
 
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
 
-        ``noise`` are the variances of a number of a score and of a matrix, in units of their bounds.
+        ``noise`` holds the variances of the noise in one number of a score and of a matrix, in units of their bounds.
         """
         base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
         if not self.moments.settled or not self.lines:
@@ -191,6 +191,6 @@ def indicator(each: Summary, label: int, basis: Array) -> Summary:
         mean = factor * basis[label] @ score.mean.reshape(basis.shape[1], -1)
         score = Answer(mean, factor**2 * even * score.noise, score.share, factor**2 * even * score.whole)
     if curvature is not None:
-        # For classes it is half of the scatter of people with a target.
+        # For classes a curvature is a scatter that is zero if the target is missing.
         curvature = curvature.times(2.0 * float(_LOGISTIC.weights(origin[-1:], 1.0)[0]))
     return Summary(model, score, each.scatter, curvature)

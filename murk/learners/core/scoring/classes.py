@@ -10,9 +10,9 @@ distribution of x. The score is no gradient, so its equation is solved: the mean
 ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, where pi is the share of people with a target. All
 epochs' equations are solved together, weighted by their noise.
 
-Other people are asked for ``1/2 c z z'``, zero if the target is missing: it determines pi, and whether people are like
-the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of ``1 / kappa``
-people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
+Other people are asked for ``1/2 c z z'``, zero if the target is missing. These matrices determine pi, and tell whether
+people are like the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of
+``1 / kappa`` people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from murk.learners.estimates.misfit import UNLIKE, excess
 Array = NDArray[np.float64]
 
 _FITS, _STEPS = 3, 10
-# The largest kappa, and the standard deviations by which it may bring the misfit below chance.
+# Largest kappa, and the standard deviations below its expectation to which kappa may bring the misfit.
 _MOST, _DOUBTED = 0.25, 1.0
 
 
@@ -65,18 +65,18 @@ class ClassScores:
         return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
 
     def score(self, at: Array) -> Array:
-        """Return G, ((K - 1) p,)."""
+        """Return G at class probabilities ``at``, ((K - 1) p,)."""
         return np.asarray(self.rows.shares @ self.summands(at))
 
     def slope(self, at: Array) -> Array:
-        """Return dG/dTheta, square."""
+        """Return dG/dTheta, ((K - 1) p, (K - 1) p)."""
         weighted = at[:, :, None] * self.answers
         steep = np.einsum("ika,kb->iab", weighted, self.basis)
         steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
         return self._blocks(steep, self.rows.points)
 
     def spread(self, at: Array, *, whole: bool = False) -> Array:
-        """Return the mean of a score's square; with ``whole``, as if its length were ``c |z|``."""
+        """Return the mean of ``s s'`` over scores s; with ``whole``, over scores lengthened to ``c |z|``."""
         answers = self.answers
         if whole:
             answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
@@ -157,7 +157,7 @@ class ClassSolution:
             theta = descend(theta, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
         return theta
 
-    # What is known of the solution
+    # Precision of the solution
 
     @cached_property
     def covariance(self) -> Array:
@@ -178,7 +178,7 @@ class ClassSolution:
         return np.asarray(back @ middle @ back.T)
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths, (K p,); infinite where one was not learned, all of them if people are unlike the rows."""
+        """Return half-widths, (K p,); infinite where a value was not learned, and if people are unlike the rows."""
         variances = np.diag(self.covariance)
         prior = PRIOR_VARIANCE * np.sum(self._reported**2, axis=1)
         unknown = variances > prior / 4.0 if self.alike else np.ones(len(variances), dtype=bool)

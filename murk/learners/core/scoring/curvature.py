@@ -17,10 +17,10 @@ from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
-# Relative errors of the rows' curvature with all targets present, as features are not normal: in all directions
-# together and, relative to the mean eigenvalue, in each number; and along the coefficients.
+# Prior relative errors of the rows' curvature where all targets are present, as features are not normal: of the ratio
+# and, relative to the mean eigenvalue, of each number; and of the curvature along the coefficients.
 UNEVEN, _ALONG = 0.1, 1.0
-# Standard errors added to an estimated error that noise may hide.
+# Standard errors added to an estimated error, as noise may hide a larger one.
 CAREFUL = 1.0
 # Least share of people with a target.
 _LEAST = 0.02
@@ -60,7 +60,7 @@ class Curvature:
         here = pooled([*released, *more], turn @ newest.transform, [*changes, *changes]) or everywhere
         basis, fitted, errors = _fit_pair(here, known)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
-        # The excess follows by their covariance.
+        # The excess is corrected for the better known ratio, by their covariance.
         if known:
             tied = errors[1, 0] / errors[0, 0]
             fitted[1] += tied * (ratio - fitted[0])
@@ -88,7 +88,7 @@ class Curvature:
 
     @classmethod
     def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:
-        """Return the rows' curvature, within a third, before any was released."""
+        """Return no correction, with a relative error of about a third, where no curvature was released."""
         p = len(newest.origin)
         nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
@@ -98,7 +98,7 @@ class Curvature:
 def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
-    Returns their matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
+    Returns the matrices of both as vectors, (1 or 2, p p), the fitted values, and their covariance.
     """
     first = np.zeros_like(found.expected)
     first[0, 0] = 1.0
@@ -114,7 +114,7 @@ def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
 
 
 def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
-    """Return the curvature that a scatter implies at one probability for everybody; None elsewhere."""
+    """Return the curvature that a scatter implies if everybody has the same probability, else None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
     factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
@@ -122,10 +122,10 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 
 
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
-    """Return how much the error of a predicted curvature may differ from that at later origins, (p, p).
+    """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At an origin of the constant alone every weight is the same, and only the share of targets may be wrong. Elsewhere
-    the error may be as large as the predicted change from there. Later origins lie near each other.
+    At an origin of the constant alone all weights are equal, and only the share of targets may be wrong. At the newest
+    origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):
         return np.zeros_like(model.transform)
@@ -152,7 +152,7 @@ def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float,
         variances.append(variance * max(1.0 + (low * at_low - high * at_high) / part - shift**2, 1e-3))
         weights.append(part)
     total = sum(weights)
-    if not total > 1e-300:  # neither explains it
+    if not total > 1e-300:  # neither case explains the estimate
         return min(max(ratio, 0.0), 2.0), max(variance, whole)
     mean = sum(w * m for w, m in zip(weights, means, strict=True)) / total
     spread = sum(w * (v + (m - mean) ** 2) for w, v, m in zip(weights, variances, means, strict=True)) / total

@@ -15,7 +15,7 @@ _CLOSE = 1e-6
 def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], steps: int) -> Array:
     """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
 
-    ``terms`` returns at a point half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
+    For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
 
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
 

@@ -22,7 +22,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     them, and then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a
     change of the features alone is no drift, except for the least-squares lines of several classes.
 
-    Each boundary is compared with up to 7 different sets of epochs as the oldest are forgotten, and the test corrects
+    As the oldest epochs are forgotten, each boundary is tested with up to 7 different sets of epochs. The test corrects
     for that.
     """
     chains = equations(settings, chains)

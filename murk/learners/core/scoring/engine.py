@@ -34,12 +34,12 @@ Answered = tuple[int, str, Question]
 _ANSWERED = "version", "level", "question"
 
 BLOCK = 4096
-"""Most releases learned at once: the sum of their payloads fits into 64 bits."""
+"""Largest number of releases learned at once, so that the sum of their payloads fits into 64 bits."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The state of a chain; immutable, so that readers see one moment."""
+    """The state of a chain; immutable, so that readers see a consistent one."""
 
     count: int  # number of releases
     epochs: tuple[Epoch, ...]  # the remembered epochs, oldest first
@@ -66,7 +66,7 @@ class ScoreEngine:
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
         self._reach = reaches(mechanisms)
 
-    # What is known
+    # What was learned
 
     @property
     def n_releases(self) -> int:
@@ -113,14 +113,14 @@ class ScoreEngine:
         self._check_version(release.version, self._now.count + ahead)
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
-            raise RejectedError("dimension", "a matrix, which nobody is asked for")
+            raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
         if len(release.payload) != self.lengths[matrix]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
         if not self._reach[release.level, matrix].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
-        """Return whether `admit` would clearly admit all these releases in this order."""
+        """Return True only if `admit` is certain to admit all these releases in this order."""
         if not self._knows({release.version for release in releases}, len(releases)):
             return False
         if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
@@ -129,18 +129,18 @@ class ScoreEngine:
         return all(self._reach[level, asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
 
     def _check_version(self, version: int, count: int) -> None:
-        """Refuse the version of a release whose model a chain at ``count`` does not know."""
+        """Refuse a release's version if a chain of ``count`` releases does not know its model."""
         if version > count:
-            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("future", f"version {version}, but the chain has {count} releases")
         if version != self.settings.epoch_start(version):
             raise RejectedError("version", f"no epoch begins at version {version}")
         if version < self._oldest(count):
-            raise RejectedError("stale", f"the epoch of version {version} is forgotten at {count}")
+            raise RejectedError("stale", f"the epoch of version {version} is forgotten after {count} releases")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
-        """Return whether `_check_version` would clearly pass this many releases of these versions."""
+        """Return True only if `_check_version` is certain to pass this many releases of these versions."""
         count, start = self._now.count, self.settings.epoch_start
-        # The last of them may make the oldest epoch forgotten.
+        # The oldest epoch may be forgotten before the last of the releases.
         oldest = self._oldest(count + releases - 1)
         return all(oldest <= version <= count and version == start(version) for version in versions)
 
@@ -165,7 +165,7 @@ class ScoreEngine:
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
         """Learn payloads (m, d) by level and question, all made at the newest model.
 
-        Raises MurkError if the epoch has fewer answers left.
+        Raises MurkError if they are more than the epoch's remaining answers.
         """
         self._check_room(sum(map(len, answers.values())))
         start = self._now.epochs[-1].start
@@ -175,7 +175,7 @@ class ScoreEngine:
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
         """Learn sums of answers by level and question, all made at the newest model.
 
-        Raises MurkError if the epoch has fewer answers left.
+        Raises MurkError if they are more than the epoch's remaining answers.
         """
         now = self._now
         learned = self._check_room(sum(tally.count for tally in sums.values()))
@@ -188,7 +188,7 @@ class ScoreEngine:
         count = self._now.count
         left = self.settings.epoch_end(count) - count
         if answers > left:
-            raise MurkError(f"{answers} answers, and {left} are left of the epoch")
+            raise MurkError(f"{answers} answers, but the epoch takes only {left} more")
         return answers
 
     def _until_next_model(self) -> int:
@@ -210,7 +210,7 @@ class ScoreEngine:
         self._now = self._advanced(now, now.count + learned, tuple(known.values()))
 
     def _unseen(self, version: int) -> Epoch:
-        """Return the epoch of a version without answers so far."""
+        """Return the epoch of a version that has no answers yet."""
         raise MurkError(f"the epoch of version {version} is not remembered")
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
@@ -261,7 +261,7 @@ class ScoreEngine:
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
             raise MurkError(
-                f"the state's epochs begin at {list(starts)}, which is not where a chain of {count} has them"
+                f"the state's epochs begin at {list(starts)}, but those of a chain of {count} releases do not"
             )
         return Chain(count, epochs)
 
@@ -281,7 +281,7 @@ def lengths_of(settings: Settings) -> tuple[int, ...]:
 
 
 def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool], Reach]:
-    """Return the largest honest payload by level, for scores and matrices."""
+    """Return the largest honest payload by level and whether it answers with a matrix."""
     return {
         (level, matrix): pair.mechanism("curvature" if matrix else "score").reach
         for level, pair in mechanisms.items()
@@ -295,7 +295,7 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 
 
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
-    """Return the estimate of chains."""
+    """Return the estimate of several chains, given with their levels' mechanisms."""
     chains = equations(settings, known)
     found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
     outlook, forgery = None, None

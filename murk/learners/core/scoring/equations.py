@@ -1,4 +1,4 @@
-"""All releases as one vector, mean scores and the mean curvature, and the public rows' prediction of it."""
+"""All releases as one vector of mean scores and the mean curvature, and the public rows' prediction of it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from murk.learners.core.scoring.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
-# Most numbers of a curvature that are weighted one by one.
+# Largest number of entries for which all entries of a curvature are used.
 _NUMBERS = 600
 
 
 @dataclass(frozen=True)
 class Equation:
-    """One epoch's mean score, its expectation, and the change of coordinates to its group's."""
+    """One epoch's mean score, its expectation, and the change to the coordinates of its group."""
 
     answer: Answer
     expected: Expected
@@ -114,7 +114,7 @@ class ReleasedMoments:
 
 
 def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
-    """Return epochs' equations, grouped by like size and exponent and weighted by precision."""
+    """Return epochs' equations, grouped by exponent and similar variance, weighted by precision in each group."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
@@ -168,7 +168,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     if p * (p + 1) / 2 <= _NUMBERS:
         numbers = flattened(measured)
         return numbers, flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None], noise * np.eye(len(numbers))
-    # Of very many numbers only those that matter most: along the coefficients.
+    # Of very many entries only those that matter most are used: along the coefficients.
     along = newest.back.T @ newest.origin
     along = along / max(float(np.linalg.norm(along)), 1e-12)
     own = noise / 2.0 * (np.eye(p) + np.outer(along, along))

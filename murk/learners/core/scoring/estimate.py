@@ -36,7 +36,7 @@ _OF_CLASSES = (
 )
 _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 73% on the worst (docs/scores.md)",
-    "for several classes not yet calibrated",
+    "how often intervals for several classes hold the truth has not been measured",
 )
 _BY_LINE = (
     "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
@@ -44,9 +44,9 @@ _BY_LINE = (
 )
 _LINES_COVERED = (
     "95% intervals held these slopes in 93-98% on generated tasks, and the average effects of a softmax model, which "
-    "are others where effects are strong, in 77-96% (docs/scores.md)"
+    "differ from them where effects are strong, in 77-96% (docs/scores.md)"
 )
-# Level at which log odds need bounded intervals for average effects to follow from them.
+# Confidence level at which all intervals of log odds must be bounded for average effects to follow from log odds.
 _CHOSEN = 0.95
 _ONCE = (
     "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
@@ -62,7 +62,7 @@ class ScoreEstimate(Estimate):
 
     solution: AnySolution | None = None  # the solution, in coded units; None before anything was learned
     unit: float = 1.0  # the target's coded unit in its own units
-    outlook: Outlook | None = None  # what forecasts of :meth:`needs` start from
+    outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
     _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -72,7 +72,7 @@ class ScoreEstimate(Estimate):
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.solution is None:
             return np.full(len(self.names), np.inf)
-        # Several parts of a report need them, and they take as long as the solution.
+        # Kept, as several parts of a report need half-widths, which take as long as the solution.
         if level not in self._halves:
             quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
             self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
@@ -89,20 +89,20 @@ class ScoreEstimate(Estimate):
         factor = 1.0 if self.solution is None else disagreement(self.solution)
         if factor > 1.0:
             signs.append(
-                "the epochs' answers disagree by more than chance: some of them are forged, or what they are of has "
-                f"changed. Intervals are {factor:.1f} times as wide for it"
+                "the epochs' answers disagree by more than chance: some of them are forged, or the coefficients have "
+                f"changed. Intervals are {factor:.1f} times as wide because of it"
             )
         return signs
 
     def not_learned(self, level: float = 0.95) -> list[str]:
-        """Return the names of the coefficients hidden by noise."""
+        """Return the names of the coefficients that noise hides: those without a bounded interval."""
         return self._without_end(level)
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
-        """Return what learning each coefficient without a bounded interval at ``level`` would take, by name.
+        """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        With ``within``, what learning each named coefficient with at most that half-width would take. Takes several
-        times as long as the estimate.
+        With ``within``, return what it would take to bring the half-width of each named coefficient down to the given
+        one. Takes several times as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}
@@ -117,7 +117,7 @@ class ScoreEstimate(Estimate):
         return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
     def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return the line's slopes and their half-widths, where these are smaller than by log odds."""
+        """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
         if not self.by_line or self.line is None:
             return None
         quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
@@ -125,7 +125,7 @@ class ScoreEstimate(Estimate):
 
     @cached_property
     def by_line(self) -> bool:
-        """Whether average effects are the line's, for all features alike, by standard errors alone."""
+        """Whether average effects of all features are taken from the line, decided by standard errors alone."""
         if self.line is None or self.covariance is None or self.people is None:
             return False
         line = np.sqrt(np.diag(self.line.covariance))[:-1]
@@ -137,13 +137,13 @@ class ScoreEstimate(Estimate):
 
     @property
     def effects_note(self) -> str:
-        """What average effects are of, where they do not follow from the coefficients; else empty."""
+        """The model that average effects refer to, where they do not follow from the coefficients; else empty."""
         if isinstance(self.solution, ClassLines):
             return _OF_CLASSES
         return _BY_LINE if self.by_line else ""
 
     def extent(self) -> Extent | None:
-        """Return where people lie within public bounds, by used public rows or released second moments."""
+        """Return where people lie within public bounds, from the public rows used or from released second moments."""
         if self.outlook is None or self.solution is None:
             return None
         if self.solution.public:
@@ -185,7 +185,7 @@ def _checked(solution: AnySolution) -> bool | None:
 
 def _note(solution: AnySolution, once: bool) -> str:
     if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
-        note = "none: the public covariates are not like the people's, and of such a model nothing else would do"
+        note = "none: the public covariates are not like the people's, and this model is not learned without them"
     elif isinstance(solution, ClassLines):
         note = "by released second moments; infinite where a slope was not learned at this privacy"
     elif not solution.alike:
@@ -196,13 +196,13 @@ def _note(solution: AnySolution, once: bool) -> str:
         note = "needs the public covariates to be like the people's, which released matrices do not contradict"
     elif isinstance(solution, PublicSolution) and not solution.checked:
         note = (
-            "needs the public covariates to be like the people's and all targets to be there: of so many features "
-            "nobody was asked for what would tell"
+            "needs the public covariates to be like the people's and no target to be missing: with so many features "
+            "nobody was asked for a matrix that would tell"
         )
     else:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
-        note += f"; {solution.missing:.0%} of the targets are missing, and it is of the people who have one"
+        note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
     if once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):

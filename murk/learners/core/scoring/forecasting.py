@@ -28,7 +28,7 @@ def estimates(
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
     """Yield functions that return the estimate after each number of people, in order, spread over chains."""
-    # Chains at the same models have one sum.
+    # Chains at the same models are simulated as one.
     chains = chains if problem.interactive and not problem.settings.shared else 1
     engines = [problem.engine() for _ in range(chains)]
     kept = problem.settings.forget

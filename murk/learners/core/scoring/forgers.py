@@ -1,4 +1,4 @@
-"""The influence of forged answers: how many a question can honestly have, and how far one moves an estimate.
+"""The influence of forged answers: how far one moves an estimate, and which numbers of answers reveal them.
 
 Devices draw their question by the shares that the epoch's model publishes. Of N answers of one level at one model, a
 matrix of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein), with
@@ -37,9 +37,9 @@ class Excess:
 
     @property
     def words(self) -> str:
-        """The excess as a sentence."""
+        """A sentence that describes the excess."""
         return (
-            f"{self.answers:,} answers are to the question {self.question!r}, of which {self.expected:,.0f} were to be "
+            f"{self.answers:,} answers are to the question {self.question!r}, but about {self.expected:,.0f} are "
             "expected by its public share: some of them are forged"
         )
 
@@ -82,7 +82,7 @@ class Forgery:
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
-        """Return what the answers of epochs reveal."""
+        """Return the influence and the signs of forged answers in epochs."""
         influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
         exceeded = excesses(epochs)
         widened = sum(

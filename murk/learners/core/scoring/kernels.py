@@ -15,9 +15,9 @@ from murk._scratch import empty, keep, wiped
 
 Array = NDArray[Any]
 
-# Logits are clipped here: probabilities hardly change beyond it, and nothing overflows.
+# Logits are clipped to this size: probabilities hardly change beyond it, and nothing overflows.
 LARGEST_LOGIT = 50.0
-# Places of the questions in `murk.learners.core.scoring.model.QUESTIONS`.
+# Indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`.
 SCORE, SCATTER = 0, 1
 
 

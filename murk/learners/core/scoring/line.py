@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 _Centred = tuple[Summary, Array, Array]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
 
-# Relative error of normal rows' change from one epoch's coordinates to another's.
+# Relative error of the change of A between two epochs' coordinates, as predicted over normal rows.
 _DOUBTED = 0.5
 # Least share of labels present, and least eigenvalue of A relative to the mean one.
 _LEAST, _FLAT = 0.02, 0.02
@@ -116,7 +116,7 @@ class ProbabilityLine:
         other._fit(found)
         return other
 
-    # What is known of the features
+    # Moments of the features
 
     def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Array, Array]:
         """Return ``E c z z'`` over normal rows at a model, and its difference from that of the newest coordinates."""
@@ -126,7 +126,7 @@ class ProbabilityLine:
         return own, own - out @ self._predicted @ out.T
 
     def _answers(self, centred: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
-        """Return matrices of one question as estimates of ``E c z z'``, with their predictions and doubts."""
+        """Return matrices of one question as estimates of ``E c z z'``, with predictions and their doubts."""
         matrices: list[_MatrixAnswer] = []
         for each, expected, change in centred:
             answer: Answer | None = getattr(each, question)
@@ -142,18 +142,18 @@ class ProbabilityLine:
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, Array]:
-        """Return their mean in the newest coordinates, and its numbers' variances."""
+        """Return the mean of matrices in the newest coordinates, and the variances of its numbers."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
 
     def _share_there(self, curvatures: Sequence[_MatrixAnswer], asked: Sequence[_MatrixAnswer]) -> tuple[float, float]:
-        """Return mean and variance of the share of labels present: curvatures are 0 where one is missing."""
+        """Return mean and variance of the share of labels present: a missing label makes a curvature 0."""
         if not curvatures:
             return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
         scatters, others = self._pool(asked)
-        # By the trace, where both are largest.
+        # From the traces, where both matrices are largest.
         trace = max(float(np.trace(scatters)), _FLAT * float(np.trace(self._predicted)))
         ratio = float(np.trace(own)) / trace
         variance = (float(np.trace(errors)) + ratio**2 * float(np.trace(others))) / trace**2
@@ -163,7 +163,7 @@ class ProbabilityLine:
     def _second_moments(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, float]:
         """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        A is shrunk towards that of even features, by the noise and by how much people differ from those.
+        A is shrunk towards that of even features, the more the noisier it is and the less people differ from such.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -215,7 +215,7 @@ class ProbabilityLine:
         self.values = self._transform.T @ self._whitened
 
     def _noise(self, one: _Equation, design: Array, whitened: Array) -> tuple[Array, Array]:
-        """Return an equation's own and its shared covariances, (..., p, p), if these values (..., p) were the truth."""
+        """Return an equation's own and shared covariances, (..., p, p), if ``whitened`` (..., p) were the truth."""
         h = whitened - one.middle * self._constant
         identity = np.eye(h.shape[-1])
         doubt = _DOUBTED * self._share * h @ one.shift.T
@@ -226,7 +226,7 @@ class ProbabilityLine:
         return own, self._share**2 * self._error / 2.0 * spread + self._share_variance * outer
 
     def _covariance(self, values: Array) -> Array:
-        """Return covariances of the line, (..., p, p), if each of these, (..., p), were the truth."""
+        """Return covariances of the line, (..., p, p), if each of ``values``, (..., p), were the truth."""
         whitened = values @ self._back
         middle = np.zeros((*values.shape, values.shape[-1]))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
@@ -259,8 +259,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Array:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        ``noises`` has for each epoch the covariance of the same number of both mean scores times m, and the factor of
-        ``c^2 z z'``.
+        For each epoch, ``noises`` holds two parts of the covariance of both mean scores times m: that of the same
+        number in both, and the factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -302,7 +302,7 @@ class ProbabilityLine:
         return self._covariance(self.values)
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths of the slopes' intervals, (p,); infinite where one was not learned."""
+        """Return half-widths of the slopes' intervals, (p,); infinite where a slope was not learned."""
         test = far_from(self.values, self._covariance, quantile)
         halves = first_rejected(self.values, self.covariance, quantile, test)
         return np.where(halves < _WIDEST, halves, math.inf)
@@ -313,8 +313,8 @@ def next_model(
 ) -> Model:
     """Return the fitted model, or one that determines the line where noise would hide the fitted model's curvature.
 
-    ``people`` will answer it; ``noise`` are the variances of a number of a score and of a matrix, in units of their
-    bounds.
+    ``people`` will answer at it. ``noise`` holds the variances of the noise in one number of a score and of a matrix,
+    in units of their bounds.
     """
     if not np.any(fitted.origin[:-1]):
         return fitted

@@ -1,4 +1,4 @@
-"""The learner of scores with records at hand: it asks, randomizes and learns in one process. River-free."""
+"""The learner of scores that gets raw records: it asks, randomizes and learns in one process. River-free."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
 TURN: Final = 65_536
-"""Records learned before another thread's turn; their sum of integers fits into 64 bits."""
+"""Records learned before other threads get a turn; the sum of their integers fits into 64 bits."""
 
 MOST_BUDGETS: Final = 64
-"""Most different budgets of people's own: a learner keeps sums for each."""
+"""Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
 
 
 class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
     Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use
-    the solution at the last `shown_next`, so that they depend on the learned records alone. ``guarantees`` includes the
-    level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
+    the solution at the last count given by `shown_next`, so that they depend on the learned records alone.
+    ``guarantees`` includes the level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -61,7 +61,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     # Levels
 
     def level(self, guarantee: Guarantee) -> str:
-        """Return the level of a guarantee, a new one if necessary.
+        """Return the name of the level that has a guarantee, adding a level if necessary.
 
         Raises UserError if it is not a guarantee, no mechanism provides it, or there are too many.
         """
@@ -71,7 +71,7 @@ class LocalScores(RecordEngine, ScoreEngine):
             return self._new_level(guarantee)
 
     def row_levels(self, budget: Guarantee | Sequence[Guarantee] | None, rows: int) -> list[str]:
-        """Return the level of each row, or the one of all rows; raise UserError if there are not as many budgets."""
+        """Return each row's level, or a single one for all rows; raise UserError unless there is a budget for each."""
         if not isinstance(budget, Sequence):
             return ["default" if budget is None else self.level(budget)]
         if len(budget) != rows:
@@ -87,12 +87,12 @@ class LocalScores(RecordEngine, ScoreEngine):
             raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
         name = repr(guarantee)
         if name in self._declared:
-            raise UserError(f"a level is named {name!r} and promises something else: name it otherwise")
+            raise UserError(f"the level named {name!r} has another guarantee: give that level another name")
         if name not in self._own:
             if len(self._own) >= MOST_BUDGETS:
                 raise UserError(
-                    f"budget={guarantee!r}: people have {MOST_BUDGETS} different budgets of their own already, and "
-                    "sums are kept for each. Let them choose from a few, as in levels={'strict': ..., 'open': ...}"
+                    f"budget={guarantee!r}: people have chosen {MOST_BUDGETS} other budgets already, and sums are kept "
+                    "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             pair = self._make(guarantee)
             # Ordered by name, so that sums over levels do not depend on who came first.
@@ -103,7 +103,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._names[guarantee] = name
         return name
 
-    # Records: randomized here, once
+    # Records, each randomized once
 
     @property
     def n_releases(self) -> int:
@@ -198,7 +198,7 @@ class LocalScores(RecordEngine, ScoreEngine):
             answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
         return answers
 
-    # What predictions are by
+    # Predictions
 
     def _until_next_model(self) -> int:
         return min(BLOCK, self._left())
@@ -215,7 +215,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return Chain(now.count, now.epochs, before.shown or before)
 
     def estimate(self) -> ScoreEstimate:
-        """Return the estimate in coded units, with intervals; solved once until the next release."""
+        """Return the estimate in coded units, with intervals; it is kept until the next release."""
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
@@ -242,7 +242,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # Solutions and the kernel's memory are made again.
+        # A copy makes solutions and the kernel's memory anew.
         return {**self.__dict__, "_solved": (), "memory": Held(self._now), "current": None, "_in_place": False}
 
     def state_dict(self) -> dict[str, Any]:
@@ -271,13 +271,13 @@ class LocalScores(RecordEngine, ScoreEngine):
                 known = guarantee
             if known != guarantee or self.mechanisms[level].kind != kind:
                 raise MurkError(
-                    f"the state's level {level!r} is {guarantee!r} by the {kind} mechanism, this learner's is not: "
-                    "sums are kept by level, so make it with the same budget, levels and mechanism"
+                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, unlike this learner's: "
+                    "make the learner with the same budget, levels and mechanism, as sums are kept by level"
                 )
         now = super()._read(state)
         earlier = None if shown is None else super()._read(shown)
         if earlier is not None and earlier.count >= now.count:
-            raise MurkError("the state's predictions are by more than was learned")
+            raise MurkError("the state's predictions use more releases than the state holds")
         return Chain(now.count, now.epochs, earlier)
 
 

@@ -39,8 +39,8 @@ class OuterGaussian(Wrapped):
     r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
 
     Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The
-    mechanism bounds the vector itself, so the sensitivity holds for any input. Rounded to lattice steps of width g it
-    is at most ``sqrt 2 / g + sqrt d``, with one more step for the rounding of floats:
+    mechanism bounds the vector itself, so the sensitivity holds for any input. After rounding to lattice steps of width
+    g, it is at most ``sqrt 2 / g + sqrt d`` steps, with one more step for the rounding of floats:
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
@@ -54,14 +54,14 @@ class OuterGaussian(Wrapped):
     (6, 2.0)
     """
 
-    # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt
-    # 2
+    # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, with the numbers off the diagonal
+    # times sqrt 2
     features: int
     noise: GaussianMechanism  # the Gaussian mechanism of dimension d that adds noise and has this guarantee
 
     def __post_init__(self) -> None:
         if self.noise.dimension != matrix_size(self.features):
-            raise UserError(f"matrices of {self.features} features, and noise for {self.noise.dimension} numbers")
+            raise UserError(f"matrices of {self.features} features do not fit noise for {self.noise.dimension} numbers")
         check_room(self.noise, self._sensitivity_steps)
 
     @classmethod
@@ -214,7 +214,7 @@ class ScoreMechanisms:
 
     @property
     def kind(self) -> str:
-        """Kind of both."""
+        """Kind of both mechanisms."""
         return self.score.kind
 
     @property
@@ -237,7 +237,7 @@ class ScoreMechanisms:
         return self._dearer.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters of both."""
+        """Return the public parameters of both mechanisms."""
         known = {"score": self.score, "matrix": self.matrix}
         return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
 
@@ -270,5 +270,5 @@ def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
 def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
     rows = copied(vectors)
     if rows.ndim != 2 or rows.shape[1] != features:
-        raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
+        raise UserError(f"vectors must have the shape (m, {features}), got {rows.shape}")
     return rows

@@ -36,7 +36,7 @@ QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
 LARGEST_REACH: Final = 1e4
-"""The largest R: every score is a whole direction."""
+"""The largest R, beyond all people's |z|: every ``c(z) z`` has length 1."""
 # Largest M in units of the typical length sqrt p: a released matrix's noise grows with it.
 _MATRIX_REACH = 2.0
 
@@ -79,7 +79,7 @@ class Model:
 
     @cached_property
     def thresholds(self) -> tuple[int, int]:
-        """64-bit words below which a person is asked for a scatter, and for a matrix of either kind."""
+        """Limits below which a random 64-bit word asks a person for a scatter, and for a matrix of either kind."""
         shares = (self.scatter, self.scatter + self.curvature)
         first, second = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
         return first, second
@@ -120,11 +120,11 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
         if np.max(np.abs(values)) > most:
             raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
     if not 0 < model.reach <= LARGEST_REACH:
-        raise HostileModelError(f"the model's reach {model.reach:g} is not within 0 and {LARGEST_REACH:g}: refused")
+        raise HostileModelError(f"the model's reach {model.reach:g} is not between 0 and {LARGEST_REACH:g}: refused")
     if not 0 <= model.exponent <= 1:
-        raise HostileModelError(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
+        raise HostileModelError(f"the model's exponent {model.exponent:g} is not between 0 and 1: refused")
     if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
-        raise HostileModelError("the model's shares of questions are no shares: refused")
+        raise HostileModelError("the model's shares of questions are negative or exceed 1: refused")
     return model
 
 

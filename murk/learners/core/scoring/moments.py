@@ -1,4 +1,4 @@
-"""Second moments of the covariates from released matrices, where no rows are public."""
+"""Second moments of the covariates from released matrices, for tasks without public rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONSTANT = 3.0
 
 @dataclass(frozen=True)
 class Moments:
-    """The covariates' second moments by released matrices.
+    """The covariates' second moments, estimated from released matrices.
 
     They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken
     as even unless released matrices contradict it.
@@ -158,7 +158,7 @@ def unstretched(model: Model) -> Array:
 
 
 def gain(into: Array) -> float:
-    """Return the mean factor of a matrix's noise under a change of coordinates."""
+    """Return the mean factor by which a change of coordinates multiplies a matrix's noise."""
     return float(np.sum(into * into)) / len(into)
 
 

@@ -1,13 +1,13 @@
-"""What learning a missing coefficient would take: more people, larger budgets, or public covariates.
+"""Forecasts of what it takes to learn a missing coefficient: more people, larger budgets, or public covariates.
 
-By forecast: more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
+In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
 equations are solved again. The number of people is quadrupled until the interval is bounded, then doubled as a margin.
-A release with noise variance s'^2, beside people's own spread 1/p, is worth
+With people's own spread 1/p, a release with noise variance s'^2 is worth
 
     (s^2 + 1/p) / (s'^2 + 1/p)
 
-releases at s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
-moments. docs/scores.md states how often forecasts are right.
+releases with noise variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's
+released second moments. docs/scores.md states how often forecasts are right.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from murk.privacy.guarantees import Guarantee
 Array = NDArray[np.float64]
 
 MOST: Final = 256
-"""Largest factor of people that is forecast."""
+"""Largest multiple of the present number of people that is forecast."""
 
-# Factor on forecasts: at the threshold itself every other run would fall short.
+# Factor on forecasts, as half of all runs at the threshold itself would fall short.
 _MARGIN = 2
 # Above every finite half-width.
 _LARGEST_HALF: Final = 1e300
@@ -54,7 +54,7 @@ _SEEN = 2.0
 
 @dataclass(frozen=True)
 class Need:
-    """Changes that would suffice, each by itself; None for what would not, as far as is known."""
+    """Changes that would each suffice to learn a coefficient; None for a change not known to suffice."""
 
     people: int | None = None  # total number of people, at these budgets
     budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
@@ -76,23 +76,23 @@ class Need:
 
     @property
     def words(self) -> str:
-        """The end of a sentence "it would take ...".
+        """The end of a sentence that begins with "it would take".
 
         Examples
         --------
         >>> from murk.privacy import GaussianDP
         >>> Need(400_000, {"default": GaussianDP(2.5)}).words
-        'about 400,000 people in all, or mu of about 2.5 with as many as now'
+        'about 400,000 people in all, or mu of about 2.5 with as many people as now'
         >>> Need(seen=False).words
-        'more than can be told yet: hardly anything stands out from the noise so far'
+        'more than can be forecast yet: hardly anything stands out from the noise so far'
         """
         if not self.seen:
-            return "more than can be told yet: hardly anything stands out from the noise so far"
+            return "more than can be forecast yet: hardly anything stands out from the noise so far"
         options = []
         if self.people is not None:
             options.append(f"about {self.people:,} people in all")
         if self.budgets:
-            options.append(f"{_budgets_words(self.budgets)} with as many as now")
+            options.append(f"{_budgets_words(self.budgets)} with as many people as now")
         if self.public_rows is not None:
             options.append(f"about {self.public_rows:,} public rows like the people")
         if not options:
@@ -116,7 +116,7 @@ def _budget_words(budget: Guarantee) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What forecasts start from."""
+    """Input of forecasts."""
 
     # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings
@@ -131,7 +131,7 @@ class Outlook:
         return sum(self.counts.values())
 
     def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
-        """Return what each coefficient that was not learned would take, by name.
+        """Return by name what it would take to learn each coefficient that was not learned.
 
         ``quantile`` is the intervals' normal quantile; ``within``, (p,), are the half-widths wanted, by default any
         finite ones.
@@ -165,7 +165,7 @@ class Outlook:
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
-        """Return the factor of people that each coefficient takes, (p,): a power of two, or infinite."""
+        """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
         factors = np.full(len(unknown), math.inf)
         tried: dict[int, NDArray[np.bool_]] = {}
 
@@ -185,7 +185,7 @@ class Outlook:
         return factors
 
     def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
-        """Return which coefficients are learned from ``factor`` times the people."""
+        """Return whether each coefficient is learned from ``factor`` times the people."""
         answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
         try:
             halves = self.solution.refit(answers).half_widths(quantile)
@@ -238,7 +238,7 @@ class Outlook:
         return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
 
     def _visible(self) -> NDArray[np.bool_] | None:
-        """Return along which coefficients released matrices stand out from noise, (p,); None if along none."""
+        """Return whether released matrices stand out from noise along each coefficient, (p,); None if along none."""
         solution, response = self.solution, self.settings.response
         if not isinstance(solution, Solution):
             return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None

@@ -1,4 +1,4 @@
-"""What devices and learners of scores must agree on, derived from a task. River-free: devices import this."""
+"""What devices and learners of scores must agree on, derived from a task. River-free, as devices import it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-# Largest gradient of which a learner remembers the default number of iterates.
+# Longest gradient for which a learner's state has room for the default number of iterates.
 _MANY_NUMBERS = 5_000
 
 
@@ -133,7 +133,7 @@ class ScoreProblem:
         return vectors(X, y, model, self.settings.response, question)
 
     def _model(self, flat: NDArray[np.float64]) -> Model:
-        """Return the model of its numbers, remembering the last read-only one."""
+        """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
         (last,) = self._last
         if last is not None and last[0] is flat:
             return last[1]
@@ -196,7 +196,7 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
         raise UserError(
             f"{p:,} coded features (the constant is one of them, and each category but the first) have "
             f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
-            f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients{instead}"
+            f"log takes {MAX_STATE / 2**20:g} MB. Give the task fewer features, or protocol: gradients{instead}"
         )
 
 

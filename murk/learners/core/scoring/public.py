@@ -40,7 +40,7 @@ _STEPS, _ROUNDS = 8, 2
 _USEFUL = 1.0 / 50.0
 # The grid of kappa: its factor and its largest value.
 _FACTOR, _MOST = 4.0, 0.25
-# Prior probabilities that some targets are missing, and that the rows are right.
+# Prior probabilities that some targets are missing, and that the people are like the rows.
 _MISSING, _RIGHT = 0.5, 0.5
 # Least kappa where some targets are missing.
 _SELECTED = 0.005
@@ -78,8 +78,8 @@ class _Fitted:
 class PublicSolution:
     """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    ``checked`` tells whether anybody was asked for a curvature. If nobody was, the rows are assumed right and all
-    targets present.
+    ``checked`` tells whether anybody was asked for a curvature. If nobody was, people are assumed to be like
+    the rows and all targets present.
     """
 
     public = True
@@ -160,7 +160,7 @@ class PublicSolution:
         return information, centre
 
     def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
-        """Take one step from the linearization, and compute its evidence."""
+        """Take one step from the linearization, and compute the log marginal likelihood (``evidence``)."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
         left, design = self.moments.released - share * self._predicted, share * self._slopes
@@ -223,7 +223,7 @@ class PublicSolution:
         """Return the solution of other answers."""
         return PublicSolution(found, self.response, self.rows)
 
-    # What is known of the solution
+    # Precision of the solution
 
     @cached_property
     def _misfit(self) -> float:
@@ -243,7 +243,7 @@ class PublicSolution:
 
     @property
     def useful(self) -> bool:
-        """Whether the releases leave it possible that the rows are worth a number of the people's own."""
+        """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` of the people's."""
         poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
         before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
@@ -312,7 +312,7 @@ class PublicSolution:
 
         return rejected
 
-    # What comes next
+    # The next epoch
 
     @cached_property
     def _tilted(self) -> Rows:
@@ -340,7 +340,7 @@ class PublicSolution:
 
 
 class CurveSolution(PublicSolution):
-    """The solution for a mean function of its own, which has no fallback where people are unlike the rows."""
+    """The solution for a mean function that has no fallback where people are unlike the rows."""
 
     @property
     def alike(self) -> bool:

@@ -1,7 +1,7 @@
-"""One record's answer in place: asked, randomized and added to the sums by one kernel, which takes one address.
+"""One record's answer in place: a kernel asks, randomizes and adds to the sums, all in memory at one address.
 
 Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
-it does nothing and returns the reason.
+the kernel learns nothing and returns the reason.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array
 
 @within
 def _asked(whole: Array, word: np.uint64) -> int:
-    """Return the question of a word, like `murk.learners.core.scoring.model.asked`."""
+    """Return the question that a random word selects, like `murk.learners.core.scoring.model.asked`."""
     if word < np.uint64(whole[SCATTER_BELOW]):
         return 1
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0

@@ -110,11 +110,11 @@ REACH: Final = 1.3
 MOST_REACH: Final = 2.0
 """Largest R without public rows, in units of sqrt p, for matrices with little noise."""
 
-# Largest R p times the standard deviation of a matrix's number, for R between the two.
+# Between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this.
 _NOISE = 32.0
 
 MOST_NUMBERS: Final = 600
-"""Most numbers of a matrix asked for in a single epoch: longer ones are too noisy for a check."""
+"""Largest size of a matrix asked for in a single endless epoch: larger ones are too noisy for a check."""
 
 _CHECK = 0.1
 """Share of people asked for a curvature with public rows, to check that people are like these."""
@@ -127,7 +127,7 @@ class Settings:
     names: tuple[str, ...]  # coded features in order, the constant last
     binary: bool  # whether the target is binary; else it is real, in [-1, 1]
     covariates: PublicCovariates | None = None  # public covariates, if any
-    exponent: float | None = None  # g, unless chosen by rule
+    exponent: float | None = None  # g; None to choose it by rule
     labels: tuple[str, ...] = ()  # the classes of a target with several
     # whether there is a single endless epoch: all answer at the model of version 0, which is public with the task
     once: bool = False
@@ -152,11 +152,11 @@ class Settings:
         return 0 if self.once else epoch_start(version, self.longest)
 
     def epoch_end(self, version: int) -> int:
-        """Return the end of that epoch."""
+        """Return the end of the epoch that a chain of ``version`` releases is in."""
         return NEVER if self.once else epoch_end(version, self.longest)
 
     def epoch_number(self, version: int) -> int:
-        """Return the number of epochs before that one."""
+        """Return the number of epochs before the one that a chain of ``version`` releases is in."""
         return 0 if self.once else epoch_number(version, self.longest)
 
     def remembered(self, count: int) -> tuple[int, ...]:
@@ -175,7 +175,7 @@ class Settings:
 
     @property
     def contrasts(self) -> int:
-        """K - 1 for K classes, else 1."""
+        """Number of contrasts: K - 1 for K classes, else 1."""
         return max(len(self.labels) - 1, 1)
 
     @property
@@ -208,7 +208,7 @@ class Settings:
             # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
         if public or self.once:
-            # The rows determine the curvature: nobody needs to count for less to make matrices precise.
+            # No released matrix determines the curvature: nobody needs to count for less to make matrices precise.
             return LARGEST_REACH
         matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
@@ -268,8 +268,8 @@ class Settings:
         """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
         That is for at least ``n mu^2 / (4 p)`` rows, or ``n / (p s^2)`` in terms of the noise, n being the epoch's end;
-        with fewer it is 1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every
-        other epoch: centred scores hold for any distribution of the covariates, and the others are compared with them.
+        with fewer rows g is 1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least
+        every other epoch: centred scores hold for any distribution of the covariates, and check the other scores.
         """
         if self.exponent is not None:
             return self.exponent

@@ -69,7 +69,7 @@ class SharedScoreEngine(ScoreEngine):
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
         found = summaries(whole.epochs, self.mechanisms, self.settings.features)
-        # If nobody read a model for as long as epochs are remembered, there are no sums to make one from.
+        # If nobody answered at the remembered models, there are no sums to make the next one from.
         if start <= max(self._models) or not found:
             return None
         with plausible():
@@ -111,7 +111,7 @@ class SharedScoreEngine(ScoreEngine):
 
     def _checked(self, version: int, flat: Sequence[float]) -> Model:
         if version != self.settings.epoch_start(version):
-            raise HostileModelError(f"the model's version {version} is none at which models are published: refused")
+            raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
         return check_model(np.array(flat), self.settings.features, self.settings.contrasts)
 
     # Releases
@@ -121,7 +121,7 @@ class SharedScoreEngine(ScoreEngine):
         if version in known:
             return
         if version > known[-1]:
-            raise RejectedError("future", f"version {version} where the newest model is {known[-1]}")
+            raise RejectedError("future", f"version {version}, but the newest model has version {known[-1]}")
         if version > known[0] or version != self.settings.epoch_start(version):
             raise RejectedError("version", f"there was no model of version {version}")
         raise RejectedError("stale", f"the epoch of version {version} is forgotten")

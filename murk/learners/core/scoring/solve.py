@@ -41,15 +41,15 @@ Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# Part of the reach up to which directions are stretched freely: two categories are 2 apart in coded units.
+# Part of the reach up to which directions are stretched freely. (Two categories are 2 apart in coded units.)
 _FREE = 0.5
-# Power of the stretch beyond it.
+# Power of a larger stretch.
 _BEYOND = 0.5
 # Largest stretch in units of the reach: a smaller one would hide nearly collinear features.
 _STRETCHED = 4.0
 # Intervals nearly as wide as the prior's count as unbounded.
 _UNBOUNDED = 8.0
-# Numbers held at once while several coefficients' intervals are sought.
+# Largest number of floats in memory while several coefficients' intervals are computed.
 _AT_ONCE = 2**20
 # Least share of targets present.
 _LEAST = 0.02
@@ -82,8 +82,7 @@ class _Stacked:
     share: Array
     whole: Array
     square: Array  # mean of ``c^2 z z'`` over the rows, (k, p, p)
-    # low, rise: G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``: (k, p) and (k, p,
-    # m)
+    # low (k, p) and rise (k, p, m): G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``
     low: Array
     rise: Array
     # correction, carried, change, along, origin, start, tangent: fields of the equations
@@ -121,11 +120,11 @@ class _Stacked:
         )
 
     def scores(self, level: Array) -> Array:
-        """G_k of each, (..., k, p), at levels (..., m)."""
+        """Return G_k of each epoch, (..., k, p), at levels (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def displacements(self, theta: Array) -> tuple[Array, Array]:
-        """How far solutions (..., p) are from each origin, as it is and in that epoch's coordinates, (..., k, p)."""
+        """Return solutions (..., p) less each origin, in coded units and in that epoch's coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
         return way, (self.change @ way[..., None])[..., 0]
 
@@ -170,7 +169,7 @@ class Solution:
 
     @property
     def alike(self) -> bool:
-        """Whether people are like the public rows, if points are any."""
+        """Whether people are like the public rows, if there are any."""
         return not self.unlike
 
     def _equation(self, each: Summary) -> _Equation:
@@ -251,7 +250,7 @@ class Solution:
             raise MurkError("the epochs' equations have no finite solution")
         return solution
 
-    # What is known of the solution
+    # Precision of the solution
 
     @cached_property
     def _slopes(self) -> Array:
@@ -308,7 +307,7 @@ class Solution:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
         return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
 
-    # What comes next
+    # The next epoch
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the solution, in coordinates of even curvature."""
@@ -372,7 +371,8 @@ def far_from(values: Array, covariance: Callable[[Array], Array], quantile: floa
 def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
     """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
-    ``rejected(indices, points)`` tests points (c, p) of some coefficients, with the others at their most likely, (c,).
+    ``rejected(indices, points)`` tests points (c, p), each with another value of the coefficient ``indices[i]`` and the
+    others at their most likely, and returns whether each is rejected, (c,).
     """
     halves = _normal_half_widths(covariance, quantile)
 

@@ -79,7 +79,7 @@ class Epoch:
                 if level not in levels or question not in QUESTIONS or len(total) != size:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
-                    raise MurkError("the state holds sums that are no whole numbers")
+                    raise MurkError("the state holds sums that are not whole numbers")
                 sums[level, question] = Tally(count_of(tally["count"], "count"), list(total))
             return cls(
                 count_of(start, "epoch"), Model.of(unpack(packed, model_size(features, contrasts)), features), sums
@@ -119,7 +119,7 @@ def share_of(model: Model, question: Question) -> float:
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return the most answers that a question of a share has among ``releases``, except with probability e^-nats.
+    """Return the most answers to a question of this share among ``releases``, except with probability e^-nats.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Answer:
 
     mean: Array  # (p,), or (p, p) in units of the matrix itself
     noise: float  # variance of each number's noise
-    share: float  # factor of one person's own spread: 1 over the number of people, where all have one level
+    share: float  # factor of one person's own spread: 1 over the number of people, if all have one level
     whole: float  # the same for mechanisms that release a direction, whatever the length of their input
 
     def times(self, factor: float) -> Answer:
