@@ -206,8 +206,8 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
     [
         ("separate", {"features": ["a"]}),
         ("separate", {"budget": GaussianDP(1.0)}),
-        ("separate", {"release": "product"}),
-        ("product", {"budget": GaussianDP(8.0)}),
+        ("separate", {"release": "joint"}),
+        ("joint", {"budget": GaussianDP(8.0)}),
         ("directions", {"features": ["a"]}),
         ("directions", {"release": "separate"}),
         ("outer", {"release": "directions"}),
