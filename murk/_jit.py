@@ -29,9 +29,9 @@ PATIENCE = 300_000
 """Numbers that a deferred kernel processes before it is compiled."""
 
 KEPT = 15_000
-"""The same for a kernel in numba's cache, once numba is loaded."""
+"""Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
 
-_CALL = 64  # a call costs as much as so many numbers
+_CALL = 64  # numbers that a call counts as, besides those that it processes
 _CREATING = threading.RLock()
 
 
@@ -87,10 +87,9 @@ _INTERPRETING = ContextVar("interpreting", default=False)
 class Kernel:
     """A function that is compiled on its first call, or on the first call of a kernel that calls it.
 
-    ``stand_in`` is called while ``patience``, a number of numbers to process, lasts; it must return the same bits.
-    ``direct`` says what replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its
-    compiled ``"entry"`` point, which converts all arguments to the types of the first call; empty for neither.
-    ``options`` are numba's.
+    ``stand_in`` processes the first ``patience`` numbers and must return the same bits as the kernel. ``direct`` says
+    what replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its compiled ``"entry"``
+    point, which converts all arguments to the types of the first call; empty for neither. ``options`` are numba's.
     """
 
     __name__: str
@@ -119,7 +118,7 @@ class Kernel:
         return result
 
     def left(self, numbers: int) -> float:
-        """Deduct some numbers from the patience and return what is left."""
+        """Deduct a call with this many numbers from the patience, and return the rest."""
         self._patience -= _CALL + numbers
         if not self._looked and "numba" in sys.modules:
             self._looked = True

@@ -8,9 +8,9 @@ from typing import Any
 def lazy_exports(
     package: str, homes: Mapping[str, str], loaded: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for the package of this ``__name__``.
+    """Return ``__getattr__`` and ``__dir__`` for the package whose ``__name__`` is ``package``.
 
-    ``homes`` has the relative module of each name (``".classifier"``), ``loaded`` the public names already defined.
+    ``homes`` maps names to relative modules (``".classifier"``); ``loaded`` are the public names already defined.
 
     Examples
     --------

@@ -48,7 +48,7 @@ class BoundedLines:
 
 
 def bounded_lines(text: TextIO) -> Iterator[str]:
-    """Iterate over lines that are one row each."""
+    """Iterate over the lines of a text file, each of which is one row."""
     lines = BoundedLines(text)
     for line in lines:
         lines.size = 0

@@ -52,8 +52,8 @@ def is_compiled() -> bool:
 def borrowed(array: Any) -> Any:
     """Return a view whose references compiled code does not count, since atomic counting is slow.
 
-    Only for an array that the kernel was given: the caller keeps it alive. An array that is not contiguous is returned
-    itself.
+    Only for an array that is an argument of the kernel, because the caller keeps it alive. A non-contiguous array is
+    returned unchanged.
     """
     return array
 
@@ -78,7 +78,7 @@ def register() -> None:
     def view_of(dtype: Any) -> Any:
         pointer = pointer_to(dtype)
 
-        # Numba requires equal annotations on both.
+        # Numba requires equal annotations on `view` and `array`.
         def view(address: Any, size: Any) -> Any:
             def array(address: Any, size: Any) -> Any:
                 return carray(pointer(address), size)

@@ -19,7 +19,7 @@ def unseen_character(text: str) -> tuple[int, str] | None:
     --------
     >>> unseen_character("name: a\r\n")
     >>> unseen_character("a: 1\n# b\u2028c: 2")
-    (2, 'character 4, U+2028 (LINE SEPARATOR), is not seen as what it is; remove it')
+    (2, 'character 4, U+2028 (LINE SEPARATOR), is invisible or hides text; remove it')
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return None
@@ -28,7 +28,7 @@ def unseen_character(text: str) -> tuple[int, str] | None:
             at, character = next((at, one) for at, one in enumerate(line, 1) if not one.isprintable())
             name = unicodedata.name(character, "")
             label = f"U+{ord(character):04X}" + (f" ({name})" if name else "")
-            return number, f"character {at}, {label}, is not seen as what it is; remove it"
+            return number, f"character {at}, {label}, is invisible or hides text; remove it"
     return None
 
 

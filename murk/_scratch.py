@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 Held = TypeVar("Held", bound=NDArray[Any])
 
 _FREED = 2048
-"""How many numbers of each size are created to overwrite CPython's freed ones."""
+"""Number of floats, and of integers, created to overwrite the memory that CPython has freed."""
 
 _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
@@ -59,7 +59,7 @@ class _Scope:
             _LOCAL.numbers = False
             overwrite_numbers()
         del self._arrays
-        # A class without `__del__`: Python would swallow a Ctrl-C that arrives in it.
+        # Become a class without `__del__`, in which Python would swallow a Ctrl-C.
         self.__class__ = _Scope
 
 
@@ -147,7 +147,7 @@ def overwrite_numbers() -> None:
 
 
 def overwrite_large_numbers() -> None:
-    """Do the same for integers beyond 60 bits."""
+    """Do the same as `overwrite_numbers` for integers beyond 60 bits."""
     made = [[(1 << bits) + place for place in range(_FREED // 4)] for bits in (61, 91, 121, 151)]
     del made
 
@@ -166,7 +166,7 @@ def _wipe(arrays: list[NDArray[Any]]) -> None:
             if array.flags.writeable:
                 array.fill(0)
             elif array.size:
-                # Random words in a read-only buffer of bytes that nobody else holds.
+                # Random words in a read-only buffer of bytes, to which there is no other reference.
                 ctypes.memset(array.ctypes.data, 0, array.nbytes)
             arrays.pop()
     finally:

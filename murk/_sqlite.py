@@ -123,7 +123,7 @@ class Database:
 
     def damaged_cell(self) -> UserError:
         """Return the error for a cell of the wrong type."""
-        return self.damaged("a cell holds another kind of value than its table has")
+        return self.damaged("a value does not have the type of its column")
 
     def version(self) -> object:
         """Read the version of the file's format; None if it is missing."""
@@ -170,8 +170,8 @@ class Database:
             )
         if self._immutable and self._wal().exists():
             raise MurkError(
-                f"the {self.kind.noun} {self.path} was opened for reading while nobody wrote to it, and now "
-                "somebody does: open it again",
+                f"the {self.kind.noun} {self.path} was opened for reading while no process wrote to it, and now "
+                "one does: open it again",
                 code="MURK-FILE-005",
             )
 
@@ -312,14 +312,14 @@ class Database:
         match _primary(error):
             case sqlite3.SQLITE_FULL:
                 return MurkError(
-                    f"the disk is full: {name} could not be written, and stays as it was before this write. "
+                    f"the disk is full: {name} could not be written and stays as it was before this write. "
                     "Free some space and start again: nothing is lost",
                     code="MURK-FILE-004",
                 )
             case sqlite3.SQLITE_IOERR:
                 return MurkError(
-                    f"the disk failed while {name} was in use ({detail}), which stays as it was before this "
-                    "write. Check the disk, its quota and the limit on file sizes, and start again",
+                    f"the disk failed while {name} was in use ({detail}). The {self.kind.noun} stays as it was before "
+                    "this write. Check the disk, its quota and the limit on file sizes, and start again",
                     code="MURK-FILE-004",
                 )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
@@ -380,5 +380,5 @@ def sync(path: Path) -> None:
 
 
 def _primary(error: Exception) -> int:
-    """Return SQLite's primary result code; 0 for an error of the module itself."""
+    """Return SQLite's primary result code; 0 for an error that the module `sqlite3` itself raises."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

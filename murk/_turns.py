@@ -30,8 +30,8 @@ _missed: dict[int, list[Turns]] = {}
 class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
     """A reentrant lock; copying or unpickling it creates a new, free lock.
 
-    ``busy`` is whether its holder is within a call. A signal handler or a value's own code may enter again from the
-    same thread; the call is then refused with `occupied`.
+    ``busy`` is whether the thread that holds it is within a guarded call. A second call from that thread, by a signal
+    handler or by the code of a value such as ``__float__``, is refused with `occupied`.
     """
 
     __slots__ = ("busy",)
@@ -49,9 +49,9 @@ class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
 def occupied() -> MurkError:
     """Return the error for a call within another call, from the same thread."""
     return MurkError(
-        "this is in the middle of something in this very thread: a signal's handler, or the code of a value that is "
-        "being read, must not use the learner or window that it interrupts. (Or this process was forked while another "
-        "thread was learning: make the learner again from its last state)"
+        "this learner, window or producer is within another call of the same thread: a signal handler, or the code of "
+        "a value that is being read, must not use the object that it interrupts. (Or this process was forked while "
+        "another thread used it: make a learner again from its last state)"
     )
 
 
@@ -70,7 +70,7 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
     @wraps(method)
     def alone(self: Self, /, *given: Given.args, **named: Given.kwargs) -> Found:
         turns = self._turns
-        # Nothing is called between taking the lock and the ``try``, so that an interrupt leaves neither held.
+        # Nothing is called between taking the lock and the ``try``, so an interrupt leaves neither lock nor flag set.
         with turns:
             if turns.busy:
                 raise occupied()
@@ -83,8 +83,8 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
     return alone
 
 
-# In a forked child, a lock held by another thread would never be released, and the object that it guards would be half
-# written: if a thread does not finish in time, the child refuses to use that object.
+# In a forked child, a lock held by another thread would never be released, and the object that it guards may be half
+# written. If a thread does not finish in time, the child refuses to use that object.
 def _before_fork() -> None:
     held, missed = _held.setdefault(get_ident(), []), _missed.setdefault(get_ident(), [])
     deadline = monotonic() + _PATIENCE

@@ -107,7 +107,7 @@ CODES = {
         ),
         Code(
             "MURK-LEDGER-005",
-            "The key of a ledger's hashed names is lost, damaged or another's; nothing was spent or sent.",
+            "The key of a ledger's names is lost, damaged or another ledger's; nothing was spent or sent.",
             "Restore any copy of the key ([recover](recover.md#the-key-of-a-ledger-is-lost)).",
         ),
         Code(
@@ -150,11 +150,11 @@ CODES = {
         Code(
             "MURK-LOG-005",
             "Another worker has taken over the chain.",
-            "Nothing, if another worker runs: nothing was lost or counted twice.",
+            "If another worker runs, do nothing: no release was lost or counted twice.",
         ),
         Code(
             "MURK-LOG-006",
-            "The log was deleted or recreated, or is an older copy: it is not the one that was learned from.",
+            "The log is not the one that was learned from: it was deleted, recreated or replaced by an older copy.",
             "Restore the right log, or begin with a new one ([recover](recover.md#a-topic-was-deleted)).",
         ),
         Code(
@@ -234,7 +234,7 @@ GENERAL = {
     "murk.demo": "MURK-MONITOR-001",
     "reproductions": "MURK-CLI-002",
 }
-"""Code of an error without one, by the module that raised it or a package that contains it."""
+"""Code of an error that states none, by the module that raised it or a package that contains that module."""
 
 
 def code_of(trace: TracebackType | None) -> str:

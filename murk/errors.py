@@ -89,4 +89,4 @@ def unexpected(error: BaseException) -> str:
 
 
 class DataWarning(UserWarning):
-    """Records that look like a mistake; issued in simulations, once per learner, without any value."""
+    """Warning of records that look like a mistake; issued in simulations, once per learner. It quotes no value."""

@@ -60,7 +60,7 @@ def spaced(path):
 
 
 @pytest.mark.parametrize(("name", "head", "unit", "read", "where"), [
-    ("header.csv.gz", "", "a", csv_table, "its first line"),
+    ("header.csv.gz", "", "a", csv_table, "first line"),
     ("row.csv.gz", "a,b\n1,2\n", "1", csv_table, "row 2"),
     ("cells.csv.gz", "a,b\n1,2\n", "1,", csv_table, "row 2"),
     ("quoted.csv.gz", 'a,b\n1,2\n1,"', "x\n", csv_table, "row 2"),

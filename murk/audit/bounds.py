@@ -38,7 +38,7 @@ class Yardstick(Protocol):
         """Claimed value."""
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """Return its least value for a test with at least these hit rates and at most these false-alarm rates."""
+        """Return the figure's least value, given lower bounds of a test's hit rates and upper ones of false alarms."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
 def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: float) -> float:
     """Return a lower bound of ``yardstick``, at least 0; wrong with probability at most ``failure``.
 
-    ``first`` and ``second`` are a statistic of independent releases of the two inputs, larger where the first is
-    likelier; every statistic gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction)
-    is chosen on the first half of the releases and evaluated on the second, so choosing costs nothing. Half of
-    ``failure`` is for each of the two shares.
+    ``first`` and ``second`` are the values of a statistic for independent releases of the two inputs. Every statistic
+    gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half
+    of the releases and evaluated on the second, so choosing costs nothing. Each of the test's two shares has half of
+    ``failure``.
 
     Raises `UserError` for fewer than two releases of an input.
 
@@ -117,7 +117,7 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     True
     """
     if min(len(first), len(second)) < 2:
-        raise UserError("an audit needs two releases of each input at least: one half to choose on, one to count")
+        raise UserError("an audit needs at least two releases of each input: half choose a test, half evaluate it")
     half_first, half_second = len(first) // 2, len(second) // 2
     chosen_on = first[:half_first], second[:half_second]
     pooled = np.concatenate(chosen_on)

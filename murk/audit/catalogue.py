@@ -45,9 +45,9 @@ def cases_of(task: Task) -> list[Case]:
 
 
 def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """Return the questions of a problem as problems of their own, or the problem itself if it has only one.
+    """Return name and problem for each question of a problem; the problem itself, without a name, if it has only one.
 
-    A problem with Newton steps has two, as a record is in one of the two parts of a window.
+    A problem with Newton steps has two questions, since a record is in one of the two parts of a window.
     """
     first_part = getattr(problem, "first_part", None)
     if first_part is not None:
@@ -88,7 +88,7 @@ def _guarantees() -> Iterator[tuple[str, str]]:
 
 
 def _mechanisms() -> Iterator[Case]:
-    """Yield a case per mechanism, with the furthest vectors in its norm."""
+    """Yield a case per mechanism, with the two vectors that are furthest apart in its norm."""
     axis = np.eye(1, 5)[0]
     for kind in KINDS:
         mechanism = _example(kind)
@@ -140,7 +140,7 @@ def _steps() -> Iterator[tuple[str, str, str]]:
 
 def _scores() -> Iterator[tuple[str, str, str]]:
     for mechanism, guarantee in _guarantees():
-        # At zero logits, where the largest are, a curvature is a scatter.
+        # At zero logits, where curvatures are largest, a curvature is a scatter.
         for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
     for mechanism, guarantee in (("gaussian", _MU), ("privunit", _PURE)):

@@ -1,4 +1,4 @@
-"""Search for a task's worst neighbours: two records of its public box, and the model of a gradient or a score.
+"""Search for a task's worst neighbours: two records of its public box, and the iterate or model that they release at.
 
 A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models. Then one
 value at a time is improved, first among the ends of its range and a missing value, then by ever smaller steps.
@@ -95,7 +95,7 @@ class Box:
 
 
 def _days(feature: DateFeature) -> tuple[datetime.date, ...]:
-    """Return days that have all codes except those in the middle of the range."""
+    """Return days that include the range's ends and, as far as the feature uses them, all weekdays and months."""
     week = [datetime.date(2024, 1, day) for day in range(1, 8)] if "weekday" in feature.parts else []
     year = [datetime.date(2024, month, 1) for month in range(1, 13)] if "month" in feature.parts else []
     return tuple(day for day in (feature.low, feature.high, *week, *year) if day is not None)

@@ -162,7 +162,7 @@ class _Composite(ReleaseDistribution):
         return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
 
     def _mu(self, distance: float) -> float | None:
-        # A coin with Gaussian noise has the mu of its odds at only one point of its trade-off curve.
+        # Randomized response has the mu of its odds at only one point of its trade-off curve.
         return None if self._labels else distance
 
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:

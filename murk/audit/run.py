@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """``"holds"``, ``"REFUTED"``, or ``"no power"`` if no claim could have been refuted."""
+        """``"holds"``, ``"REFUTED"``, or ``"no power"`` if the bound is 0, which could refute no claim."""
         return verdict(self.bound, self.holds)
 
     @property

@@ -104,7 +104,7 @@ class WindowTrial(ABC):
     windows: Windows
 
     vectors_per_window: ClassVar[int]
-    """A window is released for this many requested draws, because it takes longer than a vector."""
+    """Number of requested draws for which one window is released, since it takes longer than a vector."""
 
     @property
     def mechanism(self) -> Any:
@@ -192,7 +192,7 @@ class NewtonTrial(WindowTrial):
     @property
     def neighbours(self) -> Mapping[str, Any]:
         """The two windows in words."""
-        return {"windows": f"{self.windows.description}, the last, which is in the step"}
+        return {"windows": f"{self.windows.description}: the last one, which is in the step"}
 
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return None: the distribution is an average over models that depend on noise."""
@@ -208,7 +208,7 @@ class NewtonTrial(WindowTrial):
         return np.array(losses)
 
     def _centre(self, row: Floats, model: Floats) -> NDArray[np.int64]:
-        """Return the centre of the step's matrix for a window with this row alone in the step."""
+        """Return the centre of the step's matrix for a window whose step has only this row."""
         from murk.privacy.sketches import NewtonAccumulator
 
         silence: Any = Silence()
@@ -223,7 +223,7 @@ _WINDOW_TRIALS: Mapping[str, tuple[type[WindowTrial], Callable[[Task, Any, Any],
     GramMechanism.kind: (GramTrial, worst_grams),
     NewtonMechanism.kind: (NewtonTrial, worst_steps),
 }
-"""By kind of mechanism: the trial, and the search for its worst windows."""
+"""The trial of each kind of mechanism, and the search for its worst windows."""
 
 
 def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:

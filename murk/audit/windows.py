@@ -3,9 +3,9 @@
 Where second moments are released, the distribution is that of a Gaussian mechanism and only the windows' distance
 matters.
 
-Given noise of variance s^2 (in units of C), the rows of a sketch are independent normals with covariance G + s^2 I, G
-= Z'Z. Zeroing out a row x reduces G by x x', so only one direction differs: there the ratio of variances is
-1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, the eigenvalue's own privacy loss is added.
+Given noise of variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I,
+G = Z'Z. Zeroing out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of
+variances of 1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Windows:
     @property
     def description(self) -> str:
         """The two windows in words."""
-        return f"windows of {len(self.first)} records; one of them is zeroed out or replaced"
+        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechani
     """Return the neighbouring windows whose sketches disclose most, as far as a search finds it.
 
     Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
-    the eigenvalue saves little or all of the noise; in each, the most visible record.
+    the eigenvalue saves little or all of the noise. The latter differ in the record that most affects the eigenvalue.
     """
     rows = _corners(task, problem)
     norms = np.linalg.norm(rows, axis=1)
@@ -112,7 +112,7 @@ def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechani
     first, second = pairs[number]
     if mechanism.neighbours == "zero-out":
         return Windows(first, second, epsilon)
-    # The row that takes the place of the one that leaves: what differs most from all that is there.
+    # Replace the row by a corner that the other rows hide least and that is least aligned with it.
     distribution = SketchDistribution.of(mechanism, second)
     place = _different_row(first, second)
     noisy = distribution.gram + mechanism.spread(max(distribution.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
@@ -129,7 +129,7 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
     A record of the first part is audited as a release of second moments (`worst_grams`).
     """
     rows = _corners(task, problem)
-    # As they look from a model of zeros, where records weigh most.
+    # Rows as seen from a model of zeros, at which their weights are largest.
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     one, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
@@ -137,7 +137,7 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
 
 
 def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
-    """Return the neighbouring windows whose second moments are furthest apart: a row and none, or two rows.
+    """Return the neighbouring windows whose second moments are furthest apart: a row and the zero row, or two rows.
 
     Other rows do not matter, because both windows have them.
     """
@@ -148,9 +148,9 @@ def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) ->
 
 
 def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Floats, Floats]:
-    """Return a row and none, or two rows, (1, d) each, with the furthest outer products.
+    """Return a row and the zero row, or two rows, (1, d) each, whose outer products are furthest apart.
 
-    ``even`` are the rows in the noise's coordinates.
+    ``even`` are the rows in coordinates in which the noise is isotropic.
     """
     squares = np.einsum("ij,ij->i", even, even)
     if neighbours == "zero-out":
@@ -193,7 +193,7 @@ def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta:
         seen = float(row @ np.linalg.solve(other.gram + spread**2 * np.eye(len(row)), row))
         return (1 + seen) / seen
 
-    # Pieces of the spread's distribution: its probability under either window, and what the sketch then tells.
+    # Pieces of the spread's distribution: the probabilities under both windows, and the sketch's ``g`` in `_delta`.
     if mechanism.releases_eigenvalue:
         eta, g = mechanism.eta, mechanism.g
         edges = np.unique(np.clip(np.concatenate([one.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))

@@ -37,9 +37,9 @@ _ALTERNATIVES = (
 def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
     """Return a function that announces a disclosure and asks for consent.
 
-    A simulation announces without asking, since its releases protect nobody. With real noise, somebody must agree at
-    the terminal or with ``--make-public``, the number ``agreed``, to at least as many people as the task publishes.
-    ``url`` is the log to which the sample is written, and ``source`` the file from which people are set aside.
+    A simulation announces without asking, since its releases protect nobody. With real noise, the operator must agree
+    at the terminal, unless ``agreed`` (``--make-public``) is at least the number of people whose features become
+    public. ``url`` is the log to which the sample is written, ``source`` the file from which people are set aside.
     """
 
     def agree(disclosure: Disclosure) -> None:
@@ -50,7 +50,7 @@ def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int 
             return
         if agreed is not None:
             raise UserError(
-                f"{text} Consent was given for {agreed:,} people: pass --make-public {number} to agree. So far "
+                f"{text} Consent was given for only {agreed:,} people: pass --make-public {number} to agree. So far "
                 f"{_ALTERNATIVES}"
             )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):

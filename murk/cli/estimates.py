@@ -25,7 +25,7 @@ _AFTER_FAILURE = 30.0
 _log = logging.getLogger(__name__)
 
 _SHARE = 50
-"""A message may take at most this fraction of a learner's time: one part in so many."""
+"""Messages may take at most 1 / _SHARE of a learner's time."""
 
 
 class Estimates:

@@ -9,16 +9,14 @@ from types import FrameType
 
 
 class _Stopped(KeyboardInterrupt):
-    """A subclass, since a plain `KeyboardInterrupt` that passes through ``exec`` makes ``python -m`` ignore the exit
-    status.
-    """
+    """Exception for a signal: ``python -m`` ignores the exit status after a plain `KeyboardInterrupt` in ``exec``."""
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM stop a command as a `KeyboardInterrupt`.
 
-    Any error after a signal is taken for the signal, since a library may replace the exception by one of its own.
+    Any exception after a signal counts as the interrupt, since a library may replace that by an exception of its own.
     """
     received: list[int] = []
 

@@ -18,7 +18,7 @@ _EVERY = 0.5
 
 
 class LivePage:
-    """Serve the page of a run, which calls `watch` between blocks; port 0 lets the system choose."""
+    """Serve the live page of a run that calls `watch` between blocks; port 0 lets the system choose."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -13,7 +13,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIBRARY = "kafka"
-"""Logger of the client library; at INFO it names users and at DEBUG it logs passwords, so neither is ever shown."""
+"""Logger of the Kafka client; it names users at INFO and logs passwords at DEBUG, so neither level is ever shown."""
 
 
 def logging_options(function: F) -> F:

@@ -22,11 +22,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
 _SHARE = 20
-"""Sums may take at most this fraction of the time: one part in so many."""
+"""Computing sums may take at most 1 / _SHARE of the time."""
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """Return the allowed host names: any name on the network, since only sums are served."""
+    """Return the allowed host names: all if ``host`` is reachable from the network, since only sums are served."""
     from murk.monitoring.web.hosts import ANY, is_own
 
     return () if is_own(host) else (ANY,)

@@ -54,7 +54,7 @@ def population(function: F) -> F:
                 "--lifetime", type=guarantee, metavar="GUARANTEE",
                 help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
             ),
-            click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: each row is one]"),
+            click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
             click.option(
                 "--level", default="default", metavar="LEVEL",
                 help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (not a feature or target).",

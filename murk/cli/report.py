@@ -57,11 +57,11 @@ def print_windows(found: Mapping[str, Any]) -> None:
     ]
     if found["windows_left_out"]:
         few = "fewer than a record has numbers" if rows is None else "fewer than a sketch has rows"
-        parts.append(f"{many(found['records_left_out'], 'record')} at the end left out: {few}.")
+        parts.append(f"{many(found['records_left_out'], 'record')} at the end left out as too few for a window: {few}.")
     if found["windows_lost"]:
         parts.append(
-            f"{many(found['windows_lost'], 'window')} lost when a process died: nothing was debited for that, and the "
-            "rows were read again."
+            f"{many(found['windows_lost'], 'window')} lost when a process died: nothing was debited for them, and "
+            "their rows were read again."
         )
     paragraph(" ".join(parts))
     if found["refusals"]:
@@ -74,8 +74,8 @@ def print_labels(found: Mapping[str, Any]) -> None:
     if labels and labels["rows"]:
         which = "one value" if labels["values"] == 1 else f"{labels['values']:,} different values"
         paragraph(
-            f"{many(labels['rows'], 'record')} with a target that the task does not declare ({which}), taken for not "
-            "positive: with target.negative in the task, other values are refused."
+            f"{many(labels['rows'], 'record')} with a target that the task does not declare ({which}), counted as not "
+            "positive. If the task states target.negative, other values are refused."
         )
 
 
@@ -89,8 +89,8 @@ def say_notice(
         click.echo(f"{task.name}: caution: {warning}", err=True)
     if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
         click.echo(
-            f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected nobody is "
-            "recognised, so this ledger refuses it, and no withdrawal follows them. Name them by a column (--person)",
+            f"{task.name}: caution: people are rows of the file: nobody is recognised in a sorted or corrected copy, "
+            "so this ledger refuses such a copy, and no withdrawal applies to it. Name people by a column (--person)",
             err=True,
         )
     rows = SEVERAL_RECORDS if task.of_organisations else SEVERAL_ROWS

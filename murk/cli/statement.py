@@ -49,7 +49,7 @@ def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     if account.caps or len(account.tasks) > 1:
         lines = []
         if account.guarantee is not None and len(real) == len(account.tasks) > 1:
-            lines.append(("Kept private", _private(account.guarantee, "all of it together")))
+            lines.append(("Kept private", _private(account.guarantee, "all answers together")))
         yield "All tasks", lines + [("Budget", _budget([one])) for one in account.caps]
     yield "Your way out", list(_way_out(account))
 
@@ -65,7 +65,7 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
         if level.released or level.refused:
             yield "Sent", _sent(level)
     if task.accountant.releases and not task.simulated:
-        what = "it" if task.accountant.releases == 1 else "all of it together"
+        what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no common figure: --details shows the guarantee of each."
         yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
     caps = [one for one in task.caps if one.cap is not None]
@@ -87,7 +87,7 @@ def _sent(one: LevelAccount) -> str:
     if one.dropped:
         parts.append(f"{one.dropped} deleted before the log confirmed {_them(one.dropped)}, which may have been sent")
     if one.refused:
-        parts.append(f"{one.refused} refused, since your budget or your withdrawal left no room")
+        parts.append(f"{one.refused} refused, beyond your budget or after your withdrawal")
     return f"{'; '.join(parts)} (level {one.level!r})."
 
 
@@ -110,7 +110,7 @@ def _private(guarantee: Guarantee, what: str) -> str:
 def _budget(caps: Sequence[CapStatus]) -> str:
     parts = []
     for status in caps:
-        spent = "an amount without a figure" if status.spent is None else status.spent.rounded()
+        spent = "an amount not known in this unit" if status.spent is None else status.spent.rounded()
         at = f" at level {status.level!r}" if status.level else ""
         parts.append(f"{spent} spent of at most {status.cap}{at}")
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
@@ -135,8 +135,8 @@ def _way_out(account: Account) -> Iterator[tuple[str, str]]:
         )
     yield (
         "What stays",
-        "What was sent cannot be taken back, nor out of a result that was learned from it. It will never say more "
-        "about you than stated above.",
+        "What was sent cannot be taken back, or removed from a result that was learned from it. It will never say "
+        "more about you than stated above.",
     )
 
 

@@ -27,11 +27,11 @@ _FIELDS = {
     "version": "version of the published model",
     "question": "the answered question, drawn independently of the record",
     "payload": "the answer with noise: the only field that depends on the record",
-    "spread": "spread of the window's records, with its own noise",
+    "spread": "size of the noise, which depends on the records through a noisy eigenvalue alone",
     "records": "number of records of the window",
     "time": "time of the release, truncated to the task's granularity",
-    "expires": "time until which it may be learned, truncated alike",
-    "simulated": "whether the noise protects nobody",
+    "expires": "time until which it may be learned, truncated in the same way",
+    "simulated": "whether the noise is simulated and protects nobody",
 }
 
 
@@ -55,18 +55,18 @@ def purpose(facts: Facts) -> Section:
 
 
 def asked(facts: Facts) -> Section:
-    """Return the section on the data asked for."""
+    """Return the section on features and target."""
     task = facts.task
     rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
     rows.append((task.target.name, "target", _values(task.target)))
     missing = (
-        "A missing or undeclared value counts as the middle, by a public rule; nobody is left out."
+        "A missing or undeclared value is replaced by a public rule, by default by the middle; nobody is left out."
         if task.missing == "midpoint"
         else "A file with a missing or undeclared value is refused as a whole, before any release."
     )
     return Section(
         "asked",
-        "What is asked",
+        "Features and target",
         (
             Claim("Only these columns of a record are used.", ("release",)),
             Table(("column", "used as", "public bounds or values"), tuple(rows), source="task"),
@@ -110,7 +110,7 @@ def leaves(facts: Facts) -> Section:
             Claim(
                 f"The same made-up record released again, by somebody else: payload {again}. Two releases have only "
                 "settings in common, but their positions in a log can link them, also one person's releases to two "
-                "tasks. What they disclose together is covered by the guarantee of their sum.",
+                "tasks. What they disclose together is covered by their joint guarantee.",
                 source="example",
             )
         )

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Source = Literal["task", "deployment", "audit", "code", "example", "organisation"]
-"""Source of a sentence that no test supports: settings, readings, measurements, or statements of others."""
+"""Source of a sentence that no test supports, such as settings, measurements, or the organisation's statements."""
 
 
 @dataclass(frozen=True)
 class Claim:
     """One or two sentences, and what supports them.
 
-    ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true; ``source`` is
-    its source if not tested code.
+    ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true. ``source`` is
+    the text's source if no test supports it.
     """
 
     text: str

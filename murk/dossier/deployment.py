@@ -23,9 +23,9 @@ _UNKNOWN = "not known"
 class Store:
     """A kind of stored messages: releases, models, states or dead letters.
 
-    ``kept`` is the retention in words, ``settings`` are as read. ``seconds`` is infinite if a topic keeps the newest
-    for ever, and None if unknown and in a file. ``later`` is how many more seconds a message may stay, because a broker
-    deletes whole segments.
+    ``kept`` is the retention in words, and ``settings`` are the settings as read. ``seconds`` is the retention in
+    seconds: infinite if a topic keeps the newest message for ever, None if unknown or not a time. ``later`` is how many
+    more seconds a message may stay, because a broker deletes whole segments.
     """
 
     place: str
@@ -101,13 +101,13 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
     if mode is not None and mode & 0o077:
         problems.append(
             f"{path} can be read by other users of its machine (mode {mode:04o}): it holds releases, which are "
-            "protected, and is no secret by itself; chmod 600 if it should be"
+            "protected by their noise, and need not be secret; chmod 600 makes it private"
         )
     stores = {
         "releases": Store(
             path,
-            f"{days} after they arrive, and until they are learned; the newest {task.duplicates:,} of a chain as long "
-            "as the file exists, which is all where there are fewer; none before those appended with it, up to 256",
+            f"{days} after they arrive, and until they are learned. The newest {task.duplicates:,} of each chain stay "
+            "as long as the file exists, and up to 255 others as long as one that was appended together with them",
             f"log.retention = {days}, as the learner applies it",
             task.log.retention,
         ),

@@ -47,21 +47,21 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "attack": Evidence(
-        "nobody tells two records apart more often than is said; figures are rounded up",
+        "nobody tells two records apart more often than is stated; figures are rounded up",
         (
             "tests/privacy/test_guarantees.py::test_nobody_tells_two_records_apart_better_than_is_said",
             "tests/privacy/test_guarantees.py::test_figures_are_rounded_up",
         ),
     ),
     "composition": Evidence(
-        "several releases together promise what is said, and never less than one of them discloses",
+        "several releases together have the stated guarantee, which is never stronger than that of one of them",
         (
             "tests/privacy/test_accounting.py::test_more_releases_never_promise_more",
             "tests/privacy/test_accounting.py::test_many_gaussian_releases_agree_with_dp_accounting",
         ),
     ),
     "caps": Evidence(
-        "a device refuses what is beyond a cap, to the unit, whatever a task asks for",
+        "a device refuses every release beyond a cap, exact to a unit of privacy loss, whatever a task asks for",
         (
             "tests/producers/ledger/test_ledger.py::test_are_exact_to_the_unit",
             "tests/producers/ledger/test_ledger.py::test_hold_over_all_tasks",
@@ -69,21 +69,21 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "crash": Evidence(
-        "a process that is killed at any moment debits nobody twice and forgets no debit",
+        "a process that is killed at any moment debits nobody twice and loses no debit",
         (
             "tests/producers/test_crashes.py::test_killed_at_random_moments",
             "tests/producers/ledger/test_ledger.py::test_nothing_is_debited_without_its_release",
         ),
     ),
     "once": Evidence(
-        "a record is randomized once, and is sent again as it was",
+        "a record is randomized once, and a retry sends the same bytes",
         (
             "tests/producers/ledger/test_ledger.py::test_are_released_once",
             "tests/producers/test_producer.py::test_what_was_queued_goes_first_and_unchanged",
         ),
     ),
     "order": Evidence(
-        "within a block the order of a gateway's releases says nothing of whose they are; blocks follow the file",
+        "within a block the order of a gateway's releases does not show whose they are; blocks follow the file",
         (
             "tests/producers/populations/test_order.py::test_order_within_a_block_says_nothing",
             "tests/producers/populations/test_order.py::test_every_order_is_as_likely",
@@ -119,14 +119,14 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "withdrawal": Evidence(
-        "a withdrawal deletes what waits and refuses all that follows, and nothing is refunded",
+        "a withdrawal deletes waiting releases and refuses further ones, and refunds nothing",
         (
             "tests/producers/ledger/test_ledger.py::test_stops_and_purges_and_refunds_nothing",
             "tests/producers/test_producer.py::test_withdrawal_empties_the_outbox",
         ),
     ),
     "names": Evidence(
-        "nobody's name and no digest of records is in a ledger, and without its key nobody is found in it or gets a "
+        "a ledger contains no name and no digest of records; without its key nobody can be found in it, or get a "
         "second budget",
         (
             "tests/producers/ledger/test_names.py::test_no_digest_of_a_file_is_in_a_new_ledger",
@@ -154,26 +154,26 @@ EVIDENCE: dict[str, Evidence] = {
         ("tests/producers/test_producer.py::test_days_are_noted_and_no_hours",),
     ),
     "expiry": Evidence(
-        "a device deletes what it could not send by its expiry",
+        "a device deletes releases that it could not send before they expired",
         ("tests/producers/test_producer.py::test_expired_releases_are_let_go_of",),
     ),
     "topics": Evidence(
-        "topics that do not have the settings that a task needs are named",
+        "topics without the settings that a task needs are reported",
         ("tests/services/test_topics.py::test_settings_that_do_not_fit_are_named_and_mended",),
     ),
     "old-copy": Evidence(
-        "a ledger that is damaged, emptied, foreign or of another version is refused",
+        "a file that is damaged, emptied, not a ledger or of another version is refused as a ledger",
         ("tests/producers/ledger/test_file.py::test_what_is_wrong_with_a_damaged_ledger_is_said",),
     ),
     "audit": Evidence(
-        "the audit finds a mechanism with half of its noise, and lets an honest one stand",
+        "the audit refutes a mechanism with half of its noise, and does not refute an honest one",
         (
             "tests/audit/test_audit.py::test_honest_releases_stand_and_half_the_noise_does_not",
             "tests/audit/test_bounds.py::test_bounds_exceed_the_truth_no_oftener_than_allowed",
         ),
     ),
     "window": Evidence(
-        "of an organisation's window nothing but its noisy summary leaves the process",
+        "only the noisy summary of an organisation's window leaves the process",
         (
             "tests/producers/sketches/test_producer.py::test_the_release_holds_no_name",
             "tests/producers/sketches/test_producer.py::test_killed_while_records_stream_in",

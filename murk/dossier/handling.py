@@ -16,12 +16,12 @@ _TRUSTED = (
         "whoever holds ledger and key",
         "for each name that they can guess: what it released, when, and whether it withdrew",
         "with keeping it (an older copy forgets spending), and with caps: whoever runs the gateway can raise them",
-        "with any record or value; it holds counts of a file's values that were clamped or missing, of a single row in "
-        "a file of one, and with the key reveals whether a file of given contents was released from",
+        "with any record or value; but it counts a file's clamped and missing values (of one person, if the file has "
+        "one row), and with the key it reveals whether a file of given contents was used",
     ),
     (
         "operator of the log (broker, its administrators)",
-        "releases; connections and credentials, so who sends when",
+        "releases; connections and credentials, which show who sends and when",
         "with delivering; with not linking credentials to people",
         "with privacy: releases are protected before they arrive",
     ),
@@ -132,7 +132,7 @@ def retention(facts: Facts) -> Section:
     else:
         encrypted = {True: "encrypted", False: "NOT encrypted", None: "no network"}[deployment.encrypted]
         origin = Claim(f"Read from {deployment.url}: {deployment.connection} ({encrypted}).", (), "deployment")
-    columns = ("what", "how long", "where, and as read")
+    columns = ("what", "how long", "where, and settings as read")
     return Section(
         "retention",
         "How long data is kept",
@@ -187,10 +187,10 @@ def withdrawal(facts: Facts) -> Section:
                 ("release", "once"),
             ),
             Claim(
-                "Whose a release is: it carries no name, and is pseudonymous, not anonymous. A gateway (`murk run`, "
+                "Who released what: a release carries no name (pseudonymous, not anonymous). A gateway (`murk run`, "
                 "`murk produce`) sends block by block in the order of its file, shuffled within each block. Whoever "
-                "has the file or the ledger and reads the log finds from which block of people a release is, in each "
-                "of several tasks. A block has at most 2,048 rows; for scores the rest of an epoch, at most "
+                "has the file or the ledger and reads the log can find the block of people that a release comes from, "
+                "in each of several tasks. A block has at most 2,048 rows; for scores the rest of an epoch, at most "
                 "16,384; for gradients a hundredth of the releases so far, which is a single person at first. Whoever "
                 "sees connections or times of arrival can find more. The guarantee does not rely on this: it bounds "
                 "what releases disclose of a record even to those who know whose they are.",

@@ -141,7 +141,7 @@ def _to_settle(facts: Facts) -> Iterator[str]:
 
 
 def _several_rows(facts: Facts) -> Iterator[str]:
-    """Yield whether a person may have several rows, which decides what the figures are about."""
+    """Yield the question whether a person may have several rows, since figures are then for a row."""
     task = facts.task
     if task.of_organisations:
         if task.block.person is None:

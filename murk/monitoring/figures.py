@@ -35,7 +35,7 @@ _DRIFT_SHARE = 0.02
 
 
 class Needed(NamedTuple):
-    """What it would take to learn the coefficients not learned so far, and why, as of some number of releases."""
+    """Forecast, made at a number of releases, of what it takes to learn the coefficients not learned so far."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]
@@ -115,7 +115,7 @@ class Figures:
     # unbiased estimate of the mean loss over all chains, and its standard error; None while unknown
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
-    alike: bool | None = None  # whether public covariates pass the check against the people's; None without a check
+    alike: bool | None = None  # whether releases do not contradict the public covariates; None without a check
     # what it would take to learn the coefficients not learned so far
     needed: Needed = field(default_factory=lambda: Needed(0, {}))
     releases_used: int = 0  # releases that the estimate uses, without forgotten ones

@@ -1,4 +1,4 @@
-"""History of the figures: from the states until the monitor started, then as observed."""
+"""History of the figures: from the chains' states before the monitor started, then from its own polls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Pace:
         self._seconds = SPAN_SECONDS
 
     def add(self, time: float, releases: int, lag: int) -> None:
-        """Add an observation; one of another log starts over."""
+        """Add an observation; if it is of another log, start over."""
         knots = self._knots
         if knots and (releases < knots[-1].releases or time < knots[-1].time):
             knots.clear()
@@ -131,7 +131,7 @@ class History:
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
-        """Add a point; while no release is learned, only the last point moves on in time."""
+        """Add a point, in place of the last one if the last two have as many releases."""
         point = Point(
             figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
             figures.parameter_error, rate, sum(figures.dead.values()), figures.lag, figures.unbiased_loss,

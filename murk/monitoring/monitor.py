@@ -135,7 +135,7 @@ class Monitor:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Result of the last poll, or that the log has not answered for too long."""
+        """Result of the last poll; its ``problem`` also says if the log has not answered for too long."""
         found = self._snapshot
         silent = self._clock() - found.now
         if found.healthy and silent > self._patience:

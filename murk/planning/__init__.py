@@ -1,1 +1,1 @@
-"""What a task would learn of so many people, before anybody has released anything."""
+"""Forecasts of what a task would learn from a number of people, before anybody releases anything."""

@@ -1,7 +1,7 @@
-"""Changes of a task that would help a result without information, by forecasts.
+"""Advice for a task whose result has no information: changes with clearly smaller forecast half-widths.
 
-A change is advised only if its forecast half-width is clearly smaller with as many people and the same trust. People
-are as releases describe them, else typical; effects are moderate.
+No change needs more trust in anybody, or devices that read models where they do not now. Forecasts assume people as
+releases describe them, or else typical ones, and moderate effects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 CLEARLY: Final = 0.75
 """Largest ratio of a clearly smaller half-width."""
 LARGEST: Final = 25
-"""Most coefficients for forecasts within a report, which take longer with more."""
+"""Most coefficients for which a report makes forecasts, since these take longer with more."""
 
 _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
@@ -43,8 +43,8 @@ _DRAWS: Final = 2
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
     """Return changes of a task whose forecast is clearly better, the best first.
 
-    ``people`` is the number who released, or of an organisation's records; ``extent`` is where people lie within their
-    public bounds, by releases; ``sizes`` says whether to try more people and a larger budget.
+    ``people`` is the number of people who released, or of an organisation's records. ``extent`` estimates from releases
+    where people lie within their public bounds. ``sizes`` says whether to try more people and a larger budget, too.
     """
     if task.coding.size > LARGEST or people < 1:
         return []
@@ -73,7 +73,7 @@ def _changes(
         settings = task.block.model_dump(mode="json") | changed
         yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
     if not task.of_organisations:
-        # Devices should not have to do more than now.
+        # Do not advise that devices read models if they do not now.
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
         for name in able:
             if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
@@ -103,7 +103,7 @@ def _population(task: Task, extent: Extent | None) -> Population:
         if variance < _SIGMAS * error:
             continue
         if set(np.unique(column)) <= {-1.0, 1.0}:
-            # The category's share is the released one; the rows nearest to it otherwise come first.
+            # Use the released share of the category, and change as few rows as possible.
             share = min(max((1.0 + mean) / 2.0, 1.0 / len(column)), 1.0 - 1.0 / len(column))
             rank = np.argsort(np.argsort(column, kind="stable"), kind="stable")
             points[:, place] = np.where(rank >= len(column) - round(share * len(column)), 1.0, -1.0)
@@ -117,7 +117,7 @@ def _population(task: Task, extent: Extent | None) -> Population:
 
 
 def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[str, Task, Population, int]]:
-    """Yield the task with tighter bounds for features whose people fill little of their own."""
+    """Yield the task with tighter bounds for features whose values fill little of their bounds, if there are any."""
     if task.covariates is not None:
         return
     document, names = json.loads(task.document()), task.coding.names

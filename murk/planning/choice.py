@@ -1,18 +1,18 @@
 r"""A rule for the best protocol of a task, by the error that each protocol's noise causes.
 
 The rule compares the error of an average effect: the change of a positive target's probability, or of a real target
-relative to its range, per standard deviation of a feature, in points (hundredths). With n people, p coded features
-(including the constant) and s^2 the variance of a number of a release of length 1 it is, for coefficients of ordinary
-size, about
+relative to its range, per standard deviation of a feature, in points (hundredths). Let p be the number of coded
+features (including the constant), and s^2 the noise variance of each number of a release, for vectors of length 1. For
+n people and coefficients of ordinary size, the error is about
 
 .. math::
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
     50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
 
-and, for examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length;
-for their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. Without a known
-distribution of the features, moments and examples have an error in a logistic model that does not shrink with people,
-about ``2 / sqrt(d)`` points for d features. The factors c were measured with `python -m benchmarks.protocols` for a
+The second holds for examples without public rows, with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length, and
+for outer products of examples, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. In a logistic
+model without a known distribution of the features, moments and examples have a further error of about ``2 / sqrt(d)``
+points for d features, for any number of people. The factors c were measured with `python -m benchmarks.protocols` for a
 binary target and hold within a factor of about 2: enough to compare protocols, not to plan a study. For planning use
 the half-widths of `murk.planning`, which the rule also accepts. Whether devices can read a model before they release,
 and whether an organisation is trusted with the records, are inputs.
@@ -33,7 +33,7 @@ from murk.stream.task.task import Task
 EQUAL: Final = 1.25
 """Errors up to this factor larger count as equal."""
 _NOTHING: Final = 0.1
-"""Points of error below which differences do not matter: not worth more trust."""
+"""Errors up to this number of points count as equal: a smaller one is not worth more trust."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def recommend(
 
     The task's own protocol and its settings are ignored. ``people`` is the number who will release, ``online`` whether
     devices can read a model before they release, and ``organisation`` whether an organisation already holds the records
-    and is trusted with them. ``half_widths``, if given, has by protocol the forecast half-width of its intervals, in
-    points, infinite where it has none. Raises UserError if no protocol suits the task.
+    and is trusted with them. ``half_widths``, if given, maps protocols to forecast half-widths in points, infinite for
+    a protocol without intervals. Raises UserError if no protocol suits the task.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def recommend(
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
-        raise UserError("no protocol can give this: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+        raise UserError("no protocol suits the task: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
     least = min(expected.values())
     enough = EQUAL * least if half_widths is not None else max(EQUAL * least, _NOTHING)
     best = min((name for name, error in expected.items() if error <= enough), key=lambda name: PROTOCOLS[name].rank)
@@ -136,7 +136,9 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
     each = "per standard deviation of a feature"
-    words = [f"{best}: an expected {measure} of {_points(ranked[best])} {each}, with {people:,} people"]
+    words = [
+        f"{best}: an expected {measure.replace(' ', '-')} of {_points(ranked[best])} {each}, with {people:,} people"
+    ]
     if ranked[best] > min(ranked.values()):
         words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
     others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
@@ -144,8 +146,8 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
         words.append("others: " + ", ".join(others))
     if method is not None:
         words.append(
-            f"with sketch: {{method: {method}}}, whose first records tell where all others are looked at from; second "
-            "moments alone leave what they do not tell of a logistic model"
+            f"with sketch: {{method: {method}}}, which takes a model from the first records and a Newton step from all "
+            "others: second moments alone do not determine a logistic model"
         )
     elif best == "sketch" and task.target.kind == "binary":
         words.append(
@@ -153,8 +155,8 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
         )
     if best != "sketch" and "gradients" in ranked and task.target.kind == "real":
         words.append(
-            "gradients of Huber's loss, the default of a real target, follow the bulk of it: where it lies close to a "
-            "line their error was several times smaller, without an interval"
+            "gradients of Huber's loss, the default of a real target, fit most targets and not outliers: where most "
+            "targets lie close to a line, their error was several times smaller, without an interval"
         )
     if best == "moments" and task.public is None:
         words.append("without public covariates people release their second moments, whose noise grows with p^2")

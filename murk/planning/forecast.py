@@ -1,8 +1,8 @@
-"""Forecasts of half-widths before anybody releases, by the estimator that a task's releases would have.
+"""Forecasts of half-widths before anybody releases, by the estimator of the task's protocol.
 
-The releases of an assumed population are summed with noise a few times, each protocol's own estimator runs on the sums,
-and the forecast is each half-width's median. So it includes everything that intervals allow for, such as noise in a
-curvature, a public sample's sampling error and directions hidden by noise.
+The sums of an assumed population's releases are drawn with noise a few times, the protocol's own estimator runs on each
+draw, and the forecast is the median of each half-width. So it includes everything that intervals allow for, such as
+noise in a curvature, a public sample's sampling error and directions hidden by noise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Forecast:
     effects: Mapping[str, float] = field(default_factory=dict)
     # feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's range
     spread: Mapping[str, float] = field(default_factory=dict)
-    # whether half-widths hardly vary between draws of the noise, as they do only when asymptotics hold
+    # whether half-widths hardly vary between draws of the noise, which is so only where asymptotics hold
     settled: bool = True
     why: str = ""  # why no interval is bounded; empty if one is
 
@@ -86,11 +86,11 @@ def forecast(
 ) -> Forecast:  # fmt: skip
     """Forecast what a task learns from a number of people, or of an organisation's records.
 
-    Public rows to be set aside are drawn from the ``population``, the assumed people; a file's are its covariates.
-    ``levels`` has each level's share of people, by default all at the default level. ``draws`` and ``seed`` are of the
-    sums; ``more`` draws up to three times as often, until the medians of settled half-widths are known to 2.5%, and
-    ``even_unlearned`` continues after a first draw without any bounded interval. Raises UserError if the protocol
-    cannot learn this task, or has no forecast.
+    ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
+    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
+    ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
+    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Raises
+    UserError if the protocol cannot learn this task, or has no forecast.
     """
     return forecasts(
         task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,
@@ -104,7 +104,7 @@ def forecasts(
 ) -> dict[int, Forecast]:  # fmt: skip
     """Forecast what a task learns from several numbers of people, each as in `forecast`.
 
-    Protocols with consecutive models are simulated once: smaller numbers of people are the first of the larger ones.
+    Protocols with consecutive models are simulated once: smaller numbers are the first people of the largest one.
     Raises UserError if the protocol has no forecast, or the task cannot be learned by it.
     """
     counts = sorted(set(counts))
@@ -192,7 +192,7 @@ class _Draws:
 
 
 def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> Task:
-    """Return the task with public rows sampled from the population, as many as it has."""
+    """Return the task with public rows sampled from the population, if it sets any aside."""
     if task.public is None:
         return task
     size = task.public.set_aside if task.covariates is None else int(task.covariates[1].sum())

@@ -13,11 +13,11 @@ from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
 LARGEST: Final = 25
-"""Most coefficients for a forecast before a run; half for few people, or for chains with models of their own."""
+"""Most coefficients for a forecast before a run; halved for few people, and for chains with models of their own."""
 MANY: Final = 20_000
-"""People from which a run takes so long that another second does not matter."""
+"""Number of people from which a run takes so long that another second does not matter."""
 SETTLED: Final = 13
-"""Most coefficients for more than one draw, which shows how much draws differ."""
+"""Most coefficients for which there is more than one draw, to see how much draws differ."""
 
 _NAMED = 3
 
@@ -25,9 +25,9 @@ _NAMED = 3
 def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
     """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
 
-    The task's public covariates are resolved. ``level`` is a level's name, or ``lot`` for all levels in equal shares
-    (the shares of levels in a column are unknown); ``rate`` is the share of positive targets, None for the task's, or a
-    half.
+    The task's public covariates must be resolved. ``level`` is a level's name, or ``lot`` for all levels in equal
+    shares; for levels in a column, whose shares are unknown, None is returned. ``rate`` is the share of positive
+    targets, by default the task's rate or, if that states none, a half.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> outlook(task, 500).partition(". ")[0]
-    '500 people at mu = 1: hardly anything is to be learned of so few'
+    '500 people at mu = 1: hardly anything can be learned from so few'
     """
     levels, unit_of = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
@@ -65,14 +65,14 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
     if not named:
         return (
-            f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few. Assumed: {given} (murk plan)"
+            f"{people:,} {kind} at {budget}: hardly anything can be learned from so few. Assumed: {given} (murk plan)"
         )
     unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
     parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
+    noun = "half-width of the average effect" if len(parts) == 1 else "half-widths of average effects"
     about = "about" if expected.settled and draws > 1 else "roughly"
-    loose = "" if expected.settled else "; they still differ from run to run"
+    loose = "" if expected.settled else "; they differ from run to run"
     return (
         f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
     )

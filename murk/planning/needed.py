@@ -1,4 +1,4 @@
-"""The number of people that half-widths take."""
+"""The number of people needed for given half-widths."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MOST: Final = 2**30
 
 
 def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
-    """Return how many people give average effects per unit at most these half-widths; None for more than a billion.
+    """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
-    Uses bisection over powers of two, then the root of the number between the last two.
+    Bisects powers of two; between the last two, half-widths are taken to shrink with the root of the number.
 
     Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
     """
@@ -57,8 +57,8 @@ def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[st
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():
         if name is not None and name not in names:
-            known = ", ".join(names) or "of log odds of classes, which have no units"
-            raise UserError(f"no half width of {name!r} can be asked for: the task's coefficients are {known}")
+            known = ", ".join(names) or "none, as log odds of classes have no units"
+            raise UserError(f"no half-width of {name!r} can be requested; features with an average effect: {known}")
         if not value > 0.0:
-            raise UserError(f"a half width is above 0, and not {value:g}")
+            raise UserError(f"a half-width must be above 0, got {value:g}")
     return names

@@ -33,7 +33,7 @@ def draw(found: Plan, form: str = "png") -> bytes:
         if axes.get_lines() and math.isfinite(found.effect):
             axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--", label="an effect as assumed")
         if not axes.get_lines():
-            text = "no half width\nof an average effect"
+            text = "no half-width\nof an average effect"
             axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY)
         axes.set_xscale("log")
         axes.set_xlim(found.people[0] / 1.5, found.people[-1] * 1.5)
@@ -46,7 +46,7 @@ def draw(found: Plan, form: str = "png") -> bytes:
         axes.set_title(words, fontsize=10)
         axes.set_xlabel("people")
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("half width, points per standard deviation")
+    panels[0].set_ylabel("half-width, points per standard deviation")
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }

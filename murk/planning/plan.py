@@ -1,4 +1,4 @@
-"""A plan: forecasts over people, budgets and protocols, the people that an error takes, and a recommendation."""
+"""A plan: forecasts over people, budgets and protocols, the people needed for half-widths, and a recommendation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from murk.stream.task.task import Task
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
 BEYOND: Final = 10**12
-"""More people than exist."""
-TOO_FEW: Final = "not to be learned at this privacy by so many people"
-"""The reason where more people would give intervals."""
+"""Largest number of people, more than exist."""
+TOO_FEW: Final = "too few people to learn anything at this privacy level"
+"""Reason for no interval if more people would give one."""
 
 _DRAWS: Final = 3
 """Draws for each cell, fewer than for a single forecast: a table has two digits."""
@@ -40,13 +40,13 @@ Tick = Callable[[int, str], None]
 class Cell:
     """One forecast of a plan, or why there is none."""
 
-    # protocol, people, budget, design: what it forecasts; ``budget`` is a factor of the task's own
+    # what is forecast; ``budget`` is a factor of the task's own, ``design`` the name of the assumed population
     protocol: str
     people: int
     budget: float
     design: str
     forecast: Forecast | None  # the forecast; None if the protocol cannot learn the task
-    refused: str = ""  # why it cannot
+    refused: str = ""  # why the protocol cannot learn the task; else empty
 
     @property
     def points(self) -> float:
@@ -68,18 +68,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task would learn."""
+    """Forecasts of a task by several protocols, and what they advise."""
 
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
     cells: tuple[Cell, ...]  # all forecasts
     budgets: Mapping[float, str]  # factor to its guarantee, in words
     effect: float  # assumed average effect per standard deviation of the median feature, in points
-    # number of people to the protocol chosen at the task's own budget, and why; an empty name if nothing is
-    # learned
+    # number of people to the protocol chosen at the task's own budget (empty if nothing is learned) and the reason
     chosen: Mapping[int, tuple[str, str]]
-    # protocol to the people that the wanted half-widths take; None if they cannot be reached. Protocols without
-    # average effects are missing.
+    # protocol to the number of people needed for the wanted half-widths; None if no number suffices. Protocols
+    # without average effects are missing.
     needs: Mapping[str, int | None] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)  # assumptions about the target
     off: str = ""  # how half-widths would differ at another rate, if nobody stated one; else empty
@@ -147,12 +146,12 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Forecast what a task would learn, by its own protocol and by the others.
 
-    The task's public covariates are resolved, or a number to be set aside. ``people`` and ``budgets`` are numbers of
-    people, and factors of the task's own budget; ``protocols`` are those to compare, by default all; ``effects`` are
-    assumptions about the target. ``within`` has by feature the wanted half-width of its average effect per unit, with
-    None for all features. ``draws`` is the number of draws of the sums for each forecast; ``tick`` is called with the
-    number of forecasts made, and a word. Raises UserError for fewer people than 1, an unknown protocol, or an effect of
-    an unknown feature.
+    The task's public covariates must be resolved, or be a number of people to set aside. ``people`` are numbers of
+    people, ``budgets`` factors of the task's own budget, ``protocols`` those to compare, by default all, and
+    ``effects`` assumptions about the target. ``within`` maps features to the wanted half-width of their average effect
+    per unit; the key None stands for all features. ``draws`` is the number of draws of the sums for each forecast.
+    ``tick`` is called with the number of forecasts made and the current protocol and population. Raises UserError for
+    fewer people than 1, an unknown protocol, or an effect of an unknown feature.
     """
     for count in people:
         if not 1 <= count <= BEYOND:
@@ -203,7 +202,7 @@ def plan(
 
 
 def _rate_sensitivity(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
-    """Describe half-widths at another rate, for most people by the task's own protocol and budget."""
+    """Describe half-widths at another rate, for the largest number of people by the task's own protocol and budget."""
     own = [
         one.forecast
         for one in cells
@@ -226,17 +225,17 @@ def _own_budget(budgets: Sequence[float]) -> set[float]:
 
 
 def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
-    """Return the budgets of a design: all for the first, else the task's own."""
+    """Return the budgets to forecast for a population: all for the first one, else the task's own."""
     return set(budgets) if design is found[0] else _own_budget(budgets)
 
 
 def _draws(factor: float, draws: int) -> int:
-    """Return the number of draws at a budget: one fewer than at the task's own."""
+    """Return the number of draws for a budget: one fewer if it is not the task's own."""
     return draws if factor == 1.0 else max(draws - 1, 1)
 
 
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
-    """Return the task by a protocol at a budget, or why that is impossible."""
+    """Return the task with another protocol and budget, or why that is impossible."""
     try:
         own = task if protocol == task.protocol else task.with_protocol(protocol)
         return own if factor == 1.0 else own.with_budget(factor)
@@ -276,7 +275,7 @@ def _guarantee_words(task: Task, factor: float) -> str:
 
 
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
-    """Return the best protocol by forecasts of equal people, budget and design, and why; an empty name for none.
+    """Return the best protocol by forecasts for one number of people, and the reason; an empty name for none.
 
     Uses the rule of `murk.planning.choice`. Sketches, which need trust in an organisation, are chosen only for a task
     that already has them.
@@ -292,7 +291,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
     reason = choice.reason
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
-        reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
+        reason += f"; if an organisation is trusted with the records: sketch {points['sketch']:.2g} points"
     return choice.protocol, reason
 
 
@@ -326,7 +325,7 @@ def why_not(cell: Cell) -> str:
     if cell.forecast.why:
         return cell.forecast.why
     if cell.forecast.effects:
-        return "most coefficients are not to be learned"
+        return "most coefficients would not be learned"
     return "coefficients have intervals, and there is no average effect to compare"
 
 
@@ -335,7 +334,7 @@ def remarks(found: Plan) -> Iterator[str]:
     first, own = found.designs[0].name, found.task.protocol
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
-        # The reason is that of most people at the largest budget.
+        # Give the reason for the largest number of people at the largest budget.
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
             yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
@@ -343,12 +342,12 @@ def remarks(found: Plan) -> Iterator[str]:
         one.people for one in cells
         if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
     ]  # fmt: skip
-    # If another reason than their number prevents intervals, people are no remark.
+    # Remark on the number of people only if more of them would give intervals.
     known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
     if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
         yield (
-            f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
-            f"({found.effect:.2g} points) from none."
+            f"By {own} at the task's budget, {max(wide):,} people are too few to distinguish an effect of the assumed "
+            f"size ({found.effect:.2g} points) from none."
         )
 
 

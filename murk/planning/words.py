@@ -1,4 +1,4 @@
-"""A forecast's assumptions in words, and what they change."""
+"""Descriptions of a forecast's assumptions, and of its half-widths under other ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def features_words(task: Task) -> str:
 
 
 def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
-    """Return how wide half-widths would be for a rare outcome, if nobody stated a rate; else nothing."""
+    """Return what half-widths would be for a rare outcome, in words; empty if somebody stated a rate."""
     rate = rate_of(task, effects)
     if not rate.assumed or task.target.kind != "binary" or not found.spread:
         return ""
@@ -80,7 +80,7 @@ def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
     if not other.learned or not math.isfinite(other.points):
         said = "most coefficients would not be learned"
     else:
-        said = f"a half width of {found.points:.2g} points would be {other.points:.2g}"
+        said = f"a half-width of {found.points:.2g} points would be {other.points:.2g}"
     return (
         f"The rate is a guess, and forecasts depend on it: were {percent(RARE)} of the targets positive, with "
         f"{found.people:,} people {said}."

@@ -16,7 +16,7 @@ __all__ = ["Accountant", "in_parallel"]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees; None for a kind that they do not imply."""
+    """``count`` releases with the same guarantees; a figure is None if they imply no guarantee of that kind."""
 
     count: int
     pure: Fraction | None
@@ -28,10 +28,10 @@ class _Entry:
 class Accountant:
     """Composes the releases of one person, made in any order, and states their joint guarantee.
 
-    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Mixtures use the best valid common
-    currency: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2; GDP is zCDP
-    with rho = mu^2 / 2; (epsilon, delta) is added to the others' at the rest of delta. Sums are exact, and the answer
-    is rounded up.
+    Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
+    kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
+    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the guarantee of the others at the rest of delta. Sums
+    are exact, and the answer is rounded up.
 
     Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
     themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
@@ -76,7 +76,7 @@ class Accountant:
 
         Raises `UserError` if a release implies no guarantee of that kind.
         """
-        # Checks the figures that are asked for by the rules of a single guarantee.
+        # Check the arguments as for a single guarantee.
         PureDP(0.0).to(kind, delta=delta, epsilon=epsilon)
         if delta is not None:
             return self._at_delta(delta)
@@ -84,7 +84,7 @@ class Accountant:
             return self._at_epsilon(epsilon)
         for entry in self._entries:
             if getattr(entry, kind) is None:
-                raise UserError(f"these releases promise no {kind} guarantee: {_reason(kind, entry)}")
+                raise UserError(f"these releases have no joint {kind} guarantee: {_reason(kind, entry)}")
         total = _sum(kind, self._entries)
         if kind == "gdp":
             return GaussianDP(total)
@@ -112,7 +112,7 @@ class Accountant:
         epsilon = sum((count * approx[0] for count, approx in known if approx), Fraction(0))
         delta = sum((count * approx[1] for count, approx in known if approx), Fraction(0))
         if delta >= 1:
-            raise UserError("these releases promise nothing together: their deltas add up to 1 or more")
+            raise UserError("these releases have no joint guarantee: their deltas add up to 1 or more")
         return epsilon, delta
 
     def _with_zcdp(self) -> list[_Entry]:
@@ -123,7 +123,7 @@ class Accountant:
         left = rational(delta) - own_delta
         if left < 0:
             raise UserError(
-                f"delta={delta:g} is below the sum of the releases' own, {float_up(own_delta):g}; ask for that or more"
+                f"delta={delta:g} is below the sum of the releases' own deltas; give {float_up(own_delta):g} or more"
             )
         return ApproxDP(float_up(epsilon + _epsilon(self._with_zcdp(), float_down(left))), delta)
 
@@ -132,12 +132,12 @@ class Accountant:
         left = rational(epsilon) - own_epsilon
         if left < 0:
             raise UserError(
-                f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own, "
-                f"{float_up(own_epsilon):g}; ask for that or more"
+                f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own epsilons; "
+                f"give {float_up(own_epsilon):g} or more"
             )
         total = float_up(delta + _delta(self._with_zcdp(), left))
         if total >= 1:
-            raise UserError(f"at epsilon={epsilon:g} these releases promise nothing (delta is 1); ask for a larger one")
+            raise UserError(f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); give a larger one")
         return ApproxDP(epsilon, total)
 
 
@@ -179,10 +179,10 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
 
 def _reason(kind: str, entry: _Entry) -> str:
     if entry.zcdp is None:
-        return 'one is known by (epsilon, delta) alone, which adds only as such; ask for spent("approx", delta=...)'
+        return 'one of them has only an (epsilon, delta) guarantee; use spent("approx", delta=...)'
     if kind == "pure":
-        return "one of them has Gaussian noise, whose rare outcomes no epsilon bounds; ask for gdp, zcdp or approx"
-    return "one is known by its rho alone, which no mu follows from; ask for zcdp or approx"
+        return "one of them has Gaussian noise, whose rare outcomes no epsilon bounds; use gdp, zcdp or approx"
+    return "one of them has only a rho, from which no mu follows; use zcdp or approx"
 
 
 def _sum(kind: str, entries: list[_Entry]) -> float:
@@ -217,9 +217,9 @@ def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
     if not other:
         routes = [rational(conversions.pure_epsilon(epsilon, delta))]
     elif delta == 0:
-        raise UserError("no delta is left for the releases with Gaussian noise; ask for a larger one")
+        raise UserError("no delta is left for the releases with Gaussian noise; give a larger delta")
     else:
-        # Pure ones by addition, others by their curve.
+        # Add the epsilon of the pure releases to that of the others' curve.
         routes = [rational(epsilon) + rational(curve(total, delta)) for total, curve in _curves(other, "epsilon")]
     if delta > 0:
         routes += [rational(curve(total, delta)) for total, curve in _curves(entries, "epsilon")]
@@ -239,9 +239,9 @@ def _delta(entries: list[_Entry], epsilon: Fraction) -> Fraction:
 
 
 def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[tuple[float, Callable[..., float]]]:
-    """Return totals with their (epsilon, delta) curve: the exact one if all are GDP, and the Renyi one.
+    """Return total mu with its exact (epsilon, delta) curve, if all are GDP, and total rho with the Renyi curve.
 
-    The exact one is smaller if all are Gaussian. Pure releases convert differently to the two, so both are tried.
+    The exact curve is smaller if all are Gaussian. Pure releases convert differently to mu and rho, so try both.
     """
     routes: list[tuple[float, Callable[..., float]]] = []
     if all(entry.gdp is not None for entry in entries):
@@ -252,9 +252,9 @@ def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[
 
 
 def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """Return the guarantee of a stream of different people's releases to each: the weakest of theirs.
+    """Return the guarantee that holds for each person if different people make one release each: the weakest one.
 
-    People are disjoint, so nothing adds up: (max epsilon, max delta), max mu, max rho.
+    Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho.
 
     Raises `UserError` if there are none, or they are of different kinds.
 

@@ -13,7 +13,7 @@ __all__ = ["MAX_TRIALS", "Floats", "fair_tail_ratio_below", "mass_above", "proba
 
 Floats = npt.NDArray[np.float64]
 
-# Up to here a deviation of 40 standard deviations is known to 1e-8 of one.
+# Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 
 # Eight units of rounding, for sums of a few terms that are rounded relative to their own size.
@@ -34,11 +34,11 @@ def _log_factorial_excess(n: Floats) -> Floats:
 
 
 def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
-    """Return x log(x / m) + m - x, and the size of what was rounded."""
+    """Return x log(x / m) + m - x for a count x and its mean m, and the size of the rounded terms."""
     away = count - mean
     share = np.divide(away, mean, out=np.zeros_like(away), where=mean > 0)
     ratio = np.divide(count, mean, out=np.zeros_like(away), where=mean > 0)
-    # log1p(-1) is met only with the factor 0.
+    # log1p(-1) would occur only with the factor 0.
     value = mean * (ratio * np.log1p(np.maximum(share, -1 + 2.0**-53)) - share)
     return value, np.abs(away) + np.abs(value)
 
@@ -90,7 +90,7 @@ def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds:
     True
     """
     up, down = last - middle, middle - first
-    # Where a series has no terms its ratio may be 0.
+    # Where a series has no terms its ratio may be 0; use 1.
     above = np.where(up > 0, (trials - middle) * odds[0], 1.0) / np.where(up > 0, (middle + 1) * odds[1], 1.0)
     below = np.where(down > 0, middle * odds[1], 1.0) / np.where(down > 0, (trials - middle + 1) * odds[0], 1.0)
     series = _geometric(np.log(above) + _ROUNDING, up) + _geometric(np.log(below) + _ROUNDING, down)

@@ -38,7 +38,7 @@ __all__ = [
     "zcdp_epsilon",
 ]
 
-# Room for the rounding of a handful of 60-digit operations on numbers of ordinary size.
+# Bound of the rounding error of a few 60-digit operations on numbers of ordinary size.
 _MARGIN = Decimal("1e-45")
 
 
@@ -60,7 +60,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     require("epsilon", epsilon)
     if mu == 0:
         return 0.0
-    # At least the smallest positive float: a curve that never reaches 0 must not be said to.
+    # At least the smallest positive float, since the curve never reaches 0.
     return max(float_up(min(gdp_delta_bound(rational(mu), rational(epsilon)), Decimal(1))), math.ulp(0.0))
 
 
@@ -147,7 +147,7 @@ def pure_to_gdp(epsilon: float) -> float:
     def holds(mu: Fraction) -> bool:
         return log_odds_bounds(mu)[0] >= exact
 
-    # log odds >= 2 phi(0) mu near 0 and >= mu^2 / 8 far out, so twice the smaller of the inverses is enough.
+    # The log odds are at least about 2 phi(0) mu near 0 and mu^2 / 8 far out: twice the smaller inverse is enough.
     return smallest_float(holds, 0.0, 2 * min(1.2534 * epsilon, math.sqrt(8) * math.sqrt(epsilon)) + math.ulp(0.0))
 
 
@@ -191,7 +191,7 @@ def pure_delta(epsilon: float, at: float) -> float:
     if at >= epsilon:
         return 0.0
     with precise():
-        # Divided through by e^epsilon, which may be astronomically large.
+        # Numerator and denominator are divided by e^epsilon, which may be too large.
         gap = (decimal(rational(at) - rational(epsilon))).exp()
         delta = (1 - gap) / (1 + (-decimal(rational(epsilon))).exp())
         return float_up(min(delta + _MARGIN, Decimal(1)))
@@ -227,8 +227,8 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    Proved for epsilon <= 1 only; from between 8 and 9 it is too small at delta = 1e-5, so that the claim is false. Use
-    it to reproduce a paper, and `gdp_mu` for everything else.
+    It is proved for epsilon <= 1 only. At delta = 1e-5 it is too small, and the guarantee false, from an epsilon
+    between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` for everything else.
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 

@@ -1,8 +1,8 @@
-"""Guarantees in plain words, as figures about the strongest adversary.
+"""Guarantees in plain words, as the success rates of the strongest adversary.
 
-The adversary knows everything but the record and has unlimited computing power. The figures are how often they tell two
-records apart (a fair coin: half of the time), and how many of the sought records they find at 5% false alarms. Figures
-are rounded against the guarantee.
+The adversary knows everything but the record and has unlimited computing power. The rates are how often they tell two
+records apart (guessing: half of the time), and which share of the records they look for they find with 5% false alarms.
+Both are rounded up.
 """
 
 import math
@@ -19,7 +19,7 @@ _NORMAL_95 = 1.6448536269514722
 
 def number(value: float) -> str:
     """Format a figure of a guarantee: four digits, rounded up (1e-9 is forgiven for floating point)."""
-    # By decimals: powers of ten as floats end before the figures do.
+    # Use decimals, because floats have no powers of ten small enough for the smallest figures.
     return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
 
 

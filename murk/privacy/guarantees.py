@@ -67,7 +67,7 @@ class Guarantee(ABC):
             return ApproxDP(self._epsilon_at(delta), delta)
         delta = self._delta_at(epsilon)
         if delta >= 1:
-            refuse(self, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; ask for a larger epsilon")
+            refuse(self, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; give a larger epsilon")
         return ApproxDP(epsilon, delta)
 
     @abstractmethod
@@ -131,7 +131,7 @@ def _checked(owner: str, name: str, value: object) -> float:
         raise UserError(f"{owner}: {name}={value!r} is negative; a guarantee needs {name} > 0")
     elif number > _LARGEST[name]:
         raise UserError(
-            f"{owner}: {name}={value!r} promises nothing; the largest that is accepted is {_LARGEST[name]:g}"
+            f"{owner}: {name}={value!r} guarantees nothing; the largest accepted value is {_LARGEST[name]:g}"
         )
     return number
 
@@ -160,7 +160,7 @@ def check_kind(kind: str, delta: float | None, epsilon: float | None) -> None:
 
 
 def refuse(owner: Guarantee, kind: str, reason: str) -> NoReturn:
-    """Raise `UserError`: a guarantee implies none of another kind, for a reason."""
+    """Raise `UserError` because a guarantee implies none of another kind, with the reason."""
     raise UserError(f"{owner!r} implies no {KINDS[kind]} guarantee: {reason}")
 
 
@@ -249,24 +249,24 @@ class ApproxDP(Guarantee):
     def _epsilon_at(self, delta: float) -> float:
         require("delta", delta, below=1)
         if delta < self.delta:
-            refuse(self, "approx", f"delta can only grow, and {delta:g} is below {self.delta:g}")
+            refuse(self, "approx", f"delta={delta:g} is below its own delta, {self.delta:g}")
         left = (rational(delta) - rational(self.delta)) / (1 - rational(self.delta))
         return conversions.pure_epsilon(self.epsilon, float_down(left))
 
     def _delta_at(self, epsilon: float) -> float:
-        # delta + (1 - delta) (e^mine - e^epsilon) / (1 + e^mine): the worst release of this guarantee.
+        # delta + (1 - delta) (e^mine - e^epsilon) / (1 + e^mine), for the worst release with this guarantee.
         more = rational(conversions.pure_delta(self.epsilon, epsilon))
         return float_up(rational(self.delta) + (1 - rational(self.delta)) * more)
 
     def _converted(self, kind: Kind) -> Guarantee:
         if self.delta > 0:
-            refuse(self, kind, "with probability delta anything may be disclosed, which it has no room for")
+            refuse(self, kind, "with probability delta anything may be disclosed, which that kind does not allow")
         return PureDP(self.epsilon).to(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianDP(Guarantee):
-    """Gaussian differential privacy: no easier than telling N(0, 1) from N(mu, 1) with one draw.
+    """Gaussian differential privacy: telling two records apart is no easier than N(0, 1) from N(mu, 1) by one draw.
 
     Reference: Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022).
 
@@ -310,7 +310,7 @@ class GaussianDP(Guarantee):
 
 @dataclass(frozen=True, slots=True)
 class ZeroConcentratedDP(Guarantee):
-    """Zero-concentrated differential privacy: Renyi divergence of order alpha at most rho alpha.
+    """Zero-concentrated differential privacy: the Renyi divergence of every order alpha is at most rho alpha.
 
     Reference: Bun, Steinke, "Concentrated differential privacy", TCC 2016.
 
@@ -352,7 +352,7 @@ class ZeroConcentratedDP(Guarantee):
             refuse(
                 self,
                 kind,
-                "releases exist that it covers and no mu does; where the mechanism is Gaussian, "
+                "some releases with this guarantee have none for any mu; if the mechanism is Gaussian, "
                 f"state GaussianDP({math.sqrt(2 * self.rho):.6g})",
             )
         return {"pure": PureDP(0.0), "gdp": GaussianDP(0.0), "zcdp": self}[kind]

@@ -8,12 +8,12 @@ from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
 __all__ = ["zcdp_delta", "zcdp_epsilon"]
 
-# Room for the rounding of a handful of 60-digit operations, each term by its own size.
+# Bound of the rounding error of a few 60-digit operations, relative to the size of each term.
 _MARGIN = Decimal("1e-45")
 
 
 def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
-    """Return (Renyi order - 1) with the least delta at ``value``, or with the least epsilon, by floats.
+    """Return the Renyi order, less 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
 
     Every order gives a valid figure, so the search need not be exact: a grid, then golden-section search.
     """

@@ -49,7 +49,7 @@ _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988
 
 @contextmanager
 def precise() -> Iterator[None]:
-    """Decimal arithmetic with 60 digits and unlimited exponents."""
+    """Use decimal arithmetic with 60 digits and unlimited exponents within the block."""
     context = Context(
         prec=_DIGITS,
         rounding=ROUND_HALF_EVEN,
@@ -82,7 +82,7 @@ def decimal(value: Fraction) -> Decimal:
 
 def float_up(value: Fraction | Decimal) -> float:
     """Return the smallest float that means at least ``value`` (see `rational`); infinite if there is none."""
-    # As fractions, decimals beyond what floats hold could need billions of digits.
+    # Decimals out of the range of floats could need billions of digits as fractions.
     if -_TINY < value < _TINY:
         return math.ulp(0.0) if value > 0 else 0.0
     if not -_HUGE <= value <= _HUGE:
@@ -171,7 +171,7 @@ def gdp_delta_bound(mu: Fraction | Decimal, epsilon: Fraction) -> Decimal:
             # M is convex with the slope z M(z) - 1, so this is an upper bound, above by a share of 2 m at most.
             return density * m * (1 - z * _mills(z) + 4 * error)
         if z < -1000:
-            # Phi(-z) is 1 to 200,000 digits, and M(z) may be beyond what a decimal holds.
+            # Phi(-z) is 1 to 200,000 digits, and M(z) may be out of the range of decimals.
             return Decimal(1)
         near, far = _mills(z), _mills(z + m)
         return density * (near - far) + density * (near + far) * error
@@ -186,7 +186,7 @@ def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
             value = 4 * m / _TWO_PI.sqrt()
             margin = value * Decimal("1e-38")
         else:
-            # By the tail's logarithm, since the tail itself may be below what a decimal holds.
+            # Use the tail's logarithm, since the tail itself may be out of the range of decimals.
             log_tail = _mills(m).ln() - m * m / 2 - _TWO_PI.ln() / 2
             value = (1 - log_tail.exp()).ln() - log_tail
             margin = (1 + m * m) * Decimal("1e-48")

@@ -1,4 +1,4 @@
-r"""Guarantees of shuffled crowds: what everybody but the shuffler learns of one person's release.
+r"""Guarantees of shuffled crowds: how much everybody but the shuffler learns about one person's record.
 
 A crowd of n people answers with the same randomizer, of pure local epsilon0, and a shuffler permutes the releases
 uniformly. Neighbours replace one person's record. The crowd is (epsilon, delta)-DP at
@@ -13,11 +13,11 @@ release is a clone, as likely from either of the two records:
 - ``"published"``: q = e^-epsilon0. Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (arXiv 2012.12803),
   section 3. Holds for crowds whose randomizers depend on earlier releases of the same crowd, too.
 - ``"blanket"``: q = 2 / (e^epsilon0 + 1), the privacy blanket of Balle, Bell, Gascon, Nissim, CRYPTO 2019 (arXiv
-  1903.02837), at its worst randomizer. A third smaller. Holds if no randomizer depends on another release of the crowd.
+  1903.02837), at its worst randomizer. Its epsilon is about a third smaller. Holds if no
+  randomizer depends on another release of the crowd.
 
-``people`` is the number of honest people, each person included: releases whose randomness an attacker knows hide
-nobody. Every figure is
-rounded against the claim: delta and epsilon up, local budgets down.
+``people`` is the number of honest people, the protected one included: a release whose randomness an attacker knows
+hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
 """
 
 import math
@@ -48,15 +48,15 @@ __all__ = [
 
 Bound = Literal["published", "blanket"]
 
-# From here on a clone is so rare, even in the largest crowd, that nothing is gained.
+# From this local epsilon on, clones are so rare, even in the largest crowd, that shuffling gains nothing.
 _NO_CLONES = 60.0
-# Below this, what there is to lose underflows.
+# Below this local epsilon, floats underflow.
 _NO_LOSS = 1e-100
 # The largest epsilon of a guarantee.
 _LARGEST = 1e6
-# A crowd is of use if it takes this share off epsilon; otherwise the local guarantee, without a delta, is the better.
+# A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
-# Groups of numbers of clones within 9 standard deviations, and below: these many make an error of 0.2% at most.
+# Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.2%.
 _FINE, _COARSE = 1536, 256
 # Relative precision of inversions.
 _PRECISION = 1e-9
@@ -73,7 +73,7 @@ def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "p
 
     .. math:: \delta(\epsilon) = E_{C \sim \mathrm{Bin}(n - 1, q)}\, \delta_C
 
-    Never below the exact sum, at most 1% above it down to 1e-40, and never above what holds without a shuffler.
+    It is never below the exact sum, at most 1% above it down to 1e-40, and never above the delta without a shuffler.
 
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
@@ -155,8 +155,8 @@ def shuffled_guarantee(
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
-    Never worse than the local one: if the crowd takes less than a hundredth off epsilon, that is returned, with delta
-    0.
+    It is never worse than the local guarantee, which is returned, with delta 0, if the crowd reduces epsilon by less
+    than a hundredth.
 
     Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or not exactly one of delta and
     epsilon is given.
@@ -205,7 +205,7 @@ def shuffled_curve(
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
     epsilons
-        Where to evaluate it; 33 values from 0 to where delta is 1e-12, if None.
+        Where to evaluate the curve; by default 33 values from 0 to the epsilon at which delta is 1e-12.
     bound
         ``"published"`` or ``"blanket"``.
 
@@ -297,7 +297,7 @@ def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "
         if high == MAX_TRIALS:
             raise UserError(
                 f"no crowd of up to {MAX_TRIALS:.0e} people brings local epsilon={local_epsilon:g} to "
-                f"epsilon={epsilon:g}, delta={delta:g}; ask for larger ones, or use a smaller local epsilon"
+                f"epsilon={epsilon:g}, delta={delta:g}; give larger ones, or use a smaller local epsilon"
             )
         high = min(4 * high, MAX_TRIALS)
     low = high // 4
@@ -312,15 +312,15 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
 
     .. math:: \epsilon = \sum_i \epsilon_i, \qquad \delta = \sum_i \delta_i
 
-    With room in ``delta``, and many crowds, the best composition of k equal guarantees is smaller (unequal ones count
-    as the largest epsilon and delta among them):
+    If ``delta`` exceeds that sum, the optimal composition of k equal guarantees may give a smaller epsilon (unequal
+    guarantees count as the largest epsilon and delta among them):
 
     .. math:: 1 - (1 - \delta_1)^k \Bigl(1 - \sum_l \binom{k}{l} a^{k - l} b^l\,
         \bigl(1 - e^{\epsilon - (k - 2l) \epsilon_1}\bigr)_+\Bigr) \le \delta, \qquad
         a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
 
-    The crowds may be formed in view of earlier ones' releases, if their guarantees are fixed in advance. Crowds that
-    this person is not in cost nothing.
+    The crowds may be formed in view of earlier crowds' releases, if their guarantees are fixed in advance. Crowds
+    without this person cost nothing.
 
     Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or their deltas exceed ``delta``.
 
@@ -349,12 +349,12 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
     epsilon = sum((pair[0] for pair in pairs), Fraction(0))
     own = sum((pair[1] for pair in pairs), Fraction(0))
     if own >= 1:
-        raise UserError("these crowds promise nothing together: their deltas add up to 1 or more; use smaller ones")
+        raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller ones")
     if delta is None:
         return ApproxDP(float_up(epsilon), float_up(own))
     require("delta", delta, below=1.0)
     if rational(delta) < own:
-        raise UserError(f"delta={delta:g} is below the sum of the crowds' own, {float_up(own):g}; ask for that or more")
+        raise UserError(f"delta={delta:g} is below the sum of the crowds' own deltas; give {float_up(own):g} or more")
     best = float_up(epsilon)
     if len(pairs) <= _MAX_CROWDS:
         largest = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
@@ -401,12 +401,12 @@ def _checked(bound: str) -> Bound:
 
 def _approx(epsilon: float, delta: float) -> ApproxDP:
     if delta >= 1:
-        raise UserError(f"at epsilon={epsilon:g} this crowd promises nothing (delta is 1); ask for a larger epsilon")
+        raise UserError(f"at epsilon={epsilon:g} this crowd has no guarantee (delta is 1); give a larger epsilon")
     return ApproxDP(epsilon, delta)
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return where ``holds``, true at ``low`` and false at ``high``, changes: two numbers, nine digits alike."""
+    """Return numbers equal to nine digits between which ``holds`` changes; it is true at ``low``, false at ``high``."""
     for _ in range(200):
         if high - low <= _PRECISION * high:
             break
@@ -416,7 +416,7 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 
 
 def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
-    """Return the probability, from below, that another's release is a clone, and that it is none."""
+    """Return a lower bound of the probability that another person's release is a clone, and its complement."""
     if bound == "published":
         clone, other = math.exp(-local_epsilon), -math.expm1(-local_epsilon)
     else:
@@ -438,7 +438,7 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
     others = people - 1
     odds = _clone_odds(local_epsilon, bound)
     mean, deviation = others * odds[0], math.sqrt(others * odds[0] * odds[1])
-    # Tiny deltas are made by the rare crowds with few clones.
+    # Tiny deltas come from the rare crowds with few clones.
     lowest = max(0, math.floor(mean - 40 * deviation - 200))
     low = max(lowest, math.floor(mean - 9 * deviation))
     high = min(others, math.ceil(mean + 9 * deviation + 30))
@@ -464,8 +464,8 @@ def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> f
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler
     clones, mass = _groups(local_epsilon, people, bound)
-    # With a coin more the two are as hard to tell apart, or harder: delta falls in the number of clones, so that each
-    # group counts as its smallest.
+    # A further clone never makes the two inputs easier to tell apart: delta does not increase in the number of clones,
+    # so each group counts as its smallest number.
     inner = np.minimum(_delta_of_clones(local_epsilon, epsilon, clones), without_shuffler)
     total = float(np.dot(mass, inner)) * (1 + _MARGIN) + _LEAST_DELTA
     return min(total, without_shuffler)
@@ -481,13 +481,13 @@ def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Fl
     gap = -math.expm1(-float(rational(local_epsilon) - rational(epsilon))) / (1 + math.exp(-local_epsilon))
     turn = (1 + math.tanh(epsilon / 2) / math.tanh(local_epsilon / 2)) / 2
     start = np.floor((clones + 1) * turn) + 1
-    # Any other start gives less, so rounding of the start is made good by its neighbours.
+    # Any other start gives a smaller sum: the largest of three starts makes up for rounding of the start.
     least = np.clip(np.stack((start - 1, start, start + 1)), 1, clones + 1)
     coins = np.broadcast_to(clones, least.shape)
     before = probability_above(least - 1, coins, (0.5, 0.5))
     ratio = fair_tail_ratio_below(least, coins, _depth(coins, turn))
     by_ratio = before * (gap - growth * ratio + _MARGIN * (gap + growth * ratio))
-    # Near the mean the continued fraction is slow, but there the tail is half of what is not between k and its mirror.
+    # Near the mean the continued fraction converges slowly; there the tail is half of all outside k and its mirror.
     between = (2 * least - coins - 1) * probability_above(np.floor(coins / 2), coins, (0.5, 0.5))
     by_half = before * gap * (1 + _MARGIN) - growth * np.maximum(1 - between, 0.0) / 2 * (1 - _MARGIN)
     best: Floats = np.maximum(np.minimum(by_ratio, by_half).max(axis=0), 0.0)
@@ -515,8 +515,8 @@ def _repeated(epsilon: Fraction, own_delta: Fraction, count: int, delta: Fractio
     """Return the smallest epsilon of ``count`` releases of (epsilon, own_delta) at ``delta``; infinite if none."""
     with precise():
         none = (1 - decimal(own_delta)) ** count
-        # What is left of delta for the randomized responses that dominate releases, which sum to W - e^x V over the
-        # outcomes likelier than e^x: at each number of outcomes that is at most this from a certain x on.
+        # The delta left for the dominating randomized responses. Theirs at x is W - e^x V, with W and V the
+        # probabilities of the outcomes with odds above e^x: for each number of outcomes, find the least x that fits.
         room = (decimal(delta) - (1 - none)) / none - Decimal("1e-45")
         if room <= 0:
             return math.inf

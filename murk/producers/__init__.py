@@ -1,6 +1,6 @@
 """Everything that runs on a person's device: coding, accounts, outbox, and the producer that combines them.
 
-Names are imported at first use: a device that releases does not load River.
+Names are imported at first use, so that a device that only releases does not load River.
 """
 
 from typing import TYPE_CHECKING

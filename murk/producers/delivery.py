@@ -1,7 +1,7 @@
 """Delivery from the outbox to the log, and reports of what a producer did.
 
-Bytes are sent unchanged, in order, each once as far as the log shows. Reports stay on the device and hold no value of a
-record.
+Releases are sent unchanged and in order; one that the log is seen to have is not sent again. Reports stay on the device
+and hold no value of a record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Receipt:
     """Result of releasing one record.
 
-    ``outcome`` is "released", "refused" (a cap has no room, or the person has withdrawn) or "known" (the record was
+    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (the record was
     released before and is not randomized again). ``delivery`` is "sent", "queued" (in the outbox) or "none". ``reason``
     explains in plain words, and is empty if there is nothing to explain. ``level``, ``chain`` and ``version`` (of the
     model) are None unless released.
@@ -42,8 +42,8 @@ class Receipt:
 class WindowReceipt:
     """Result for a window of an organisation's records, or for a record added to one.
 
-    ``outcome`` is "added" (the window is open), "released", "refused" (a cap has no room, or the organisation has
-    withdrawn: its records are not read), "known" (a window of this name was released before) or "left out".
+    ``outcome`` is "added" (the window is open), "released", "refused" (a cap would be exceeded, or the organisation
+    withdrew: no record is read), "known" (a window of this name was released before) or "left out" (it is too small).
     ``delivery`` is "sent", "queued" (in the outbox) or "none". ``records`` counts the window's records so far.
     ``reason`` explains in plain words, with the remedy. ``level`` and ``chain`` are None unless released.
     """
@@ -58,7 +58,7 @@ class WindowReceipt:
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """Result of releasing a block of records: their numbers by outcome, and the next block's first row."""
+    """Result of releasing a block: the number of records by outcome, and the first row of the next block."""
 
     released: int
     refused: int
@@ -69,7 +69,7 @@ class BlockReport:
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """Result of sending the outbox: releases appended now, found on the log already, and deleted as expired."""
+    """Result of sending the outbox: numbers of releases appended now, already on the log, and deleted as expired."""
 
     sent: int
     already: int
@@ -79,8 +79,8 @@ class FlushReport:
 class Counts:
     """Sums over the coded records, for the device only.
 
-    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people:
-    another process may count the same records but one, and the difference would be that person's.
+    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people. A
+    second process may count all of these records except one; the difference would disclose that person's values.
     """
 
     def __init__(self) -> None:
@@ -102,17 +102,17 @@ class Counts:
 
 
 BATCH = 10_000
-"""Most releases read from the outbox at once."""
+"""Largest number of releases read from the outbox at once."""
 SENT = 100
-"""Most releases read at once for a broker: while it is unreachable, the backlog fills the disk, not the memory."""
+"""The same for a broker; small, so that the backlog of an unreachable broker fills the disk and not the memory."""
 BYTES = 64 * 2**20
-"""About the most bytes of releases read from the outbox at once."""
+"""Approximate largest number of bytes read from the outbox at once."""
 
 READ = 4096
 
 
 class Delivery:
-    """Sends a task's releases and confirms to the ledger which of them the log has."""
+    """Sends a task's releases and tells the ledger which of them are on the log."""
 
     def __init__(self, log: Log, ledger: Ledger, task_hash: str) -> None:
         self._log = log
@@ -122,7 +122,7 @@ class Delivery:
         self._backlog = ledger.pending(task_hash) > 0
 
     def send(self, spend: Spending) -> None:
-        """Append a block's releases to the log; if that fails with a MurkError they wait in the outbox."""
+        """Append a block's releases to the log; if that raises a MurkError, they wait in the outbox."""
         if not spend.granted:
             return
         # Until the log confirms, they count as backlog.
@@ -132,7 +132,7 @@ class Delivery:
         self._backlog = backlog
 
     def try_send(self, spend: Spending, now: float) -> str:
-        """Append a release after the backlog; return the reason if it has to wait."""
+        """Send the backlog, then a release; return why the release waits in the outbox, or an empty text if sent."""
         try:
             if self._backlog:
                 self.flush(now)
@@ -158,7 +158,7 @@ class Delivery:
     def flush(self, now: float) -> FlushReport:
         """Send the backlog; see `Producer.flush`.
 
-        The log is searched before anything is sent or expires, since an account states what became of each release.
+        The log is searched before anything is sent or expires, so that an account states correctly which were sent.
         """
         self._backlog = True
         sent = already = expired = after = 0
@@ -184,17 +184,17 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
-        """Return the releases that were surely not learned yet.
+        """Return the releases that have certainly not been learned.
 
-        If retention has removed the offset at which a release may have been appended, nobody can tell, and beyond the
-        deduplication window a second copy would count again: such a release is taken for sent. Expiry alone does not
-        prevent that if this clock is ahead of the log's.
+        A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
+        second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
+        device's clock is ahead of the log's.
         """
         begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
         return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
-        """Return the releases that the log has: a process may have died before it was confirmed."""
+        """Return the releases that are on the log: a process may have ended before it confirmed them."""
         stored: set[bytes] = set()
         if not self._log.readable_by_senders:
             return stored

@@ -17,9 +17,9 @@ class Encoder(base.MiniBatchTransformer):
     r"""Code raw features to [-1, 1] by a task's public bounds and categories.
 
     A number in [low, high] becomes :math:`2 (v - low) / (high - low) - 1`, clamped to [-1, 1]. Two categories become -1
-    and +1; of more, each but the first becomes a -1/+1 feature named ``origin=JFK``. Missing and undeclared values
-    become 0. The constant is left out: learners add their own. A scaler that learns bounds from raw records would
-    disclose them.
+    and +1; of three or more, each except the first becomes a -1/+1 feature named like ``origin=JFK``. Missing and
+    undeclared values become 0. The constant is left out, since learners add their own. Bounds are public, since a
+    scaler that learns them from raw records would disclose them.
 
     Parameters
     ----------
@@ -99,6 +99,6 @@ class Encoder(base.MiniBatchTransformer):
         return dataframe.to_native_frame(coded.x[:, :-1], like=frame, columns=list(coding.names[:-1]))
 
     def target_one(self, y: Any) -> float:
-        """Code a target: 0 or 1, the class's index, or [low, high] to [-1, 1]; NaN if undeclared."""
+        """Code a target: binary as 0 or 1, a class as its index, [low, high] as [-1, 1]; an undeclared one as NaN."""
         coding = self.task.coding
         return coding.encode_record({coding.target: y}).y

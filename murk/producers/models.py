@@ -54,8 +54,8 @@ class Models:
     def cached_model(self, chain: int) -> PublishedModel:
         """Return the last received iterate of a chain, even while the log cannot be reached.
 
-        Raises UserError if no honest learner publishes it (damaged, of another task or size, infinite, outside the
-        radius, of an impossible version); nothing was computed from any record; MurkError if the log cannot be read.
+        Raises UserError, before any record is used, if no honest learner publishes it (damaged, of another task or
+        size, infinite, outside the radius, of an impossible version). Raises MurkError if the log cannot be read.
         """
         message, end = self._log.cached_model(chain)
         source = self._source(chain)
@@ -88,7 +88,7 @@ class Models:
 
     def _check_version(self, chain: int, version: int, releases: int) -> None:
         if version > releases:
-            raise self._refused(chain, f"it is of version {version}, and the log has fewer releases")
+            raise self._refused(chain, f"it has learned {version} releases, more than the log has")
 
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:
@@ -101,13 +101,13 @@ class Models:
         # A hostile iterate may overflow before it is refused.
         with np.errstate(over="ignore"):
             self._problem.check_iterate(iterate)
-        # It is shared by all who release at it.
+        # All releases at this model share the array.
         iterate.setflags(write=False)
         return model.version, iterate
 
     def _refused(self, chain: int, why: str) -> UserError:
         return UserError(
-            f"the model of chain {chain} on {self._log.url} is none that honest learners publish ({why}): "
+            f"the model of chain {chain} on {self._log.url} is not one that an honest learner publishes ({why}): "
             "nothing was released. Ask the operator of the log"
         )
 

@@ -1,4 +1,4 @@
-"""A device's policy: what it lets tasks ask for."""
+"""A device's policy: the mechanisms and the spending that it allows tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Policy:
     lifetime
         A person's cap over all tasks; None for no such cap.
     per_task
-        The most that a single task may ask for per person; None leaves it to the task's own promise.
+        Largest cap per person that a task may promise; None for no such limit.
     mechanisms
         Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each with
         its own mechanism; "gaussmix" is for organisations, and `Producer` never uses it.)
@@ -78,7 +78,7 @@ class Policy:
         if asked and most and asked.currency == most.currency and not asked <= most:
             raise UserError(
                 f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
-                f"allows a task {most}: the task must ask for less, or the policy allow more"
+                f"allows {most} per task: the task must ask for less, or the policy allow more"
             )
         charges, refused = {}, {}
         for level, guarantee in task.privacy.levels.items():

@@ -1,4 +1,4 @@
-"""The producer: runs on a person's device, from their record to the bytes that leave it."""
+"""The producer: turns a person's record into the bytes that leave their device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Problem")
 
 CANDIDATES = 64
-"""Words from which an integer below n is drawn; all of them fail with a probability below 2^-64."""
+"""Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64."""
 
 
 class Releaser(ABC, Generic[P]):
@@ -79,7 +79,7 @@ class Releaser(ABC, Generic[P]):
             caps=self._admission.caps,
             lifetime=self._admission.lifetime,
         )
-        # Shared fields of the releases of the last second.
+        # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash)
 
@@ -97,7 +97,7 @@ class Releaser(ABC, Generic[P]):
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        """Return the task's problem, of the kind that is released here."""
+        """Return the task's problem; raise a UserError if this class does not release to such a task."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         if noise is None:
@@ -165,7 +165,7 @@ class Producer(Releaser["PersonProblem"]):
 
     Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
     model is checked before a record is read. Missing values are coded by the task's public rule; a record without a
-    usable target releases the mechanism of a zero gradient.
+    usable target is randomized as a zero gradient.
 
     The producer works only in the thread that opened its ledger.
 
@@ -377,7 +377,7 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
 
     def _order(self, indices: NDArray[np.int64]) -> list[int]:
-        """Draw the order in which a block is sent: the file's would tell whose each release is."""
+        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
         if self._noise.simulated or len(indices) < 2:
             # A simulation protects nobody, and must not depend on how its file is cut into blocks.
             return list(range(len(indices)))

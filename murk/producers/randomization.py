@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
 FEW = 64
-"""Records answered without a compiled kernel before one is loaded, which takes about 10 ms."""
+"""Number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms."""
 MOST_HELD = 16
-"""Most kernels in memory, one for each chain and level."""
+"""Largest number of kernels in memory, one for each chain and level."""
 
 Key = TypeVar("Key", int, str)
 
@@ -77,7 +77,7 @@ def answer_of(
 
 
 class Answering:
-    """Randomizes one record at a time, by a compiled kernel if the problem has one; both draw the same from a seed."""
+    """Randomizes one record at a time, by a compiled kernel if the problem has one; it draws the same from a seed."""
 
     def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
         self._problem, self._noise = problem, noise
@@ -96,7 +96,7 @@ class Answering:
             return
         made: OneAnswer | None = self._in_place(level, model, self._seed)
         if made is not None:
-            # The first call compiles; it answers for no record.
+            # The first call compiles; it randomizes no record.
             made.give(np.array(made.x), math.nan, 0)
             if len(self._held) >= MOST_HELD:
                 del self._held[next(iter(self._held))]

@@ -1,6 +1,6 @@
 """Tasks, release records and their codec, logs, and the worker that feeds a learner.
 
-Names are imported on first use, so that devices load neither logs nor workers.
+Names are imported on first use, so that a process loads only what it needs.
 """
 
 from typing import TYPE_CHECKING

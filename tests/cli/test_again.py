@@ -36,7 +36,7 @@ def test_a_finished_run_repeats_its_result(finished: Path) -> None:
         (["--person", "age"], ["no --person, not --person age", "give the same --person"]),
         (["--source", "others.csv"], ["another file", "give the same --source"]),
         (["--ledger", "nowhere.db"], ["there is no ledger at nowhere.db", "Nothing was spent"]),
-        (["--log", "sqlite:///other.db"], ["has released the task 'third-child' to another log", "Use that log"]),
+        (["--log", "sqlite:///other.db"], ["release to the task 'third-child' on another log", "Use that log"]),
     ],
 )
 def test_what_differs_is_named(finished: Path, options: list[object], words: list[str]) -> None:

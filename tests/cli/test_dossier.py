@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     command_line = [task, "--out", out, "--log", url]
     for arguments, words in (
         ([*command_line, "--draws", 0], "carries simulated releases: add --simulated"),
-        ([task, "--out", out, "--draws", 3], "is too few to find anything"),
+        ([task, "--out", out, "--draws", 3], "is too few for an audit"),
         ([task, "--out", out, "--ledger", tmp_path / "no.db"], "there is no ledger at"),
         ([task, "--out", out, "--audit", tmp_path / "no.json"], "cannot be read"),
     ):

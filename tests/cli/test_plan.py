@@ -86,7 +86,7 @@ def test_mistakes_are_said_in_a_line(planned):
         (("--people", 0), "at least 1"),
         (("--protocol", "score"), "did you mean 'scores'"),
         (("--effect", "agee=2"), "no effect of 'agee'"),
-        (("--error", "agee=2"), "no half width of 'agee'"),
+        (("--error", "agee=2"), "no half-width of 'agee'"),
         (("--error", "0"), "above 0"),
         (("--error", "nan"), "half-width"),
         (("--people", 10**23), "at most 10^12"),
@@ -149,7 +149,7 @@ def test_a_run_begins_with_a_line_of_it(folder):
     (folder / "task.yaml").write_text(harness.ANY_PROTOCOL)
     (folder / "people.csv").write_text("\n".join(harness.ROWS[:400]) + "\n")
     done = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
-    assert "third-child: 399 people at mu = 1: hardly anything is to be learned of so few. Assumed: 50% of" in done.err
+    assert "third-child: 399 people at mu = 1: hardly anything can be learned from so few. Assumed: 50% of" in done.err
     # Nothing of it in a run that goes on, and in JSON.
     again = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", folder=folder)
     assert "hardly" not in again.err

@@ -44,7 +44,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     screen = ledger(path, "--person", NAME)
     text = " ".join(screen.split())
     assert "1 answer, blurred by noise on your side before anything left, on 2023-11-15" in text
-    assert "1 more waiting for the log to confirm it; 1 refused, since your budget" in text
+    assert "1 more waiting for the log to confirm it; 1 refused, beyond your budget" in text
     # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
     assert "tells your record from any other in at most 76.1% of cases; guessing gives 50%" in text
     assert "mu = 1.415 spent of at most mu = 1.5." in text
@@ -52,7 +52,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     assert "may recognise it by its position in the log" in text
     assert "leads nowhere" not in text
     assert "--withdraw` deletes waiting answers and stops further ones" in text
-    assert "What was sent cannot be taken back, nor out of a result that was learned from it" in text
+    assert "What was sent cannot be taken back, or removed from a result that was learned from it" in text
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 100
 
@@ -89,7 +89,7 @@ def test_all_tasks_together_are_a_figure_of_their_own(path: Path) -> None:
     text = " ".join(ledger(path, "--person", NAME).split())
     together = text[text.index("All tasks") :]
     # Phi(sqrt(3) / 2) = 0.8068...
-    assert "From all of it together" in together
+    assert "From all answers together" in together
     assert "at most 80.7% of cases" in together
     assert "mu = 1.733 spent of at most mu = 3." in together
 
@@ -105,7 +105,7 @@ def test_a_simulation_promises_nothing(path: Path) -> None:
 def test_a_name_that_was_never_seen_does_not_withdraw_unasked(path: Path) -> None:
     wrong = CliRunner().invoke(command, [str(path), "--person", NAME.lower(), "--withdraw", "--yes"])
     assert wrong.exit_code != 0
-    assert "Capitals count" in str(wrong.exception)
+    assert "capitals count" in str(wrong.exception)
     with Ledger(path) as open_ledger:
         assert open_ledger.totals().withdrawn == 0
     # Who has not released yet may say so beforehand.
@@ -136,7 +136,7 @@ def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
         rows.book(TASK, [charge(gdp=UNITS)])
         spend(rows, ReleaseRequests([3], None, ["default"], source="a" * 64), TASK)
     assert ledger(path).startswith("1 person, 1 release paid for")
-    assert "Caution: unkeyed digests of files stand in it" in " ".join(ledger(path).split())
+    assert "Caution: it stores unkeyed digests of files" in " ".join(ledger(path).split())
     found = json.loads(ledger(path, "--json"))
     assert (found["names"], found["digests"], found["key"]) == ("keyed", "plain", None)
     assert "keyed hashes instead of names and file digests" in " ".join(ledger(path, "--migrate").split())

@@ -291,7 +291,7 @@ def test_small_words() -> None:
     found = dossier(facts())
     assert "in 1 audit; closest" in dict(found.summary)["Measured"]
     assert "All tasks together, by the ledger people.ledger.db: mu = 1 of 2" in words(found, "guarantee")
-    assert "clamped or missing" in words(found, "trust")
+    assert "clamped and missing" in words(found, "trust")
     assert "Ledger.loosen" in words(found, "not-promised")
     assert "at delta 1e-05" in words(found, "guarantee")
     assert '<span class="option">--person</span>' in page_of(found)

@@ -72,7 +72,7 @@ def test_mixtures_go_through_the_common_kind():
     assert mixed.spent("zcdp") == ZeroConcentratedDP(1.0)
     with_rho = account(PureDP(1.0), GaussianDP(1.0), ZeroConcentratedDP(0.25))
     assert with_rho.spent("zcdp") == ZeroConcentratedDP(1.25)
-    with pytest.raises(UserError, match="known by its rho alone"):
+    with pytest.raises(UserError, match="only a rho"):
         with_rho.spent("gdp")
     with pytest.raises(UserError, match="Gaussian noise, whose rare outcomes"):
         mixed.spent("pure")
@@ -84,11 +84,11 @@ def test_approximate_releases_add_to_the_rest():
     assert spent.epsilon == pytest.approx(0.5 + gdp_epsilon(1.0, 2e-6))
     assert mixed.spent("approx", epsilon=spent.epsilon).delta == pytest.approx(3e-6, rel=1e-9)
     for kind in ("pure", "gdp", "zcdp"):
-        with pytest.raises(UserError, match="adds only as such"):
+        with pytest.raises(UserError, match=r"only an \(epsilon, delta\) guarantee"):
             mixed.spent(kind)
-    with pytest.raises(UserError, match="below the sum of the releases' own, 1e-06"):
+    with pytest.raises(UserError, match="below the sum of the releases' own deltas; give 1e-06"):
         mixed.spent("approx", delta=1e-7)
-    with pytest.raises(UserError, match=r"below the sum of .* own, 0\.5"):
+    with pytest.raises(UserError, match=r"below the sum of .* own epsilons; give 0\.5"):
         mixed.spent("approx", epsilon=0.4)
     with pytest.raises(UserError, match="no delta is left"):
         mixed.spent("approx", delta=1e-6)
@@ -208,11 +208,11 @@ def test_questions_that_make_no_sense():
         composed.spent("approx")
     with pytest.raises(UserError, match="only"):
         composed.spent("gdp", delta=1e-6)
-    with pytest.raises(UserError, match="promise nothing together"):
+    with pytest.raises(UserError, match="no joint guarantee"):
         Accountant().compose(ApproxDP(0.1, 0.1), count=10).spent("approx", epsilon=1.0)
-    with pytest.raises(UserError, match="promise nothing"):
+    with pytest.raises(UserError, match="have no guarantee"):
         Accountant().compose(GaussianDP(1000.0)).spent("approx", epsilon=1.0)
-    with pytest.raises(UserError, match="promises nothing"):
+    with pytest.raises(UserError, match="guarantees nothing"):
         Accountant().compose(PureDP(1e6), count=2).spent("pure")
 
 

@@ -106,7 +106,7 @@ def test_what_is_asked_for_must_make_sense():
         GaussianDP(1.0).to("approx", delta=1e-6, epsilon=1.0)
     with pytest.raises(UserError, match="only"):
         GaussianDP(1.0).to("zcdp", delta=1e-6)
-    with pytest.raises(UserError, match="can only grow"):
+    with pytest.raises(UserError, match="below its own delta"):
         ApproxDP(1.0, 1e-6).to("approx", delta=1e-7)
     with pytest.raises(UserError, match="larger epsilon"):
         PureDP(1000.0).to("approx", epsilon=1.0)
@@ -193,7 +193,7 @@ def test_the_largest_loss_that_is_a_promise(kind):
     """A ledger has 64 bits for epsilon, mu^2 or rho in 10^-12, and so for eight of the largest."""
     most = 1e3 if kind is GaussianDP else 1e6
     assert 8 * cap_of(kind(most)).units < 2**63
-    with pytest.raises(UserError, match=f"promises nothing; the largest that is accepted is {re.escape(f'{most:g}')}"):
+    with pytest.raises(UserError, match=f"guarantees nothing; the largest accepted value is {re.escape(f'{most:g}')}"):
         kind(math.nextafter(most, math.inf))
 
 

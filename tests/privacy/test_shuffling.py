@@ -509,7 +509,7 @@ def test_crowds_that_promise_nothing():
         across_crowds([])
     with pytest.raises(UserError, match=r"GaussianDP\(mu=1.0\) is not the guarantee of a shuffled crowd.*Accountant"):
         across_crowds([GaussianDP(1.0)])
-    with pytest.raises(UserError, match="below the sum of the crowds' own, 2e-06"):
+    with pytest.raises(UserError, match="below the sum of the crowds' own deltas; give 2e-06"):
         across_crowds([ApproxDP(0.1, 1e-6)] * 2, delta=1e-6)
     with pytest.raises(UserError, match="deltas add up to 1"):
         across_crowds([ApproxDP(0.1, 0.5)] * 2)

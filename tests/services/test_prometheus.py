@@ -51,7 +51,7 @@ PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person b
 OTHERS = {"examples": "protocol: examples", "scores": "protocol: scores\npublic: {set_aside: 500}"}
 OF_OTHERS = {
     "with protocol examples": "examples",
-    "if public covariates are checked: scores, examples and moments (not joint or separate ones)": "scores",
+    "if releases allow this check: scores, examples and moments (not joint or separate ones)": "scores",
 }
 OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS}
 # Compared only where several epochs have intervals, of far more people than are here; tests/monitoring/test_drift.py

@@ -30,8 +30,8 @@ def page() -> str:
     parts += ["| reason | cause |\n| --- | --- |", *(f"| `{reason}` | {cause} |" for reason, cause in CAUSES.items())]
     parts += [RULES, BY_HAND, f"```python\n{code()}```", SENDING]
     parts += [
-        f"At the task of the examples, whose level promises mu = 1, steps are {mechanism.steps:,} and the magnitude is "
-        f"at most {mechanism.magnitude:,}.\n",
+        f"For the task of the examples, with mu = 1, steps are {mechanism.steps:,} and magnitudes are at most "
+        f"{mechanism.magnitude:,}.\n",
         VERSIONS,
     ]
     return "\n".join(parts)

@@ -7,12 +7,12 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-A reference for people who write a device or a monitor in another language. All messages are JSON in UTF-8 on the
-topics of a log: nothing is pickled, compressed or signed. A device does three things:
+The reference for writing a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a
+log: nothing is pickled, compressed or signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
-2. It [makes a release](#make-a-release); working code in plain Python is there.
-3. It appends the release to the partition of its chain on `murk-NAME-releases`.
+2. It [makes a release](#make-a-release), with code in plain Python.
+3. It appends the release to its chain's partition on `murk-NAME-releases`.
 
 *`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
 
@@ -24,20 +24,20 @@ the log URL gives another one.
 | topic | partition | key | value | headers |
 | --- | --- | --- | --- | --- |
 | `murk-NAME-releases` | the release's chain | none | a release | none |
-| `murk-NAME-models` | the chain | the chain, as decimal text | its newest model; a shared model under 0 | none |
+| `murk-NAME-models` | the chain | the chain, as decimal text; 0 for shared models | the chain's newest model | none |
 | `murk-NAME-models` | 0 | `task` | the task | none |
-| `murk-NAME-models` | 0 | `topics` | JSON: ids of the task's topics by name | none |
+| `murk-NAME-models` | 0 | `topics` | JSON: the topics' ids by name | none |
 | `murk-NAME-states` | the chain | the chain, as decimal text | its newest state | `offset`, `owner` |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of the message | the message | `reason`, `detail` |
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
 - Models, states and estimates are compacted: only the newest value of a key counts.
-- All but releases are written in transactions: read them with `isolation.level=read_committed`.
+- All messages but releases are written in transactions: read them with `isolation.level=read_committed`.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
-- Headers are UTF-8. `offset` is the state's, as decimal text; `owner` names its writer.
-- Allow devices to write releases and to read models, and nothing else. Learners write all other topics; whoever sets
-  the task up writes the task.
+- Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
+- Allow devices only to write releases and to read models. Learners write all other topics; whoever sets the task up
+  writes the task.
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -46,9 +46,9 @@ the log URL gives another one.
 The examples are of the smallest task of [task files](task-file.md), with d = 3 coefficients: `age`, `same_sex` and
 the intercept.
 
-- Integers have no point and no exponent: `1.0` is refused, which JSON Schema cannot express.
+- Integers have no decimal point and no exponent: `1.0` is refused, which JSON Schema cannot express.
 - Each key occurs exactly once, and unknown keys are refused. Order and white space do not matter.
-- Models, states and estimates have `schema`, `kind` and `task` too.
+- Models, states and estimates also have `schema`, `kind` and `task`.
 
 ### Fields of every release
 """
@@ -61,59 +61,59 @@ RELEASE: Final = {
     "kind": "the message's kind, which follows from the task",
     "id": "128 random bits from the operating system, independent of person and record",
     "task": "SHA-256 of the [task](#a-task) without `log`",
-    "level": "privacy level that was used: `default` or a key of `privacy.levels`",
+    "level": "privacy level of the release: `default` or a key of `privacy.levels`",
     "chain": "the partition, drawn uniformly and independently of person and record",
-    "payload": "the integers that the mechanism released; of organisations base64 of little-endian 64-bit integers",
+    "payload": "the integers that the mechanism released; for organisations base64 of little-endian 64-bit integers",
     "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`",
-    "expires": "end of resending, rounded down alike",
+    "expires": "when resending ends, rounded down in the same way",
     "simulated": "whether the noise is seeded, as the task says",
 }
 """Fields that every release has, and their meaning."""
 
-_RECORDS: Final = "number of records in the window, which is public"
+_RECORDS: Final = "number of records in the window; this number is public"
 # Further fields by kind. A release has those above too; other messages have the first three of them.
 FIELDS: Final[dict[str, dict[str, str]]] = {
-    "gradient": {"version": "version of the model: releases that the chain had learned by then"},
+    "gradient": {"version": "version of the device's model: the number of releases that the chain had learned"},
     "score": {
-        "version": "version at which the epoch of the model begins",
-        "question": "`score`: p integers, of K classes (K - 1) p. `scatter`, `curvature`: the upper triangle of a "
+        "version": "version of the device's model: the number of releases at which its epoch begins",
+        "question": "`score`: p integers, for K classes (K - 1) p. `scatter`, `curvature`: the upper triangle of a "
         "symmetric p x p matrix, row by row",
     },
     "example": {},
     "moment": {},
     "sketch": {
-        "rows": "rows k of the mixture, one after another",
+        "rows": "number k of rows in the mixture; `payload` has them one after another",
         "records": _RECORDS,
-        "spread": "noise's standard deviation over the bound C of a record",
+        "spread": "the noise's standard deviation over the bound C of a record",
     },
     "gram": {"records": _RECORDS},
-    "newton": {"records": _RECORDS, "model": "coefficients of the start, the constant last"},
+    "newton": {"records": _RECORDS, "model": "coefficients estimated from the first sum, the constant last"},
     "iterate": {
-        "chain": "the chain, or the first of those that share models",
-        "version": "releases that the chain, or all that share models, had learned",
+        "chain": "the chain, or the first of the chains that share models",
+        "version": "number of releases that the chain, or all chains that share models, had learned",
         "iterate": "finite numbers",
     },
     "state": {
         "identity": "identity of the log",
         "chain": "the partition",
-        "offset": "first offset of the partition that is not in the state",
+        "offset": "first offset of the partition that the learner has not read",
         "last_id": "id of the newest valid release among the last `duplicates` offsets, if there is one",
-        "counters": "messages read: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients by age "
-        "(0, 1, 2-3, 4-7, ...)",
+        "counters": "numbers of messages: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients "
+        "by age (0, 1, 2-3, 4-7, ...)",
         "trail": "earlier estimates, at most 200",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
     },
     "estimate": {
         "name": "the task's name",
         "simulated": "whether the noise is seeded",
-        "releases": "releases learned; it only grows",
+        "releases": "number of releases learned, which never decreases",
         "level": "nominal level of the intervals",
         "method": "method of the intervals",
         "note": "measured coverage of the intervals, in words",
-        "scale": "scale of the effects; of `odds ratio`, exponentiate them",
+        "scale": "scale of the effects; for `odds ratio`, exponentiate them",
         "standard_error": "root of the summed squared standard errors; null if one is unknown",
-        "coefficients": "by name, in coded units; `learned` is false if noise hides it; `effect` is per `unit` of the "
-        "feature, or null",
+        "coefficients": "by name, in coded units; `learned` is false if noise hides the coefficient; `effect` is per "
+        "`unit` of the feature, or null",
     },
 }
 
@@ -121,37 +121,37 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
 MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "gradient": (
         "A gradient",
-        "`protocol: gradients`. A person's gradient at the newest model of their chain: `payload` has d integers.",
+        "`protocol: gradients`. A person's gradient at the newest model of their chain. `payload` has d integers.",
     ),
     "score": (
         "A score",
-        "`protocol: scores`. A person's answer to one question at an epoch's model: see [scores](#scores). "
+        "`protocol: scores`. A person's answer to one question at an epoch's model ([scores](#scores)). "
         "`protocol: moments` with `release: directions` has the same message, always at version 0.",
     ),
     "example": (
         "An example",
         "`protocol: examples` ([IWP-SGD](iwp-sgd.md)). A person's features and target. x is the d coded features with "
-        "the constant last, y the target, -1 or +1 for a label.\n\n"
+        "the constant last. y is the target, -1 or +1 for a label.\n\n"
         "| `examples: {release}` | `payload` |\n| --- | --- |\n"
         "| `outer` | (d + 1) (d + 2) / 2 integers: the upper triangle of v v', row by row, off-diagonal numbers times "
         "sqrt(2). v = (x, y) / sqrt(1 + x'x), or 0 without a target |\n"
-        "| `directions` | d + 2 integers. With n = norm of x: x / n without the constant (of a label times y), 1 / n, "
-        "y / n cut off at the integer before it, and 0. Without a target all are 0 but the last: 1414 steps / 1000, "
-        "rounded down |\n"
-        "| `joint` | of a label y x, d integers, which do not show the label; of a real target x and the scaled "
+        "| `directions` | d + 2 integers. Let n be the norm of x. The numbers are x / n without the constant (for a "
+        "label times y), 1 / n, y / n (clamped to the integer before it), and 0. Without a target all are "
+        "0 but the last, 1414 steps / 1000 rounded down |\n"
+        "| `joint` | for a label d integers y x, which do not show the label; for a real target x and the scaled "
         "target |\n"
-        "| `separate` | x and then y, each with a mechanism of its own |\n\n"
-        "[Task files](task-file.md#examples) have the rule for `null`.",
+        "| `separate` | x and then y, each with its own mechanism |\n\n"
+        "[IWP-SGD](iwp-sgd.md#which-release) has the rule for `null`.",
     ),
     "moment": (
         "Moments",
         "`protocol: moments` ([public-data GLM](public-glm.md)). A person's second moments. x is the coded features "
         "with the constant last, y is in [-1, 1], r is the bound of the norm of x, and b = sqrt(2) r.\n\n"
         "| `moments: {release}` | `payload` |\n| --- | --- |\n"
-        "| `observed` | the upper triangle of x x', row by row, off-diagonal numbers times sqrt(2), and b x y. The "
-        "constant's own number is replaced by r, or by -r without a target; all others are then 0 |\n"
-        "| `joint` | `observed` without that number; y is 0 without a target |\n"
-        "| `separate` | `joint` without the factors |\n"
+        "| `observed` | the upper triangle of x x', row by row, off-diagonal numbers times sqrt(2), then b x y. The "
+        "square of the constant is replaced by r. Without a target it is -r, and all other numbers are 0 |\n"
+        "| `joint` | as `observed` without the square of the constant; y is 0 without a target |\n"
+        "| `separate` | as `joint` without the factors sqrt(2) and b |\n"
         "| `directions` | a [score](#a-score) |",
     ),
     "sketch": (
@@ -161,34 +161,35 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "gram": (
         "Second moments of an organisation",
-        "`protocol: sketch` with `method: moments`, the default ([second moments](gaussmix.md#second-moments)). The "
-        "sum of z z' over a window with noise, z being the coded features, the constant and the target: the upper "
-        "triangle, row by row.",
+        "`protocol: sketch` with `method: moments`, the default ([second moments](gaussmix.md#second-moments)). Let z "
+        "be the coded features, the constant and the target. `payload` has the upper triangle, row by row, of the sum "
+        "of z z' over a window, with noise.",
     ),
     "newton": (
         "A Newton step",
         "`protocol: sketch` with `method: newton` ([a Newton step](gaussmix.md#a-newton-step)). Two sums of z z' with "
-        "noise: over the window's first `sketch.first` records, with z as above, and over all others, with "
-        "z = (sqrt(h w) x, sqrt(h / w) (y - q)). x is the coded features and the constant, y is 0 or 1, q is the "
-        "probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). `model` is computed from the first "
-        "released sum. A record without a label is zero. `payload` holds both upper triangles, row by row.",
+        "noise. The first is over the window's first `sketch.first` records, with z as above. The second is over all "
+        "others, with z = (sqrt(h w) x, sqrt(h / w) (y - q)). x is the coded features and the constant, y is 0 or 1, q "
+        "is the probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). A record without a label is "
+        "zero. `payload` has both upper triangles, row by row.",
     ),
     "iterate": (
         "A model",
-        "The iterate of a chain: d numbers, at which gradients are taken. With `protocol: scores`, the model of an "
-        "[epoch](#scores). Numbers are float64 in shortest decimal form: reading them as float64 is exact.",
+        "The iterate of a chain: d numbers, at which devices compute gradients. With `protocol: scores`, the model of "
+        "an [epoch](#scores). Numbers are float64 in shortest decimal form: reading them as float64 is exact.",
     ),
     "task": (
         "A task",
         "The resolved [task](task-file.md): every key with its value, keys sorted, no spaces, numbers as Python's "
-        "`repr` writes them. Its hash is the SHA-256 of these bytes without the key `log`. A parser that turns `35.0` "
-        "into `35` computes another hash: take it then from a model.",
+        "`repr` writes them. Its hash is the SHA-256 of these bytes without the key `log`. If a parser turns `35.0` "
+        "into `35`, its hash is wrong: take the hash from a model instead.",
     ),
     "state": (
         "A state",
-        "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has a "
-        "point at 16 releases and then four per octave (of organisations from the first on), at most 200 points and "
-        "256 KiB, none beyond some 1,500 coefficients. A replay of the log writes the same bytes.",
+        "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has "
+        "an estimate at 16 releases and then four per doubling (with organisations from the first release). It has at "
+        "most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay of the log writes "
+        "the same bytes.",
     ),
     "estimate": (
         "An estimate",
@@ -197,50 +198,49 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "dead letter": (
         "A dead letter",
-        "A message that was not learned: any bytes, of which the first 65,536 bytes are kept. `reason` is one of the "
-        "[table below](#what-a-receiver-refuses); `detail` is printable ASCII.",
+        "A message that was not learned: any bytes; the first 65,536 bytes are kept. The [table "
+        "below](#what-a-receiver-refuses) has the values of `reason`; `detail` is printable ASCII.",
     ),
 }
 
 # In the order in which they are looked for; the first that applies is the one.
 CAUSES: Final[dict[Reason, str]] = {
-    "too-large": "longer than 512 + 22 d bytes, d being the number of integers of the longest release; in base64 "
-    "512 + 4 bytes for every 3 of 8 d",
-    "malformed": "not one JSON object in UTF-8, or a key given twice",
+    "too-large": "longer than 512 + 22 d bytes, with d the number of integers of the longest release; in base64 "
+    "longer "
+    "than 512 + 4 bytes for every 3 of 8 d",
+    "malformed": "not a single JSON object in UTF-8, or a repeated key",
     "schema": "a field missing, unknown, of another type or out of range; another `schema` or `kind`",
     "wrong-task": "`task` is not the hash of the log's task",
     "simulated": "`simulated` differs from the task's",
     "chain": "`chain` is not below the number of partitions, or not the message's partition",
-    "level": "`level` is not one of the task's",
-    "dimension": "`payload` has another length than the task's, or the question's; `rows` differ from the task's",
-    "magnitude": "a number of the payload, or its squared norm, exceeds the [mechanism's](#mechanisms) limit",
-    "expired": "the log appended it after `expires`, in whole seconds",
-    "duplicate": "no dead letter: an id among the previous `duplicates` offsets of the partition, learned or not, is "
-    "counted and dropped",
-    "future": "`version` exceeds the number of releases learned by the chain; of shared models, the newest version",
-    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's count); of "
-    "scores, not of the newest 8 epochs",
+    "level": "`level` is not a level of the task",
+    "dimension": "the length of `payload` is not the task's or the question's; `rows` is not the task's",
+    "magnitude": "a number of the payload, or its norm, exceeds the [mechanism's](#mechanisms) limit",
+    "expired": "the log appended the message after `expires`, in whole seconds",
+    "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not. The message is "
+    "counted and dropped, without a dead letter",
+    "future": "`version` exceeds the number of releases learned by the chain; with shared models, the newest version",
+    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's releases); "
+    "for scores, not of the newest 8 epochs",
     "version": "no model of this version was published",
 }
 
-RULES: Final = """
-**Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+RULES: Final = """ **Versions of models.** A chain's version v is the number of releases that it has learned. With f =
 `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
 200, min(f, v // 100)). A device copies the version of the model that it read.
 
-**A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius`
-(`null` is 3, of a real target 1.5; an estimated scale is checked apart), or of more than 512 + 26 d bytes. It checks
-before it reads the record, and its decision never depends on the record. Without a model it uses version 0: zeros,
-and an estimated scale at `scale_start` / 4.
+**A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius` (`null`
+is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It decides
+before it reads the record. Without a model it uses version 0: zeros, and an estimated scale at `scale_start` / 4.
 
-**A learner** that takes over a chain continues from its state and `offset`. It stops at an unreadable state, one of
-another task, chain or log (`identity`), or one whose `last_id` is not that of the last release before `offset`.
+**A learner** that takes over a chain continues from its state and `offset`. It stops if the state is unreadable, is of
+another task, chain or log (`identity`), or has a `last_id` other than the last release's before `offset`.
 
 ## Scores
 
-Models are published at the versions 0, 3000, 6000, 12000, ..., where epochs begin. With `"models": "shared"` in the
-task, all chains use the models of chain 0, versions count the releases of all chains, and some are left out. With p
-coded features (the constant included) a model has p + p^2 + 4 numbers, of K classes (K - 1) p + p^2 + 4:
+Epochs begin at the versions 0, 3000, 6000, 12000, ..., each with a new model. With `"models": "shared"` in the task,
+all chains use the models of chain 0, versions count the releases of all chains, and some are skipped. With p coded
+features (the constant included) a model has p + p^2 + 4 numbers, for K classes (K - 1) p + p^2 + 4:
 
 | numbers | meaning | allowed | version 0 |
 | --- | --- | --- | --- |
@@ -250,32 +250,31 @@ coded features (the constant included) a model has p + p^2 + 4 numbers, of K cla
 | 1 | exponent g | 0 to 1 | the task's `exponent`; `null` is 1 |
 | 2 | shares of `scatter` and `curvature` | at least 0, sum at most 1 | 0, 1/2; classes 3/8, 1/8; `covariates` 0, 1/10 |
 
-At version 0, R is 1.3 sqrt(p) of classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
-most 2 sqrt(p). s^2 is the variance of the noise of a matrix number at level `default`. Numbers of version 0 have 9
+At version 0, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
+most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version 0 have 9
 significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share of
-scatter) asks for a scatter, below floor(2^64 both shares) for a curvature, otherwise for a score. With z = W x, t =
-a'x and c = min(1, R / |z|) / |z|:
+scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
+min(1, R / |z|) / |z|:
 
-- `score`: r c z, with C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; of a real one
-  the coded target. Of K classes r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|, H as for
-  [softmax](#gradients), A the (K - 1) x p matrix of a, row by row, and q the probabilities of the scores g H A x.
-  Without a target r = 0.
-- `scatter` and `curvature`: v v' with v = sqrt(2 w c / M) z and M = min(R, 2 sqrt(p)) in place of R, in c too: p
-  (p + 1) / 2 numbers, off-diagonal ones times sqrt(2). Of a scatter w = 1/2. Of a curvature w = q (1 - q) (r(1) -
-  r(0)), q = 1 / (1 + e^-t); of a real target and of classes 1/2; without a target 0. `gaussian` noise divides a
-  number by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take
-  the vector with C = 1.
+- `score`: r c z, with C = 1. For a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; for a real one
+  r is the coded target. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|. H
+  is as for [softmax](#gradients), A is the (K - 1) x p matrix of a, row by row, and q are the probabilities of the
+  scores g H A x. Without a target r = 0.
+- `scatter` and `curvature`: p (p + 1) / 2 numbers of v v', off-diagonal ones times sqrt(2), with v = sqrt(2 w c / M) z.
+  M = min(R, 2 sqrt(p)) replaces R, also in c. For a scatter w = 1/2. For a curvature w = q (1 - q) (r(1) - r(0)) with
+  q = 1 / (1 + e^-t), for a real target and classes 1/2, without a target 0. `gaussian` noise divides a number by
+  sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take the vector
+  with C = 1.
 
-**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; there are no models
-and one endless epoch. One person in ten answers a `curvature`, nobody where p (p + 1) / 2 exceeds 600.
-"""
+**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0, without models. One
+person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
 
 BY_HAND: Final = """\
 ## Make a release
 
 1. *Draw the chain* uniformly from the P partitions, and choose the level without looking at the record. Keep both.
 2. *Code the record* to x: the features in [-1, 1] and the constant 1 (see [task files](task-file.md)). With
-   `covariates`, M^-1/2 x replaces x, M being the mean of x x' over their points and the root symmetric.
+   `covariates`, M^-1/2 x replaces x, with M the mean of x x' over their points and a symmetric root.
 3. *Compute* the [gradient](#gradients) at the model's iterate, or another protocol's vector.
 4. *Quantise and add noise* as the [mechanism](#mechanisms) prescribes.
 5. *Write the message.* `time` is now and `expires` now + `expiry`, both rounded down to the task's `granularity`.
@@ -292,57 +291,55 @@ The gradient g is never longer than C. The weight w is 1 / max(1, |x|) for `norm
 - `softmax` of K classes: g = H'(q - e_y) w x', row by row, C = sqrt(2). theta is a matrix of K - 1 rows, row by row;
   q are the probabilities of the scores H theta x. H (K x (K - 1)) holds the orthonormal Helmert contrasts: column r
   compares class r + 1 with the mean of those before it.
-- `huber`, scale known: g = -psi(u) w x, C = c = `huber_c`; u = (y - theta'x) / scale, and psi cuts u to [-c, c].
-  `squared` and `median` are this with scale 1 and c = 2 or 0.05.
-- `huber`, scale estimated: the same with scale = 4 times theta's last number, and one more number, 4 ((k/2 -
-  psi(u)^2 / 2) w - m). m = k/2 - c^2/4, k = E min(Z^2, c^2) for a standard normal Z; C = sqrt(c^2 + c^4).
+- `huber`, scale known: g = -psi(u) w x with u = (y - theta'x) / scale, and C = c = `huber_c`. psi clamps u to [-c, c].
+  `squared` and `median` are the same with scale 1 and c = 2 or 0.05.
+- `huber`, scale estimated: the same with scale = 4 times theta's last number, and one more number, 4 ((k/2 - psi(u)^2
+  / 2) w - m). Here m = k/2 - c^2/4, k = E min(Z^2, c^2) for a standard normal Z, and C = sqrt(c^2 + c^4).
 
-Without a target g is zero (of an estimated scale 0, ..., 0, -4 m) and is released like any other. `mallows`: w =
-min(1, 2 / |x|^2), and C = sqrt(2), 2, sqrt(2) c and sqrt(2 c^2 + c^4), without covariates. `clip`: w = 1, and g is
-shortened to C = `clip`.
+Without a target g is zero (with an estimated scale 0, ..., 0, -4 m) and is released like any other. With `mallows` w =
+min(1, 2 / |x|^2), and without covariates C is sqrt(2) for `balanced` and `logistic`, 2 for `softmax`, and sqrt(2) c and
+sqrt(2 c^2 + c^4) for `huber`. With `clip` w = 1, and g is shortened to C = `clip`.
 
 ### Mechanisms
 
 S = 2^20 is the width of the noise. Noise must be exact and come from the operating system's randomness: a rounded
-normal number reveals more than was promised. The steps must be exactly these, since the learner multiplies by them.
+normal number violates the guarantee. The steps must be exactly these, since the learner multiplies by them. To
+*quantise* g at a spacing, divide each number by it and truncate towards zero. Then take single steps off the largest
+number until the norm is at most `steps`.
 
-- `gaussian`, the default of gdp and zcdp. Payload: g / (C / steps) without fractions, l2 norm at most steps, plus
-  noise P(n) ~ exp(-n^2 / 2 S^2) in each coordinate. Decoded: payload times C / steps. Limits: magnitudes steps + 13
-  S, squared norms d S^2 + steps^2 + 2 S sqrt(32 (d S^2 + 2 steps^2)) + 64 S^2. Steps of zcdp: the largest integer not
-  above sqrt(rho S^2 / 2), rho rounded down to 1e-12. Of gdp: the same with rho = mu^2 / 2, and not above sqrt(mu^2
-  (S^2 - 9) / 4), mu^2 rounded down to 1e-12. Of approx: the largest for which mu = 2 steps / sqrt(S^2 - 9) keeps
-  (epsilon, delta).
-- `laplace`. Payload: g / (sqrt(d) C / steps) without fractions, l1 norm at most steps, plus noise P(n) ~ exp(-|n| /
-  S). Decoded: payload times sqrt(d) C / steps. Limits: magnitudes steps + 90 S, norms steps + S (d + 8
-  sqrt(d) + 32) + d. Steps: the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
-- `l2-ball`. Draw a vector of `gaussian` noise. Let e be g with probability (1 + |g| / C) / 2, else -g. With
-  probability t / 2^64 the payload is the one of the vector and its negative that points towards e, else the other; t
-  is the largest integer with t / (2^64 - t) at most e^epsilon. Decoded: its direction times B, B = C
-  (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). Limits: magnitudes 13 S, squared
-  norms as of `gaussian` with steps = 0.
-- `privunit`. Draw n such vectors, and e as before. Order the n vectors and their n negatives by the angle to e. Draw
-  a word below 2^64. The payload is one of the k nearest, each for a of the words, or one of the 2 n - k others, each
-  for b of them: b is the smallest multiple of k for which a = (2^64 - (2 n - k) b) / k is at most b e^epsilon.
-  Decoded: its direction times C / m, m = A (p - (1 - p) k / (2 n - k)), p = k a / 2^64, A the mean of the k largest
-  of n independent |first coordinates| of uniform unit vectors. Limits: as of `l2-ball`, with 32 + log(2 n a / 2^64),
-  rounded up, in place of 32. n and k follow from d and epsilon
-  (`murk.privacy.mechanisms.privunit_calibration.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon =
-  4.
+- `gaussian`, the default of gdp and zcdp. Payload: g quantised at spacing C / steps to l2 norm steps, plus noise P(n) ~
+  exp(-n^2 / 2 S^2) in each coordinate. Decoded: payload times C / steps. Limits: magnitudes steps + 13 S, squared norms
+  d S^2 + steps^2 + 2 S sqrt(32 (d S^2 + 2 steps^2)) + 64 S^2. Steps for zcdp: the largest integer not above sqrt(rho
+  S^2 / 2), rho rounded down to 1e-12. For gdp: the same with rho = mu^2 / 2, and not above sqrt(mu^2 (S^2 - 9) / 4),
+  mu^2 rounded down to 1e-12. For approx: the largest for which mu = 2 steps / sqrt(S^2 - 9) satisfies (epsilon, delta).
+- `laplace`. Payload: g quantised at spacing sqrt(d) C / steps to l1 norm steps, plus noise P(n) ~ exp(-|n| / S).
+  Decoded: payload times sqrt(d) C / steps. Limits: magnitudes steps + 90 S, l1 norms steps + S (d + 8 sqrt(d) + 32) +
+  d. Steps: the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
+- `l2-ball`. Draw a vector of `gaussian` noise. Let e be g with probability (1 + |g| / C) / 2, else -g. Of the vector
+  and its negative, the one that points towards e is the payload with probability t / 2^64, else the other; t is the
+  largest integer with t / (2^64 - t) at most e^epsilon. Decoded: the payload's direction times B = C (e^epsilon + 1) /
+  (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). Limits: magnitudes 13 S, squared norms as for
+  `gaussian` with steps = 0.
+- `privunit`. Draw n such vectors, and e as before. Order the n vectors and their n negatives by the angle to e. Draw a
+  word below 2^64. Each of the k nearest vectors is the payload for a of the 2^64 words, each of the 2 n - k others for
+  b of them. b is the smallest multiple of k for which a = (2^64 - (2 n - k) b) / k is at most b e^epsilon. Decoded: the
+  payload's direction times C / m, with m = A (p - (1 - p) k / (2 n - k)) and p = k a / 2^64. A is the mean of the k
+  largest of n independent |first coordinates| of uniform unit vectors. Limits: as for `l2-ball`, with 32 + log(2 n a /
+  2^64), rounded up, in place of 32. n and k follow from d and epsilon
+  (`murk.privacy.mechanisms.privunit_calibration.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
 
-`best`, the default of pure and approx, tries those that give the guarantee in this order. A later one replaces an
-earlier one if its variance per coordinate (B^2 / d of the l2 ball, (C / m)^2 / d of PrivUnit) is below 0.99 of that
-one's. `null` in a task is `gaussian`, and `l2-ball` where delta is 0. A pure mechanism under zcdp has epsilon =
+`best`, the default of pure and approx, tries the mechanisms that give the guarantee in this order. A later one replaces
+an earlier one if its variance per coordinate (B^2 / d for the l2 ball, (C / m)^2 / d for PrivUnit) is below 0.99 times
+the earlier one's. `null` in a task is `gaussian`, or `l2-ball` if delta is 0. A pure mechanism under zcdp has epsilon =
 sqrt(2 rho), under gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded down to 1e-12).
 
 ### Code
 
-In Python's standard library, for a binary target, numbers and categories (no dates), `norm` weights and a guarantee
-in gdp or zcdp:
-"""
+In Python's standard library, for a binary target, numbers and categories (no dates), `norm` weights and a guarantee in
+gdp or zcdp: """
 
-SENDING: Final = """
-`document` is the value under the key `task`, `model` the newest value under the chain's key, or None. With
-kafka-python:
+SENDING: Final = """ `document` is the value under the key `task`. `model` is the newest value under the chain's key, or
+None. With kafka-python:
 
 ```py
 producer = KafkaProducer(bootstrap_servers="broker:9092", acks="all", enable_idempotence=False)
@@ -351,17 +348,15 @@ sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestam
 sent.get(timeout=60)
 ```
 
-An idempotent producer's own id would link a person's releases. The id in the message removes duplicates.
-"""
+An idempotent producer's id would link a person's releases. The id in the message removes duplicates. """
 
 VERSIONS: Final = """\
 ## Versions
 
-`schema` is 2 for a state and 1 for everything else. Any change of content or meaning, a new key included, takes a new
-number. Readers refuse numbers that they do not know: a release becomes a dead letter (`schema`), a device releases
-nothing, a learner stops at the state. Then use the version of Murk that wrote it, or start a new log. A state of
-schema 1 is read with an empty `trail`. The task's `schema` is part of its hash, so releases of different meanings
-never mix.
+`schema` is 2 for a state and 1 for everything else. Any change of content or meaning takes a new number, even a new
+key. Readers refuse unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner
+stops at the state. If so, use the version of Murk that wrote it, or start a new log. A state of schema 1 is read with
+an empty `trail`. The task's `schema` is part of its hash, so releases of different meanings never mix.
 
 ## Schemas for a registry
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Releases of each of two neighbours; at most N / 200 for sketches.",
+    help="Number of releases of each of two neighbouring inputs; at most N / 20 for windows of records.",
 )
 @click.option(
     "--confidence",
@@ -88,7 +88,7 @@ def _load(path: str) -> Task:
     if task.public_path is not None:
         return task.with_public(*public_covariates(task.public_path, task))
     if task.public is not None:
-        click.echo("murk: the public sample is set aside when a run begins: audited without it", err=True)
+        click.echo("murk: audited without the public sample, which is set aside when a run begins", err=True)
     return task
 
 
@@ -103,8 +103,8 @@ def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole
     table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "draws", ""], rows)
     source = "the randomness that devices use" if seed is None else f"noise simulated from seed {seed}"
     paragraph(
-        f"Lower bounds, simultaneously true with probability {confidence:g}, from {source}. 'of the pair' is the limit "
-        "for many draws, if known."
+        f"Lower bounds, simultaneously true with probability {confidence:g}, from {source}. 'of the pair' is the exact "
+        "figure for the two inputs, if known."
     )
     if any(each.verdict == "no power" for each in findings):
         paragraph(

@@ -18,7 +18,7 @@ ORDER = ("flag", "environment", "properties", "file", "default")
 """Origins of a value in order of precedence; ``properties`` is the file named by MURK_KAFKA_CONFIG."""
 
 _PASSWORD = re.compile(r"://.*@", re.DOTALL)
-"""Up to the last @, since a password may contain any character."""
+"""Part of a URL up to the last @, since a password may contain any character."""
 
 
 class Setting(NamedTuple):

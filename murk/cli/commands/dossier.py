@@ -55,7 +55,7 @@ def command(
 ) -> None:  # fmt: skip
     """Write a privacy dossier of TASK: one page for a file such as a data protection impact assessment.
 
-    It states what is asked, what leaves a device, who is trusted, guarantees and non-guarantees, retention and
+    It states features and target, what leaves a device, who is trusted, guarantees and non-guarantees, retention and
     withdrawal, with the tests and audits that support each statement, and lists open points. It reads no record.
     """
     from murk.dossier.deployment import read_accounts
@@ -123,7 +123,7 @@ def _run_audit(task: Task, draws: int, *, quiet: bool) -> Audit | None:
     if draws == 0:
         return None
     if draws < 4:
-        raise UserError(f"--draws {draws} is too few to find anything: give 4 or more, or 0 for no audit")
+        raise UserError(f"--draws {draws} is too few for an audit: give 4 or more, or 0 for no audit")
     cases = cases_of(with_sample(task))
     with progress("audit", 2 * draws * len(cases), quiet=quiet) as tick:
         findings = [finding.to_dict() for finding in audit(cases, draws, tick=tick)]

@@ -31,9 +31,9 @@ _REMEDY = (
 @click.option("--columns", multiple=True, metavar="LIST",
               help="Public bounds or categories: age:21..35, sex:f|m, born:1950-01-01..2005-12-31.")  # fmt: skip
 @click.option("--target", metavar="COLUMN",
-              help="Column to learn; also worked:no|yes (yes is positive).  [default: the last one]")  # fmt: skip
+              help="Column to learn, also worked:no|yes (yes is positive).  [default: the last column]")  # fmt: skip
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
-@click.option("--source", metavar="FILE", help="The people's own file, for the same; only with --simulation.")
+@click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
 @click.option(
     "--simulation", is_flag=True, help="The task is for simulated noise, so the people's own file may be read."
 )
@@ -52,7 +52,7 @@ def command(
     """Write a first task file, NAME.yaml, with comments on the origin of each line.
 
     Bounds and categories are public: give them, enter them at the terminal, or take them from a public file. Only a
-    simulation may read the people's own file; lines that depend on it say so. Without NAME, the file names the task.
+    simulation may read the people's own file; lines that depend on it say so. Without NAME, the file's name is used.
     """
     from murk.cli.draft.columns import given
     from murk.cli.draft.text import draft
@@ -112,7 +112,7 @@ def _there_already(path: Path) -> UserError:
 
 
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
-    """Return the protocol chosen by a forecast and the reason; an empty name if nothing can be learned."""
+    """Return the protocol chosen by a forecast and the reason; an empty protocol if nothing can be learned."""
     from murk.cli.output import progress
     from murk.learners.core.design import Effects
     from murk.planning.plan import plan, size, why_not

@@ -47,10 +47,10 @@ COLLECT = (100_000, 20, 100)
 @click.option(
     "--name",
     metavar="NAME",
-    help="Name that returns the same chains to a restarted learner (Kafka).  [default: the host name and a number]",
+    help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
 )
 @click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
-              help="Least time between published estimates, if the log takes them; 0: never.")  # fmt: skip
+              help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
 @wait_for_task
 @metrics_port("Serve this process's health and Prometheus metrics on port N.")
 @logging_options
@@ -116,7 +116,7 @@ def command(
                         pause = min(_LONGEST, 1.5 * pause)
                     if not (as_json or log_json) and moment - shown > 0.2:
                         if team.learners and team.trouble is None:
-                            # Otherwise keep the last count, as while the log is unreachable.
+                            # Otherwise show the previous count, for example while the log is unreachable.
                             learned = sum(engine.n_releases for engine in team.learners.values())
                         tick(learned, now())
                         shown = moment

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--source", metavar="FILE", help="File that contains the row, if each row is a person.")
 @click.option("--withdraw", is_flag=True, help="Delete waiting releases and refuse further ones of this person.")
 @click.option(
-    "--task", metavar="NAME", help="With --withdraw: only from this task.  [default: from every task, permanently]"
+    "--task", metavar="NAME", help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]"
 )
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
 @click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
@@ -160,11 +160,11 @@ def _withdraw(
     """Withdraw a person, after confirmation, and return the receipt."""
     tasks: list[str | None] = [None] if task is None else [*ledger.tasks_named(task)]
     known = ledger.account(key, source=source).is_known
-    scope = "every task, now and later" if task is None else f"the task {task!r}"
+    scope = "every task, now and later" if task is None else f"every task named {task!r}, now and later"
     if agreed and not known and not new:
         raise UserError(
-            "nobody withdrew: nothing was ever released under this name. Check its spelling. Capitals count. "
-            "For somebody who has not released yet add --new"
+            "nobody withdrew: nothing was ever released under this name. Check its spelling; capitals count. "
+            "To withdraw somebody who has not released yet, add --new"
         )
     if not agreed:
         if not terminal():

@@ -34,7 +34,7 @@ _FORMATS = ("png", "svg", "pdf")
 @click.command("plan")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
 @click.option("--settings", metavar="TEXT",
-              help="Settings instead of TASK: number of features between -1 and 1, target and budget, as in "
+              help="Settings instead of TASK: number of features (values from -1 to 1), target and budget, as in "
                    "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
                    "public= (rows set aside) and protocol=.")  # fmt: skip
 @click.option("--people", type=int, multiple=True, metavar="N",
@@ -185,7 +185,7 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """Return as many columns as fit a line: the first and at least one more."""
+    """Return the first columns, as many as fit a line and at least two."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LINE
     ends = list(itertools.accumulate(max(map(len, column)) + 2 for column in zip(*rows, strict=True)))
     fit = max(sum(end <= room + 2 for end in ends), 2)
@@ -199,7 +199,7 @@ def _has_effects(found: Plan) -> bool:
 
 
 def _features(found: Plan) -> tuple[list[str], list[str], float]:
-    """Return names and labels of the columns, and the factor of effects."""
+    """Return names and labels of the first features, and the factor that converts effects to the table's units."""
     if not _has_effects(found):
         names = list(found.task.coding.names[:-1])[:_MOST_FEATURES]
         return names, names, 1.0
@@ -208,7 +208,7 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
-    """Return the first design's half-width, and the second's in brackets."""
+    """Return the half-width for the first population, and that for the second (the hard one) in brackets."""
     halves = [_half_width(forecast, name, points) for forecast in forecasts]
     return halves[0] if len(halves) == 1 else f"{halves[0]} ({halves[1]})"
 
@@ -234,7 +234,7 @@ def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
         for budget, words in found.budgets.items():
             cells = [found.cell(protocol, people, budget, first) for protocol in found.protocols]
             rows.append([f"{people:,} at {words}", *map(_compared, cells)])
-    return "Points per standard deviation of a feature (the median one)", ["people", *found.protocols], rows
+    return "Half-widths in points per standard deviation of the median feature", ["people", *found.protocols], rows
 
 
 def _compared(cell: Cell | None) -> str:
@@ -265,7 +265,7 @@ def _notes(found: Plan, shown: int) -> Iterator[str]:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
     if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
         yield (
-            "~: an order of magnitude only. Half-widths differ by a tenth or more between draws of the noise, and need "
+            "~ marks an order of magnitude: half-widths differ by a tenth or more between draws of the noise, and may "
             "not yet shrink with the root of the number of people."
         )
     yield from remarks(found)

@@ -11,8 +11,8 @@ from murk.cli.options import as_json
 from murk.cli.output import print_json
 
 _ONE_COPY = (
-    "one copy: a lost disk loses what was learned. On three brokers or more create the topics with --replication 3, or "
-    "reassign their partitions with Kafka's own tools"
+    "one copy of the topics: if its disk is lost, so is what was learned. On three brokers or more create topics with "
+    "--replication 3, or reassign their partitions with Kafka's own tools"
 )
 
 

@@ -27,13 +27,13 @@ _SAMPLED: Final = 100_000
 """Size of the random sample of a column's numbers."""
 _QUANTILES: Final = (0.05, 0.95)
 _NARROW: Final = 0.5
-"""State the range of nine in ten values if it is below this share of the bounds."""
+"""The range of nine in ten values is stated if its width is below this share of the bounds' width."""
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
 _ROWS_OF_ONE: Final = 100
-"""Limit of mean rows per value for a column that may name people."""
+"""Largest mean number of rows per value for a column that may name people."""
 MOST_CATEGORIES: Final = 20
 """Limit of categories of a text column."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
@@ -46,7 +46,7 @@ _FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as a task declares it."""
+    """Description of a column for its line in a task file."""
 
     name: str
     bounds: tuple[float, float] | tuple[datetime.date, datetime.date] | None = None  # bounds of a number or a date
@@ -152,7 +152,7 @@ class _Summary:
         text = value.strip() if isinstance(value, str) else str(value)
         if len(self.distinct) <= MOST_DISTINCT:
             self.distinct.add(hash(text))
-        # One more than a task can declare.
+        # Keep one more than a task can declare, to know that there are too many.
         if len(self.values) <= MOST_CATEGORIES or text in self.values:
             self.values[text] += 1
         if as_boolean(value) is not None:
@@ -181,7 +181,7 @@ class _Summary:
             self.sample[index] = number
 
     def _all_equal(self, values: Sequence[str]) -> bool:
-        """Return whether all values are equal, however written: 1 and 1.0, two times of one day."""
+        """Return whether all values are equal, however they are written: 1 and 1.0, or two times of one day."""
         as_read: dict[str, Sequence[Any]] = {
             "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
         }  # fmt: skip
@@ -189,7 +189,7 @@ class _Summary:
         return len(set(as_read.get(kind, values))) == 1
 
     def _names_people(self) -> bool:
-        """Return whether values may name people: numbers or texts under a telling name, or repeated texts."""
+        """Return whether values may name people: by the column's name, such as ``id``, or as repeated texts."""
         different = len(self.distinct)
         if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
             return False

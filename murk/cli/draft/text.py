@@ -18,7 +18,7 @@ from murk.stream import Task
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*|[A-Za-z][A-Za-z0-9_.-]*")
 _READ_OTHERWISE: Final = frozenset(["yes", "no", "on", "off", "true", "false", "null", "y", "n"])
 _HEAD: Final = """\
-# A first task, written by `murk init`. It is public: it states what is asked and what is guaranteed.
+# A first task, written by `murk init`. It is public: it states features, target and guarantee.
 # Review every line before asking people. All keys: docs/task-file.md.
 """
 _SIMULATION: Final = """\
@@ -36,8 +36,8 @@ privacy:
 # target: {{..., rate: 0.06}}               # share of positives, if publicly known, for forecasts
 # features: {{..., typical: [0, 2]}}        # range of nine in ten values, if publicly known, for forecasts
 
-# features: {{..., missing: 1}}             # value for missing or undeclared values; the default, the middle, biases
-#                                            if people are elsewhere; or missing: indicator
+# features: {{..., missing: 1}}             # value for missing or undeclared values; the default, the range's middle,
+#                                            biases if most values lie elsewhere; or missing: indicator
 # public: {{file: rows.csv}}  # public rows of other people's features; `murk plan` shows their worth
 """
 
@@ -120,7 +120,7 @@ def _holds(column: Column) -> str:
         return f"kind: date, low: {low}, high: {high}"
     known = ""
     if column.missing is not None:
-        # The mean of the other values biases least.
+        # Code missing values as the mean of the others, which biases least.
         share, mean = column.missing
         known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from murk.learners.examples.directions import own_variance, parts
 from murk.learners.examples.engine import IWPEngine
 from murk.learners.examples.evaluation import Example
 from murk.learners.examples.inference import estimate
+from murk.learners.examples.losses import Noise
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.protocol import FORMER_RELEASES
@@ -146,6 +147,8 @@ class IWPSGD(SGDEstimator):
         if engine is None:
             engine = self._get_engine(tuple(sorted(name for name in x if name != "intercept")))
         mechanism = self._default if budget is None else self._calibrated(budget)
+        if isinstance(x, Example):
+            self._check_released(x, engine.settings.noise(mechanism))
         if engine.settings.outer:
             numbers = getattr(x, "matrix", None)
             if numbers is None or len(numbers) != engine.dimension:
@@ -159,6 +162,24 @@ class IWPSGD(SGDEstimator):
         if directed:
             vector = np.append(vector, getattr(x, "missing", 0.0))
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
+
+    def _check_released(self, x: Example, assumed: Noise) -> None:
+        """Raise UserError for an example of another kind of release, or with other noise, than the learner assumes."""
+        settings = self._settings
+        if (x.product, x.directed, x.matrix is not None) != (
+            settings.form == k.PRODUCT or settings.outer, settings.directed, settings.outer
+        ):  # fmt: skip
+            raise UserError("x is of another kind of release than this learner's: give the learner the same `release`")
+        if x.directed:
+            # Its noise is a function of the direction's length and of the number of its features.
+            if set(x) - {"intercept"} != set(self._names):
+                raise UserError(f"x is a direction of the features {', '.join(map(str, x))}: learn all of them")
+        elif not np.allclose(astuple(x.noise), astuple(assumed), rtol=1e-9, atol=0.0):
+            raise UserError(
+                f"x was released with noise of standard deviation {math.sqrt(x.noise.variance):.4g} on each feature, "
+                f"and this learner assumes {math.sqrt(assumed.variance):.4g}: give it the budget, features and target "
+                "of the release (`budget`, `features`), or learn the release itself (`learn_release`)"
+            )
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.

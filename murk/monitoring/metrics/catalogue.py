@@ -48,7 +48,7 @@ METRICS = (
     Metric("murk_model_version", "gauge", "Number of releases that the chain has learned.", ("task", "partition")),
     Metric(
         "murk_staleness_releases", "histogram",
-        "Number of releases that the chain learned between a gradient's model and the gradient.",
+        "Number of releases that the chain learned between the model that a gradient used and that gradient.",
         buckets=tuple(float(bound) for bound in STALENESS_BOUNDS), optional="with protocol gradients",
     ),
     Metric("murk_parameter", "gauge", "Estimated coefficient, all chains merged, in coded units.", ("task", "name")),
@@ -70,7 +70,7 @@ METRICS = (
     ),
     Metric(
         "murk_drift_p_value", "gauge",
-        "Bound on the probability that a constant model ever shows as much change as this one.",
+        "Upper bound on the probability that releases of an unchanging model ever show as much change.",
         optional="if estimates have standard errors",
     ),
     Metric(
@@ -80,15 +80,15 @@ METRICS = (
     ),
     Metric(
         "murk_public_covariates_alike", "gauge",
-        "1 while the public covariates pass the check against the people's, else 0.",
-        optional="if public covariates are checked: scores, examples and moments (not joint or separate ones)",
+        "1 while people's releases do not contradict the public covariates, else 0.",
+        optional="if releases allow this check: scores, examples and moments (not joint or separate ones)",
     ),
     Metric(
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",
         ("task", "partition"), optional="if the learner is iterative",
     ),
     Metric(
-        "murk_step_size", "gauge", "Factor of the chain's next gradient.", ("task", "partition"),
+        "murk_step_size", "gauge", "Step size: factor of the chain's next gradient.", ("task", "partition"),
         optional="if the learner is iterative",
     ),
     Metric(

@@ -54,7 +54,7 @@ def new_registry() -> CollectorRegistry:
 
 
 class Exporter(ABC):
-    """Base class for collectors of one side's metrics of a task; by default in a registry of their own."""
+    """Base class for collectors of a task's metrics of one ``side``; by default in a registry of their own."""
 
     side: ClassVar[Side]
 
@@ -117,7 +117,7 @@ def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> F
 
 
 def bucketed(metric: Metric, weighted: Iterable[tuple[float, int]]) -> Histogram:
-    """Count pairs (value, count) into a metric's buckets; a value on a bound is in the bucket below it."""
+    """Count pairs (value, count) into a metric's buckets; a bucket includes its upper bound."""
     counts = [0] * (len(metric.buckets) + 1)
     total = 0.0
     for value, count in weighted:

@@ -1,6 +1,6 @@
 """Version and resource metrics of learner and monitor processes.
 
-Never of a gateway, whose computing time depends on the records that it reads.
+A gateway does not export them, since its computing time depends on the records that it reads.
 """
 
 from __future__ import annotations

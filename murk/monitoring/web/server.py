@@ -71,7 +71,7 @@ class Server:
     options
         Names of the options for port and host, for messages.
     allowed
-        Further host names that it answers to; see `Hosts`.
+        Further host names that the server answers to; see `Hosts`.
 
     Examples
     --------

@@ -36,7 +36,7 @@ _BOUNDS = (1e-100, 1e100)
 
 
 class Costed(Protocol):
-    """What a ledger and a worker need of a mechanism: guarantee, cost and size of payloads."""
+    """Part of a mechanism that ledgers and workers use: guarantee, cost and bounds of payloads."""
 
     @property
     def kind(self) -> str:
@@ -94,9 +94,9 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def steps(self) -> int:
-        """Integer bound of the quantised vector in the mechanism's norm; 0 if there is none.
+        """Integer bound of the quantised vector in the mechanism's norm; 0 if nothing is quantised.
 
-        For `PrivUnitMechanism`, how many draws count as closest.
+        For `PrivUnitMechanism`, the number of draws that count as closest.
         """
 
     @property
@@ -105,7 +105,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def threshold(self) -> int:
-        """The coin's probability in 2^-64; 0 if there is none."""
+        """The coin's probability in 2^-64; 0 for a mechanism without a coin."""
 
     @property
     def spacing(self) -> float:
@@ -215,7 +215,7 @@ class AdditiveMechanism(LatticeMechanism):
 
     @property
     def threshold(self) -> int:
-        """Threshold of a coin: 0, as there is none."""
+        """The coin's probability in 2^-64: 0, as additive noise needs no coin."""
         return 0
 
     @property
@@ -236,7 +236,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def spacing(self) -> float:
-        """Width of a lattice step: 1, which kernels ignore, as nothing is quantised."""
+        """Width of a lattice step: 1, which kernels ignore, because directions are not quantised."""
         return 1.0
 
     @property
@@ -251,7 +251,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def variance(self: Mechanism) -> float:
-        """Mean square of a coordinate of the decoded release, B^2 / d (the vector's own square included)."""
+        """Mean square of a coordinate of the decoded release, B^2 / d; it includes the square of the vector itself."""
         return self.unit**2 / self.dimension
 
     @property
@@ -273,7 +273,7 @@ def plain(mechanism: Any, *names: str) -> dict[str, Any]:
 
 @cache
 def _noise_tools() -> tuple[Any, Any]:
-    """Import what draws noise, once and when it is needed: reading guarantees needs none of it."""
+    """Import the functions that draw noise on first use, since reading guarantees does not need them."""
     from murk.privacy.noise import Purpose
     from murk.privacy.noise.sources import draw_noise
 
@@ -325,7 +325,7 @@ def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDAr
 
 
 class Wrapped:
-    """Delegates to an inner mechanism, ``noise``, everything that a subclass does not override."""
+    """Base class that delegates whatever a subclass does not override to an inner mechanism, ``noise``."""
 
     noise: Mechanism
 
@@ -383,7 +383,7 @@ class Wrapped:
 
 
 def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
-    """Raise UserError if rounding leaves so few of the lattice's steps that the noise would not be enough."""
+    """Raise UserError if ``room``, the noise's sensitivity in steps less that of rounding, is below half of it."""
     if room < noise.steps:
         raise UserError(
             f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "

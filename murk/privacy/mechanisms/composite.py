@@ -34,7 +34,7 @@ Part = GaussianMechanism | RandomizedResponse
 
 @dataclass(frozen=True, slots=True)
 class CompositeMechanism:
-    r"""Parts of one vector, each randomized independently by its own mechanism.
+    r"""Randomizes the parts of one vector independently, each by its own mechanism.
 
     A `GaussianMechanism` takes as many coordinates as its dimension. A `RandomizedResponse` of two categories takes
     one, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair coin is released
@@ -51,7 +51,7 @@ class CompositeMechanism:
     parts
         The mechanisms, in the order of their coordinates.
     stated
-        An (epsilon, delta) guarantee of the whole, if a tighter one than the sum is claimed; checked.
+        An (epsilon, delta) guarantee of the whole that is tighter than the sum, if one is claimed; checked.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class CompositeMechanism:
         together = self._account().spent("gdp")
         if not isinstance(together, GaussianDP):
             return False
-        # At what an account is charged, which is rounded down, and with every rounding against the claim.
+        # Check the amount that an account is charged, which is rounded down, with every rounding against the claim.
         cap = cap_of(stated)
         with precise():
             delta = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
@@ -155,7 +155,7 @@ class CompositeMechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """mu-GDP if all parts are Gaussian; else the sum of the stated (epsilon, delta), or mu-GDP without."""
+        """mu-GDP if all parts are Gaussian; else the stated or summed (epsilon, delta), or mu-GDP if there is none."""
         return self.guarantees[0]
 
     @property
@@ -248,7 +248,7 @@ def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uin
 
 
 def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarantee, Guarantee]:
-    """Divide a guarantee between two parts of one release, which never add up to more than the whole.
+    """Divide a guarantee between two parts of one release, so that the parts never add up to more than the whole.
 
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
     the first part if the second is a label (randomized response is pure), else half to each.
@@ -267,9 +267,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     part = rational(share)
     cap = cap_of(guarantee)
     if isinstance(guarantee, PureDP) or (cap.currency == "approx" and cap.delta_units == 0):
-        raise UserError(
-            f"{guarantee!r} cannot be given by a release with Gaussian noise; ask for approx (delta > 0), gdp or zcdp"
-        )
+        raise UserError(f"a release with Gaussian noise cannot have {guarantee!r}; use approx (delta > 0), gdp or zcdp")
     if isinstance(guarantee, ApproxDP):
         first = int(cap.units * part)
         second = cap.units - first

@@ -21,7 +21,7 @@ __all__ = ["GaussianMechanism"]
 Method = Literal["analytic", "classic"]
 
 # The discrete Gaussian of width S is a randomised rounding of a continuous one of variance S^2 - 9, to within
-# 2^-254 (Peikert 2010, theorem 3.1, smoothing width 3): whatever the continuous one promises, it promises.
+# 2^-254 (Peikert 2010, theorem 3.1, smoothing width 3), so it has every guarantee of the continuous one.
 _VARIANCE = WIDTH**2 - 9
 
 
@@ -136,8 +136,8 @@ class GaussianMechanism(AdditiveMechanism):
         if currency == "approx":
             if self.stated is None:
                 raise UserError(
-                    f"a Gaussian mechanism of mu={self.guarantee.mu:.6g} has a whole curve of (epsilon, delta), not "
-                    "one point of it; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
+                    f"a Gaussian mechanism of mu={self.guarantee.mu:.6g} has many (epsilon, delta), none of which is "
+                    "stated; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
                 )
             return cap_of(self.stated)
         raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
@@ -173,7 +173,7 @@ def _mu(steps: int) -> Decimal:
     return 2 * steps / Decimal(_VARIANCE).sqrt()
 
 
-# Every mechanism asks it as it is made: learners, tasks and reports make the same ones many times.
+# Cached, since every new mechanism checks this, and learners, tasks and reports create the same ones many times.
 @lru_cache(maxsize=4096)
 def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
     """Return whether the exact curve of ``steps`` stays within (epsilon, delta)."""
@@ -198,11 +198,11 @@ def _steps(guarantee: Guarantee, method: Method) -> int:
         if method == "classic":
             return _classic_steps(guarantee, cap)
         return _analytic_steps(cap.units, cap.delta_units)
-    # 2 steps^2 / S^2 <= rho, in integer units; GDP has kept to rho = mu^2 / 2, too, since it was kept in rho.
+    # 2 steps^2 / S^2 <= rho, in integer units. GDP also obeys rho = mu^2 / 2, as when ledgers counted it in rho.
     rho = cap.units // 2 if cap.currency == "gdp" else cap.units
     steps = math.isqrt(rho * WIDTH**2 // (2 * UNITS))
     if cap.currency == "gdp":
-        # 4 steps^2 / (S^2 - 9) <= mu^2: the lattice's own loss included.
+        # 4 steps^2 / (S^2 - 9) <= mu^2, which includes the loss by the lattice.
         steps = min(steps, math.isqrt(cap.units * _VARIANCE // (4 * UNITS)))
     return steps
 
@@ -220,12 +220,12 @@ def _classic_steps(guarantee: ApproxDP, cap: PrivacyLoss) -> int:
         ratio = Decimal("1.25") / decimal(Fraction(cap.delta_units, DELTA_UNITS))
         exact = WIDTH * epsilon / (2 * (2 * ratio.ln()).sqrt())
         steps = int((exact * (1 - Decimal("1e-50"))).to_integral_value(rounding=ROUND_FLOOR))
-    # Its proof ends at epsilon = 1; the exact curve of the noise says how far it holds beyond.
+    # It is proved up to epsilon = 1; beyond, check it by the exact curve of the noise.
     if not _within(steps, cap.units, cap.delta_units):
         spread = 1 / classic_scale(1.0, guarantee.epsilon, guarantee.delta)
         true = gdp_delta(spread, guarantee.epsilon)
         raise UserError(
             f"the classic calibration does not hold for {guarantee!r}: its noise has delta = {true:.3g} at epsilon = "
-            f"{guarantee.epsilon:g}, which breaks the promise; use method='analytic'"
+            f"{guarantee.epsilon:g}, more than the guarantee allows; use method='analytic'"
         )
     return steps

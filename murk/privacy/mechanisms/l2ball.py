@@ -74,14 +74,14 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def steps(self) -> int:
-        """Bound of the quantised vector: 0, as nothing is quantised."""
+        """Bound of the quantised vector in steps: 0, because directions are not quantised."""
         return 0
 
     @property
     def unit(self) -> float:
         """The norm B of a decoded release."""
         half = self.dimension / 2
-        # 2 p - 1 from the integers, so that the release is unbiased for the coin that is really thrown.
+        # 2 p - 1 is computed from the integers, so that the release is unbiased for the actual coin.
         bias = float(Fraction(2 * self.threshold - _WORDS, _WORDS))
         shape = self.dimension * math.exp(math.lgamma(half + 0.5) - math.lgamma(half + 1))
         return self.radius / bias * math.sqrt(math.pi) / 2 * shape

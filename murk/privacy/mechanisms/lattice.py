@@ -41,7 +41,7 @@ Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-# A vector beyond the bound by no more than this is there by rounding, and the integer shrink is enough.
+# A vector that exceeds the bound by no more than this factor does so by rounding; shrinking its integers is enough.
 _SLACK = 1.0 + 2.0**-40
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
@@ -137,7 +137,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate over the largest, in [-1, 1]; if any is infinite, finite ones give 0. NaN gives 0."""
+    """Return a coordinate divided by the largest, in [-1, 1]; 0 for NaN, and for finite ones if another is infinite."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -258,7 +258,7 @@ def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins
         out[i] = noise[i]
         empty = empty and noise[i] == 0
     if empty:
-        # Has no direction; a fixed one serves (in one dimension it is as good as any).
+        # A payload of zeros has no direction: use a fixed one.
         out[0] = 1
     if largest > 0.0:
         for i in range(v.shape[0]):
@@ -284,7 +284,7 @@ def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins
 def _unit(
     v: Vector, radius: float, closest: int, threshold: np.uint64, noise: Integers, coins: Words, out: Integers
 ) -> None:
-    # The same work whatever the vector: a zero vector is the first axis or its negative, with even probabilities.
+    # Do the same work for every vector: a zero vector becomes the first axis or its negative, with equal probabilities.
     d, k = out.shape[0], np.int64(closest)
     n = np.int64(noise.shape[0] // d)
     largest = largest_size(v)
@@ -303,7 +303,7 @@ def _unit(
             inner += towards[j] * x
             length += x * x
         if length == 0.0:
-            # Zeros have no direction; the first axis serves.
+            # A draw of zeros has no direction: use the first axis.
             inner, length = towards[0], 1.0
         scores[i] = turn * inner / math.sqrt(length)
     # In place: a copy that numpy makes for itself is not wiped.
@@ -328,7 +328,7 @@ def _unit(
         if size == bound and ties > 0:
             member = True
             ties -= 1
-        # Of a draw that is among the closest, the side that points the vector's way is; of another, neither.
+        # For a draw among the closest, only its side towards the vector is a closest candidate; else neither side is.
         side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
         if place == 0 and (member or not near):
             start, sign = i * d, side if near else -side
@@ -342,7 +342,7 @@ def _unit(
         empty = empty and out[j] == 0
     if empty:
         out[0] = sign
-    # A freed array is not wiped: nothing of the record stays behind.
+    # Freed arrays are not wiped, so overwrite what depends on the record.
     for j in range(d):
         towards[j] = 0.0
     for i in range(n):
@@ -391,7 +391,7 @@ def _randomize_early(
     coins: Words,
     out: Integers,
 ) -> None:
-    # Without noise, vectors are only in memory that is wiped.
+    # Vectors without noise are stored only in memory that is wiped.
     quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
     for i in range(vectors.shape[0]):
@@ -404,7 +404,7 @@ def _randomize_early(
 
 
 def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the result of `quantise_l2` for vectors within the bound, and which of them are."""
+    """Return the result of `quantise_l2` for each vector within the bound, and which vectors these are."""
     with np.errstate(invalid="ignore", over="ignore"):
         t = np.divide(vectors, spacing, out=empty(vectors.shape))
         near = np.less_equal(np.abs(t, out=empty(t.shape)), steps)

@@ -2,8 +2,8 @@
 
 A payload is a bounded integer vector plus noise of width S = 2^20. Bounds of single coordinates would allow a forged
 payload with every coordinate at its bound; the norm bounds them together. An honest payload exceeds the squares below
-with probability at most e^-t, t = `NATS`, that of Gaussian noise of eight standard deviations. Everything is computed
-in integers, so all receivers decide alike.
+with probability at most e^-t, t = `NATS`, as for eight standard deviations of a normal. Everything is computed in
+integers, so all receivers decide alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FALSE_ALARM = math.exp(-NATS)
 """Bound of the probability that an honest payload is refused, 1.3e-14."""
 
 _SURELY = 1.0 - 1e-6
-"""Share of a norm's bound below which floats cannot hide that a payload exceeds it."""
+"""A payload whose norm in floats is below this share of the bound certainly does not exceed the bound."""
 
 FORGED = "a payload longer than its vector and honest noise can make it"
 """Reason given for a payload that is too long."""

@@ -1,6 +1,6 @@
 """Privacy loss in integer units, so that a ledger adds and compares without rounding; costs of pure mechanisms.
 
-A cap is rounded down and a cost up.
+Caps are rounded down and costs up.
 """
 
 import math
@@ -217,7 +217,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """Return a level's guarantee without its delta if its mechanism is pure.
+    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def is_pure(guarantee: Guarantee) -> bool:
 
 
 def pure_only(kind: str, method: str) -> None:
-    """Refuse the calibration methods that are for Gaussian noise only."""
+    """Raise `UserError` for a calibration method that is for Gaussian noise only."""
     if method != "analytic":
         raise UserError(
             f"method={method!r} is for the gaussian mechanism and (epsilon, delta) only; the {kind} mechanism "
@@ -254,14 +254,14 @@ def log_odds(favoured: int, other: int) -> Decimal:
 
 
 class OddsMechanism(ABC):
-    """Base class of the pure mechanisms that make a choice whose odds are bounded."""
+    """Base class of the pure mechanisms that choose one of several outcomes with bounded odds."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def odds(self) -> tuple[int, int]:
-        """The largest odds, as two integers."""
+        """Numerator and denominator of the largest odds between two inputs."""
 
     @property
     def guarantee(self) -> PureDP:

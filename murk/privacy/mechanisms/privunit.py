@@ -118,7 +118,7 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     @property
     def unit(self) -> float:
         """The norm B of a decoded release."""
-        # p from the integers, so that the release is unbiased for the word that is really drawn.
+        # p is computed from the integers, so that the release is unbiased for the actual word.
         return self.radius / gain(self.dimension, self.draws, self.closest, self.threshold / _WORDS)
 
     @property
@@ -172,7 +172,7 @@ def shared_threshold(units: int, draws: int, closest: int) -> int:
     others = 2 * draws - closest
     with precise():
         epsilon = decimal(Fraction(units, UNITS))
-        # b (k e^epsilon + 2 n - k) >= 2^64, and b a multiple of k, which divides 2^64: then k divides the rest.
+        # b (k e^epsilon + 2 n - k) >= 2^64, with b a multiple of k. Then k, which divides 2^64, divides the threshold.
         exact = _WORDS * (-epsilon).exp() / (closest + others * (-epsilon).exp())
         share = int(((exact + Decimal("1e-28")) / closest).to_integral_value(rounding=ROUND_CEILING)) * closest
     return _WORDS - others * share

@@ -1,4 +1,4 @@
-"""How close the nearest of several random directions are to a vector, for the calibration of `PrivUnitMechanism`.
+"""Distribution of the distance of the closest random directions from a vector, to calibrate `PrivUnitMechanism`.
 
 The score of a random direction u of R^d and a unit vector v is ``|<u, v>| = sin(angle)``; the angle has a density
 proportional to ``cos(angle)^(d - 2)`` on [0, pi/2]. Integrals are Gauss-Legendre sums over the angle.
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 Moments = tuple[float, float]
 
 _PANELS, _NODES = 48, 16
-# Beyond 15 standard deviations of the angle is a mass below 1e-48.
+# The angle is beyond 15 standard deviations with a probability below 1e-48.
 _REACH = 15.0
 _WORK = 2**17
 _TOLERANCE = 0.03
@@ -35,7 +35,7 @@ def _angles(dimension: int) -> tuple[Array, Array, Array]:
     rising[:, 1:] = (values[:, 2:] - values[:, : _NODES - 1]) / (2 * orders + 1)
     partial = rising @ (values[:, :_NODES] * (np.arange(_NODES) + 0.5) * w[:, None]).T
     end = min(math.pi / 2, _REACH / math.sqrt(max(dimension - 2, 1)))
-    # Finer and finer towards the end, where the closest of very many draws are in few dimensions.
+    # Panels become finer towards the end, where the closest of very many draws are in few dimensions.
     edges = np.unique(np.concatenate([np.linspace(0.0, end, _PANELS), end * (1 - 0.5 ** np.arange(6, 36))]))
     half = np.diff(edges)[:, None] / 2
     angles = edges[:-1, None] + half * (1 + x)

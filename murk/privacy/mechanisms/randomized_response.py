@@ -1,4 +1,4 @@
-"""Randomized response: release a category, or another one instead."""
+"""Randomized response: release the true category, or another one in its place."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -47,7 +47,7 @@ class RandomizedResponse(OddsMechanism):
     >>> response = RandomizedResponse.calibrate(PureDP(1.0), classes=2)
     >>> round(response.keep, 4)
     0.7311
-    >>> [round(weight, 4) for weight in response.weights]  # 1/(1 - e^-epsilon) and what is left of 1
+    >>> [round(weight, 4) for weight in response.weights]  # w = 1/(1 - e^-epsilon) and 1 - w
     [1.582, -0.582]
     """
 
@@ -97,7 +97,7 @@ class RandomizedResponse(OddsMechanism):
 
         ``records`` (m,) are the records' indices, for simulated noise.
 
-        Raises `UserError` if the shapes do not fit or a category is outside [0, k); the message does not say which.
+        Raises `UserError` if the shapes do not fit or a category is outside [0, k), which the message does not quote.
         """
         from murk.privacy.noise import Purpose
 
@@ -113,7 +113,7 @@ class RandomizedResponse(OddsMechanism):
             raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
         words = noise.words(indices, 1, Purpose.COIN)[:, 0]
         kept = words < np.uint64(self.threshold)
-        # Which of the others: wraps to nonsense where the category is kept, and is not used there.
+        # Index among the other categories; where the category is kept, it has wrapped around and is not used.
         chosen = ((words - np.uint64(self.threshold)) // np.uint64(self.other)).astype(np.int64)
         return np.where(kept, truth, chosen + (chosen >= truth)).astype(np.int64)
 

@@ -26,8 +26,8 @@ KINDS: Final = tuple(VECTOR_MECHANISMS)
 BEST: Final = "best"
 """Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
 
-# A mechanism must be better by this factor to be preferred: last digits, which differ between machines, must not
-# decide what an integer of a release means.
+# A mechanism is preferred to an earlier one only if its variance is smaller by this factor: a variance's last digits,
+# which differ between machines, must not decide the mechanism.
 _BETTER = 0.99
 
 

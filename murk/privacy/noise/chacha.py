@@ -23,7 +23,7 @@ _K0, _K1, _K2, _K3 = _u32(0x61707865), _u32(0x3320646E), _u32(0x79622D32), _u32(
 _7, _8, _12, _16 = _u32(7), _u32(8), _u32(12), _u32(16)
 _20, _24, _25 = _u32(20), _u32(24), _u32(25)
 _HALF = np.uint64(32)
-# Words of a key; and blocks computed together where only their words are wanted.
+# Number of words of a key, and number of blocks that `expand` computes together.
 _KEY = 4
 _LANES = 8
 
@@ -97,7 +97,7 @@ def blocks(key: Halves, counters: Halves, count: int, out: Words) -> None:
 
 @jit
 def single_block(key: Halves, counter: Halves, out: Words) -> None:
-    """Compute ``blocks(key, counter, 1, out)`` with less code, for kernels that rarely need one more block."""
+    """Compute ``blocks(key, counter, 1, out)`` with less code, for kernels that rarely need another block."""
     n0, n1, n2, last = counter[0, 0], counter[1, 0], counter[2, 0], _u32(0)
     x = (_K0, _K1, _K2, _K3, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7], n0, n1, n2, last)
     for _ in range(10):
@@ -137,7 +137,7 @@ def _together(state: Halves, x: Halves) -> None:
 def expand(address: int, size: int) -> None:
     """Overwrite a key of four words at an address with the first ``size`` words of its blocks 0, 1, ...
 
-    Eight blocks at a time: first the first 32 bits of each, then the next, as they are computed.
+    Eight blocks are computed at a time, and their 32-bit words interleaved: the first of each block, then the second.
     """
     out = words_at(address, size)
     room = np.empty(2 * _LANES * WORDS, dtype=np.uint64)
@@ -162,8 +162,8 @@ def expand(address: int, size: int) -> None:
 def fresh_words(address: int, size: int) -> bool:
     """Write ``size >= 4`` single-use words to an address; return False if the operating system provides no randomness.
 
-    The operating system provides a 256-bit key for these words alone, which then replace it: ChaCha20 of the key, like
-    Linux's own getrandom. There is no pool and no state that a fork, a copy or a snapshot could repeat. With
+    The operating system provides a 256-bit key for this call alone, and ChaCha20's words overwrite it, as in Linux's
+    own getrandom. There is no pool and no state that a fork, a copy or a snapshot could repeat. With
     ``NUMBA_DISABLE_JIT``, the words are the system's own.
     """
     if not is_compiled():

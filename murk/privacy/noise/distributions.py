@@ -21,7 +21,7 @@ Kind = Literal["gaussian", "laplace"]
 LATTICE_WIDTH: int = 2**20
 """The width S of all noise, in lattice steps."""
 
-# Extra digits, with which the first try settles all but about 2^-60 of the entries.
+# Extra digits, such that the first precision tried leaves only about 2^-60 of the entries undecided.
 _GUARD = 64
 _GUIDE_BITS = 10
 _LARGEST = 2**62
@@ -89,12 +89,12 @@ class NoiseDistribution:
 
     @cached_property
     def step_bits(self) -> int:
-        """Bits of the second word that give j."""
+        """Number of bits of the second word that determine j."""
         return (self.step - 1).bit_length()
 
     @cached_property
     def denominator_bits(self) -> int:
-        """Bits of the second word that give u1."""
+        """Number of bits of the second word that determine u1."""
         return (self.denominator - 1).bit_length()
 
     def deeper(self) -> "NoiseDistribution":
@@ -130,7 +130,7 @@ class NoiseDistribution:
 
     @cached_property
     def shape(self) -> npt.NDArray[np.int64]:
-        """The distribution's numbers in the order that the kernels read."""
+        """The distribution's parameters in the order in which kernels read them."""
         bits = min(self.width, _GUIDE_BITS)
         numbers = [
             self.step,

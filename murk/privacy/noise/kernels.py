@@ -27,7 +27,7 @@ from murk.privacy.noise.philox import Purpose, Words, block, blocks
 
 Integers = npt.NDArray[np.int64]
 
-# Status of a draw: done, or what is missing (words, spare words, digits of the table).
+# Status of a draw: done, or what is missing: words, spare words, or digits of the table.
 DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
 
 # Result of a rejected trial; no value comes near it.
@@ -52,10 +52,10 @@ _NO_WORDS.setflags(write=False)
 
 @jit
 def draw(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
-    """Fill ``out`` from ``words`` (two per trial) and ``spare``, as far as they last.
+    """Fill ``out`` with draws as far as the random words last: two of ``words`` per trial, and ``spare`` ones.
 
-    Returns (status, values produced, trials used, spare words used). The status is `DONE`, or what is missing: `WORDS`,
-    `SPARE` or `DEEPER`. No trial may be dropped: continue with the unused words.
+    Returns (status, values drawn, trials used, spare words used). The status is `DONE`, or says what is missing:
+    `WORDS`, `SPARE` or `DEEPER`. No trial may be dropped: continue with the unused words.
     """
     return _draw(shape, table, guide, words, spare, False, _ZERO, _ZERO, out)
 
@@ -112,9 +112,9 @@ def _draw(
     record: np.uint64,
     out: Integers,
 ) -> Progress:
-    # One loop for both origins of words, and all of a usual trial within it: as functions of their own
-    # its steps are not inlined, and a draw takes seven times as long. The loop itself is inlined, as a distribution
-    # that is a constant there saves it a third of its time.
+    # One loop serves both origins of words and contains all steps of a usual trial: separate functions would not be
+    # inlined, and a draw would take seven times as long. The loop is inlined into its callers, where the distribution
+    # is a constant, which saves a third of the time.
     produced, trial, used = np.int64(0), np.int64(0), np.int64(0)
     trials = np.int64(words.shape[0] // 2)
     step, step_bits, denominator, quadratic = shape[0], np.uint64(shape[1]), shape[2], shape[6] == 1
@@ -133,7 +133,7 @@ def _draw(
         word = a & word_mask
         # Unsigned, so that no index can mean "from the end".
         k = np.uint64(guide[word >> guide_shift])
-        # Without a branch, which nothing could predict: mostly it is this k or the next, and more is seldom left over.
+        # Without a branch, which could not be predicted: it is mostly this k or the next, rarely a larger one.
         k += np.uint64(digits[k] < word)
         while digits[k] < word:
             k += _ONE
@@ -155,7 +155,7 @@ def _draw(
                     out[produced] = x
                     produced += 1
             elif x >= negative:
-                # All but the negative zero; of two conditions one would be on the sign, which cannot be predicted.
+                # All but the negative zero; a condition on the sign alone could not be predicted.
                 out[produced] = (x ^ -negative) + negative
                 produced += 1
         trial += 1
@@ -234,7 +234,7 @@ def _bernoulli(
     below = bool(first < numerator)
     while below:
         trial += 1
-        # Bernoulli(num / (den trial)) as two independent factors, which no size can overflow.
+        # Bernoulli(num / (den trial)) as two independent factors, which cannot overflow.
         status, u, used = _uniform(denominator, spare, used)
         below = bool(status == DONE and u < numerator)
         if below:

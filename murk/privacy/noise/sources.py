@@ -1,11 +1,11 @@
 """Sources of noise and of uniform integers: the operating system's randomness, and a reproducible simulation.
 
-Words arrive in pieces, and no trial of the sampler is dropped: dropping the one during which the words ran out would
-bias the distribution, because which one that is depends on its value.
+Words arrive in pieces, and no trial of the sampler is dropped. Dropping the trial during which the words ran out would
+bias the distribution, because how many words a trial uses depends on its value.
 
-Noise of many records is drawn at once, by the compiled sampler, and in numpy until that is compiled: usual trials are
-decided for all records together, and undecided ones one by one with the sampler's own functions. Equal words give equal
-integers either way. Coins, bounded integers and identifiers follow from uniform words exactly, without floats.
+Noise of many records is drawn at once, by the compiled sampler or, until that is compiled, by numpy, which decides
+usual trials for all records together and other trials one by one with the sampler's own functions. Both give the same
+integers for the same words. Coins, bounded integers and identifiers follow from uniform words exactly, without floats.
 """
 
 import os
@@ -39,7 +39,7 @@ from murk.privacy.noise.kernels import (
 )
 from murk.privacy.noise.philox import Purpose, Words, block
 
-# Trials for which words are fetched at once: large for few calls, small enough for the cache.
+# Number of trials for which words are fetched at once: large for few calls, small enough for the cache.
 _BLOCK = 1 << 12
 
 _NOTHING = np.empty(0, dtype=np.uint64)
@@ -58,7 +58,7 @@ class Draw(Protocol):
     def __call__(
         self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
-        """Draw as far as the words last."""
+        """Draw as far as the words last; return what `kernels.draw` does."""
 
 
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
@@ -332,9 +332,9 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
 
 
 def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribution, out: Integers) -> None:
-    """Fill ``out`` with secure draws, first from words that did not suffice, then from new ones.
+    """Fill ``out`` with secure draws, first from ``words``, which did not suffice before, then from new words.
 
-    Replacing the words would bias the distribution, because which words suffice depends on the values. ``words`` holds
+    Replacing the words would bias the distribution, because whether they suffice depends on the values. ``words`` holds
     two for each of ``trials`` trials, then spare ones, then ``extra`` words for another use.
     """
     first = [(words[: 2 * trials], words[2 * trials : len(words) - extra])]

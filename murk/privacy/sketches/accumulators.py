@@ -31,7 +31,7 @@ __all__ = ["Gram", "GramAccumulator", "Model", "Newton", "NewtonAccumulator", "S
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# A window's key has 256 bits. With simulated noise, the rest of the same stream rounds.
+# A window's key has 256 bits. With simulated noise, rounding uses the next words of the same stream.
 _KEY_WORDS = 4
 # Bound on the error of the smallest eigenvalue in units of C^2: half of `bounds.EIGENVALUE_SLACK`. Compensated sums of
 # n terms err by 2^-52 n C^2, eigenvalues by a small multiple of (p + 1) 2^-53 n C^2; n (p + 1) is at most 2^38.
@@ -166,7 +166,7 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
         except np.linalg.LinAlgError:
             raise MurkError("the smallest eigenvalue of the window could not be computed; the window is lost") from None
         finally:
-            # LAPACK does not wipe its copy of the matrix before freeing it: overwrite it with one of the same size.
+            # LAPACK frees its copy of the matrix without wiping it: overwrite that memory by a call of the same size.
             np.linalg.eigvalsh(np.eye(len(half)), UPLO="U")
             numbers_were_used()
         step = mechanism.eta / WIDTH
@@ -356,7 +356,7 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
         super().__init__(mechanism, noise, window)
         self._make = model
         self._start = GramAccumulator(mechanism.start, self._noise, window)
-        # The first part takes the first of the window's noise.
+        # The first part uses the first of the window's noise values.
         self._step = GramAccumulator(mechanism.step, self._noise, window, skip=mechanism.start.dimension)
         self._started: Gram | None = None
         self._model = np.zeros(mechanism.columns - 1)
@@ -398,7 +398,7 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
     def _wipe(self) -> None:
         self._start.wipe()
         self._step.wipe()
-        # Where a window is discarded, its first part's release is discarded too.
+        # If a window is discarded, so is its first part's release.
         self._started, self._model = None, np.zeros_like(self._model)
         super()._wipe()
 
@@ -418,7 +418,7 @@ def add(
     row: Integers,
     sums: Integers,
 ) -> None:
-    """Add q q' of rows (m, d) to the upper triangle of ``sums`` (d, d), q being a row on its grid.
+    """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
     ``feature_step``, ``target_steps`` and ``feature_square`` are those of a `GramMechanism`: no q exceeds the last two.
     ``inside`` (1, d) and ``row`` (d,) are scratch space.
@@ -434,7 +434,7 @@ def add(
         if abs(target) > target_steps:
             target = np.int64(math.copysign(target_steps, target))
         row[last] = target
-        # No float comes to this; the guarantee does not rest on that.
+        # Rounding cannot cause this, but the guarantee does not rely on that.
         if square > feature_square:
             row[:] = 0
         for a in range(last + 1):

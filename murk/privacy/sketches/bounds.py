@@ -18,7 +18,7 @@ Analysis = Literal["published", "joint", "tight"]
 
 EIGENVALUE_SLACK = Fraction(1, 1024)
 """How far floating-point errors may move two neighbours' eigenvalues apart beyond the exact sensitivity, in C^2."""
-# 60-digit operations on numbers below 1e12, some of which cancel to a difference 1e-18 of their size.
+# Rounding error of 60-digit operations on numbers below 1e12, some of which cancel to 1e-18 of their size.
 MARGIN = Decimal("1e-30")
 _WIDTH = 2**20
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
@@ -56,7 +56,7 @@ def modified(eta: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours:
 
 
 def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
-    """Return the epsilon of the released eigenvalue at a third of delta: the published figure where it holds."""
+    """Return the epsilon of the released eigenvalue at a third of delta: the published one if it holds."""
     mu = steps(eta) / Decimal(_WIDTH**2 - 9).sqrt() * (1 + MARGIN)
     published = (2 * (Decimal("3.75") / decimal(delta)).ln()).sqrt() / decimal(eta) * (1 + MARGIN)
     if gdp_delta_bound(mu, Fraction(published)) <= decimal(delta / 3):
@@ -105,7 +105,7 @@ def sketch(g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours, rho:
     order = Decimal(best_order(float(g), rows, float(delta), neighbours, float(rho)))
     value = curve(order, rows, decimal(g), neighbours) + order * decimal(rho)
     value += (1 - 1 / order).ln() - (order * decimal(delta)).ln() / (order - 1)
-    # A negative figure would promise more than nothing disclosed.
+    # An epsilon is at least 0.
     return max(value + MARGIN, Decimal(0))
 
 

@@ -17,7 +17,7 @@ _ALL = 1.0 - 2.0**-53
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
-    """Describe the guarantee of a release for the neighbours of its mechanism.
+    """Describe the guarantee of a release, for the neighbours of this kind of mechanism.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
     1.4142
     """
     if isinstance(guarantee, GaussianDP):
-        # A little more than the root, as rounding may be below it.
+        # A little more than the root of 2, because floats may round it down.
         return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)
     if isinstance(guarantee, ZeroConcentratedDP):
         return ZeroConcentratedDP(2.0 * guarantee.rho)
@@ -91,7 +91,7 @@ def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
     if not isinstance(guarantee, ApproxDP):
         [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
         return (
-            f"For {whose}, {name} = {value:.10g}: anyone who knows all the others and sees all "
+            f"For {whose}, {name} = {value:.10g}: anyone who knows all other records and sees what is released "
             f"tells {it} from {blank} (all zeros) in at most "
             f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
             "the records is trusted with them."

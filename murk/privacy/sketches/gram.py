@@ -28,7 +28,7 @@ LARGEST_ROWS_PER_PERSON = 10_000
 _GRID = 21
 """Bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps."""
 _SLACK = 1 + 2.0**-40
-# Square roots of 2 from below and from above, so that the lattice is on the safe side.
+# Square roots of 2, rounded down and up, so that rounding never weakens the guarantee.
 _DIGITS = 10**20
 _ROOT_BELOW = Fraction(math.isqrt(2 * _DIGITS**2), _DIGITS)
 _ROOT_ABOVE = _ROOT_BELOW + Fraction(1, _DIGITS)
@@ -70,9 +70,9 @@ class GramMechanism:
     neighbours
         ``"zero-out"`` or ``"replace-one"``.
     asked
-        The guarantee it was calibrated to; checked. Default: the noise's own.
+        The guarantee that the mechanism was calibrated to; checked. Default: the noise's own.
     rows_per_person
-        k: number of rows in which neighbours differ at most.
+        k: largest number of rows in which neighbours differ.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class GramMechanism:
 
     @property
     def room(self) -> int:
-        """Lattice steps that two neighbours' sums may differ by: rounding is subtracted."""
+        """Lattice steps by which neighbours' sums may differ before rounding: the noise's, less those of rounding."""
         return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
 
     # The grid of rows
@@ -141,14 +141,14 @@ class GramMechanism:
 
     @property
     def largest_window(self) -> int:
-        """Most records of a window, so that every integer of a release fits 62 bits."""
+        """Largest number of records in a window for which every integer of a release fits 62 bits."""
         return min(LARGEST_WINDOW, 2**61 // (2 * self.room))
 
     # The lattice of the noise
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
-        """Lattice steps per unit of a sum on the diagonal and off it, where there are sqrt 2 times as many."""
+        """Lattice steps per unit of a sum: on the diagonal, and off it, where there are sqrt 2 times as many."""
         step = Fraction(self.room, self.rows_per_person * self.square)
         if self.neighbours == "replace-one":
             return step / _ROOT_ABOVE, step
@@ -195,11 +195,11 @@ class GramMechanism:
         matrix += np.triu(matrix, 1).T
         return matrix * self.units
 
-    # What it promises
+    # Guarantee
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee asked for; by default the noise's own mu-GDP."""
+        """The guarantee that it was calibrated to; by default the noise's own mu-GDP."""
         return self.noise.guarantee if self.asked is None else self.asked
 
     @property

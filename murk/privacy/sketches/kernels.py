@@ -7,7 +7,7 @@ from murk.privacy.sketches.normals import ROWS, Halves, Reals, Words, normals
 
 __all__ = ["accumulate", "bounded", "mix"]
 
-# Rows of exactly the bound's norm are left as they are: the mechanism's bound is larger by 2^-40.
+# Do not scale rows that exceed the bound by rounding only: the mechanism's own bound is larger by 2^-40.
 _SLACK = 1 + 2.0**-42
 
 
@@ -42,7 +42,7 @@ def accumulate(
         mix(drawn[:count], inside[:count], mixtures)
 
 
-# Rows are named by their index: a view of each would cost as much as adding it.
+# Rows are passed as an array and an index: a view of a row would cost as much as adding it.
 @jit
 def bounded(
     rows: Reals,
@@ -68,7 +68,7 @@ def bounded(
     for c in range(last + 1):
         out[at, c] = rows[i, c]
     if math.sqrt(square) > feature_bound * _SLACK:
-        # Over the largest first: the norm itself may be infinite.
+        # Divide by the largest value first, since the norm itself may be infinite.
         square = 0.0
         for c in range(last):
             square += (rows[i, c] / largest) * (rows[i, c] / largest)

@@ -21,15 +21,15 @@ from murk.privacy.sketches.renyi import joint_settings, smallest_threshold
 __all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
 
 LARGEST_WINDOW = 2**32
-"""Most records of a window; a mechanism of more than 64 columns allows fewer (`GaussMixMechanism.largest_window`)."""
+"""Largest number of records in a window; less for more than 64 columns (`GaussMixMechanism.largest_window`)."""
 LEAST_SPREAD = 2.0**-8
 """Least noise of a sketch, as a standard deviation in units of C.
 
-It hides floating-point rounding where the data's own spread needs no noise.
+It hides floating-point rounding if the smallest eigenvalue is so large that no noise is needed.
 """
 
 _ENTRIES = 2**26
-# Rows whose norm is the bound itself exceed it by rounding: C is larger by this than the square root says.
+# Factor by which C exceeds the square root, because rows of exactly that norm may exceed it by rounding.
 _SLACK = 1 + 2.0**-40
 
 
@@ -67,7 +67,7 @@ class GaussMixMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     g
-        Smallest eigenvalue of the noisy second moment in units of C^2, at least; the noise of a window with lambda = 0.
+        Lower bound of the noisy second moment's smallest eigenvalue in units of C^2; the noise if lambda is 0.
         Above 1, or with ``"tight"`` above 2^-16.
     eta, tau
         Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
@@ -76,10 +76,10 @@ class GaussMixMechanism:
     stated
         The (epsilon, delta) guarantee; checked against the exact figure.
     neighbours
-        Neighbours that ``stated`` is about.
+        Neighbours for which ``stated`` holds.
     analysis
-        ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences of eigenvalue and
-        sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least noise: exact for
+        ``"published"``: the paper's lemma 1 and theorem 1. ``"joint"``: the Renyi divergences of eigenvalue and sketch
+        add, so that about half the eigenvalue makes noise unnecessary. ``"tight"``: the least noise, exact for
         ``"mixing"``, integrated over the eigenvalue's noise for ``"linear-mixing"``.
 
     Examples
@@ -162,7 +162,7 @@ class GaussMixMechanism:
 
     @property
     def largest_window(self) -> int:
-        """Most records of a window for which the eigenvalue's rounding errors are accounted for."""
+        """Largest number of records in a window for which the eigenvalue's rounding errors are accounted for."""
         return min(LARGEST_WINDOW, 2**38 // self.columns)
 
     @property
@@ -248,8 +248,8 @@ class GaussMixMechanism:
         if currency != "approx":
             raise UserError(
                 f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
-                "there is no mu and no rho of it, and its guarantee is (epsilon, delta) alone; give the "
-                "account a cap in approx: {epsilon: ..., delta: ...}"
+                "it has no GDP or zCDP guarantee, only (epsilon, delta); give the account a cap in approx: "
+                "{epsilon: ..., delta: ...}"
             )
         return cap_of(self.stated)
 
@@ -283,7 +283,7 @@ class GaussMixMechanism:
         check_choice("neighbours", neighbours, Neighbours)
         check_choice("analysis", analysis, Analysis)
         checked = _check_guarantee(guarantee)
-        # What an account is charged: whole units, rounded down.
+        # An account is charged whole units, rounded down.
         cap = cap_of(checked)
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))

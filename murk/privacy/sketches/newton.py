@@ -27,7 +27,7 @@ _EACH, _MOST = 2_500, 10_000
 def default_first(features: int) -> int:
     """Return the default number of records of the first part: 2,500 per coefficient, at most 10,000.
 
-    That determines the model well enough for a small second step and leaves most records to it.
+    They determine the model well enough that the Newton step from it is small, and leave most records to the step.
 
     Examples
     --------
@@ -125,12 +125,12 @@ class NewtonMechanism:
 
     @property
     def neighbours(self) -> Neighbours:
-        """Neighbours that the guarantee is about."""
+        """Neighbours for which the guarantee holds."""
         return self.start.neighbours
 
     @property
     def rows_per_person(self) -> int:
-        """Number of rows in which neighbours differ at most."""
+        """Largest number of rows in which neighbours differ."""
         return self.start.rows_per_person
 
     @property
@@ -140,7 +140,7 @@ class NewtonMechanism:
 
     @property
     def largest_window(self) -> int:
-        """Most records of a window."""
+        """Largest number of records in a window."""
         return min(LARGEST_WINDOW, self.first + self.step.largest_window)
 
     @property
@@ -166,11 +166,11 @@ class NewtonMechanism:
         first, second = np.split(array.ravel(), 2)
         return self.start.decode(first), self.step.decode(second)
 
-    # What it promises: what each of the two does
+    # Guarantee, which is that of each of the two matrices
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee asked for; by default the noise's own mu-GDP."""
+        """The guarantee that it was calibrated to; by default the noise's own mu-GDP."""
         return self.start.stated
 
     @property

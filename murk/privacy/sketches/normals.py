@@ -22,7 +22,7 @@ Reals = npt.NDArray[np.float64]
 
 ROWS = 16
 """Number of rows whose normals are kept at a time."""
-# Blocks computed in one call: 256 KiB of words.
+# Number of blocks computed in one call: 256 KiB of words.
 _BLOCKS = 4096
 
 _R = 3.6541528853610088
@@ -133,7 +133,7 @@ def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halv
         if magnitude < _INSIDE[layer]:
             return float(sign * x)
         if used > WORDS - 3:
-            # A third of the state counts these blocks; 0 is the row's own words.
+            # The third counter numbers these blocks; 0 stands for the row's own words.
             counter[2, 0] = _u32(counter[2, 0] + _u32(1))
             single_block(key, counter, spare)
             used = 0
@@ -148,7 +148,7 @@ def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halv
             beyond = -math.log1p(-u) / _R
             if -2.0 * math.log1p(-v) > beyond * beyond:
                 return sign * (_R + beyond)
-            # The tail is entered once and for all: the same word again, with new uniforms.
+            # A draw that has entered the tail stays there: use the same word with new uniforms.
             continue
         word = spare[used, 0]
         used += 1

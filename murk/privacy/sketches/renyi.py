@@ -263,7 +263,7 @@ def _search(found: Callable[[float], Decimal], epsilon: float, delta: float, row
                 f"no threshold up to {_MOST:g} gives epsilon={epsilon!r}, delta={delta!r} with {rows} sketch rows; "
                 "give a larger epsilon or delta, or fewer rows"
             )
-    # To 1e-12 of its size: what is returned is a point at which the exact figure was seen to hold.
+    # Search to a relative 1e-12; the value returned is one for which the exact figure holds.
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         if holds(middle):
@@ -289,7 +289,7 @@ def two_steps(guarantee: ApproxDP) -> ApproxDP:
         epsilon, delta = rational(guarantee.epsilon), rational(guarantee.delta)
         total_delta = (1 + decimal(epsilon).exp() * (1 + MARGIN)) * decimal(delta)
         if total_delta >= 1:
-            raise UserError(f"{guarantee!r} is no guarantee for replaced rows: two steps have a delta of 1 or more")
+            raise UserError(f"{guarantee!r} implies nothing for replaced rows: two steps have a delta of 1 or more")
         return ApproxDP(float_up(2 * epsilon), float_up(total_delta))
 
 

@@ -1,4 +1,4 @@
-"""Randomized rounding of reals to integers, such that noise added later covers the rounding, too."""
+"""Randomized rounding of reals to integers, such that noise added later also covers the rounding errors."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ __all__ = ["WIDTH", "randomly_rounded"]
 WIDTH = 4.0
 """Standard deviation of the rounding, in lattice steps."""
 
-# Beyond nine widths lies 2e-19, less than a 53-bit uniform can tell.
+# The probability beyond nine widths is 2e-19, less than a 53-bit uniform resolves.
 _REACH = 36
 _ELEVEN = np.uint64(11)
 
@@ -38,7 +38,7 @@ def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint
     >>> randomly_rounded(np.array([0.25, -7.0]), words).tolist()
     [0, -7]
     """
-    # Each temporary is one of these, which are wiped.
+    # All temporaries are in these arrays, which are wiped.
     base, part, other, density = (empty(values.shape) for _ in range(4))
     np.floor(values, out=base)
     np.subtract(values, base, out=part)

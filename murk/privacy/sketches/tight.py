@@ -1,4 +1,4 @@
-r"""The tight analysis of a Gaussian sketch, which uses that the row that leaves is itself part of the data.
+r"""The tight analysis of a Gaussian sketch, which uses that the row in which windows differ is part of one of them.
 
 The notation is that of `renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
 Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
@@ -9,10 +9,10 @@ from that of a larger one by adding independent noise and scaling, so q = 1/s^2 
 chi-square distributions with variances s^2 + 1 and s^2 are therefore exact, in both directions (`mixing_delta`). Lemma
 1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where it needs g.
 
-**Replaced rows.** Z_0 with x, or with y. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
+**Replaced rows.** Row x, or row y in its place. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
 increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the
-square) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 = |w|^2 =
-1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 =
+|w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
 
 **The released eigenvalue** (zero-out). The computed eigenvalues of the two windows are L + D and L, where L is at most
 the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. Released is u = L (+ D) - eta tau + eta z, cut at 0,
@@ -81,7 +81,7 @@ _CELL, _COARSE = 2.0**-6, 2.0**-3
 _FIRST = -9.0
 _MARGIN = 1e-9
 SHARE = 10
-"""An overestimated eigenvalue gets 1 / SHARE of delta."""
+"""The event that the eigenvalue is overestimated gets 1 / SHARE of delta."""
 
 
 @lru_cache(maxsize=64)
@@ -169,7 +169,7 @@ def total(
             return mixing_epsilon(decimal(g), rows, part, claimed)
         return replaced(decimal(g), rows, part)
     epsilon = linear_epsilon(eta, tau, g, rows, delta, neighbours)
-    # What the other analysis proves of the same settings holds, too.
+    # The joint analysis of the same settings is valid, too: take the smaller figure.
     return epsilon if epsilon <= claimed or g <= 1 else min(epsilon, joint(eta, tau, g, rows, delta, neighbours))
 
 
@@ -182,7 +182,7 @@ def linear_epsilon(
     """
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
-        # Left out is the event z > Z, not z > tau: then g is lower by eta (Z - tau).
+        # The event left out is z > Z, not z > tau, which lowers g by eta (Z - tau).
         lowered = g + eta * (tau - rational(reach))
         if lowered <= 1:
             return Decimal("Infinity")
@@ -193,7 +193,7 @@ def linear_epsilon(
 
 
 def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
-    """Evaluate at the order that is best on coarse cells; every order gives a valid figure."""
+    """Return epsilon at the order that is best on coarse cells; every order gives a valid figure."""
     most = 1 + g - d + eta * (tau - reach)
     if not most > 1.0 + 1e-6:
         return math.inf
@@ -310,7 +310,7 @@ def _cells(end: float, cell: float, first: float = _FIRST) -> tuple[Floats, Floa
     count = math.ceil((end - first) / cell)
     edges = end - cell * np.arange(count, -1, -1)
     low, high = edges[:-1], edges[1:]
-    # From whichever side nothing cancels.
+    # Subtract the tails on the side on which nothing cancels.
     share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
     nearest = np.where(low > 0, low, np.minimum(high, 0.0))
     share += _STEP * np.exp(-nearest * nearest / 2)
@@ -334,7 +334,7 @@ def _log_upper(reach: float) -> float:
     return float(log_ndtr(-reach + _STEP))
 
 
-# Settings are multiples of this: what two machines compute differs in the last bit, what they calibrate does not.
+# Settings are multiples of this, so that two machines whose floats differ in the last bit calibrate equal settings.
 _GRID = 2.0**-12
 _MOST = 1e9
 _TAU = 3.0

@@ -78,7 +78,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         self._check()
         largest = self.mechanism.largest_window
         if self._records + len(block) > largest:
-            raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
+            raise UserError(f"a window of this mechanism holds at most {largest} rows; release it and begin another")
         try:
             self._accumulate(block)
         except BaseException:
@@ -137,7 +137,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         if self._pid != os.getpid():
             raise UserError("a window belongs to the process that began it: a fork would release one key twice")
         if self._released:
-            raise UserError("this window was released or wiped; a sketch is released once, so begin another window")
+            raise UserError("this window was released or wiped; a window is released once, so begin another one")
 
     def __repr__(self) -> str:
         state = "wiped" if self.released else f"{self._records} rows"
@@ -153,4 +153,4 @@ class WindowAccumulator(ABC, Generic[Released]):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise UserError("an accumulator is neither copied nor stored: two sketches of one key would reveal rows")
+        raise UserError("an accumulator cannot be copied or stored: two sketches of one key would reveal rows")

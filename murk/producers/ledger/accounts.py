@@ -20,9 +20,9 @@ _COUNTS = ("released", "refused", "queued", "dropped")
 class LevelAccount:
     """A person's releases at one level of a task.
 
-    ``queued`` and ``dropped`` count paid releases that wait for the log's confirmation or were deleted before it
-    (expired, or the person withdrew); the log may have either. ``first`` and ``last`` are days (seconds since 1970,
-    truncated; None if unknown). ``receipts`` are the numbers of the releases in the ledger; they are not sent.
+    ``queued`` counts paid releases that wait for the log's confirmation, ``dropped`` those deleted without it (expired,
+    or the person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970, truncated;
+    None if unknown). ``receipts`` are the numbers by which the ledger identifies the releases; they are never sent.
     """
 
     level: str
@@ -83,9 +83,9 @@ class TaskAccount:
     """A person's account with one task.
 
     ``published`` is whether the person is in the task's public sample: their features (without the target) are
-    published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` states the result in
-    the strongest terms that all of them allow (None without any). ``windows`` counts an organisation's windows; None
-    for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
+    published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` is their total in the
+    strongest definition that all of them satisfy (None if there is none). ``windows`` counts an organisation's windows;
+    None for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
     """
 
     name: str
@@ -161,9 +161,9 @@ def account_lines(account: Account) -> list[str]:
     """Describe a person's account, a sentence or two per line."""
     if not account.is_known:
         return [
-            "Nothing was ever released by this ledger under this name. (Capitals count. Where the rows of a file are "
-            "people, a person is a row together with the file, --source; an organisation without a column of its own "
-            "is 'organisation'.)"
+            "Nothing was ever released by this ledger under this name. (Capitals count. Where each row of a file is a "
+            "person, give the row and the file (--source). An organisation that no column names is called "
+            "'organisation'.)"
         ]
     lines = []
     for task in account.tasks:
@@ -218,7 +218,7 @@ def _all_words(task: TaskAccount) -> str:
 def _window_words(name: str, sums: WindowCounts) -> str:
     parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
     if sums.open:
-        parts.append(f"{_windows(sums.open)} open when last heard of (nothing is debited for that yet)")
+        parts.append(f"{_windows(sums.open)} open when last recorded (nothing is debited for that yet)")
     if sums.left_out:
         parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
     if sums.lost:
@@ -236,7 +236,7 @@ def _cap_words(status: CapStatus) -> str:
 
 
 def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
-    """Describe what the person (or organisation) who has spent most has spent over all tasks, a line for each cap."""
+    """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
     lines = []
     for one in statuses:
         spent = "an amount unknown in its currency" if one.spent is None else one.spent.rounded()

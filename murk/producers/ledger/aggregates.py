@@ -1,4 +1,4 @@
-"""Sums over the people of a task for reports to others, with one stored baseline for all who report."""
+"""Sums over the people of a task for reports to others; all exporters share one baseline, stored in the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from murk.producers.ledger.prices import Price, Promise, parse_history, read_pri
 SMALLEST_GROUP = 20
 """Figures that depend on people leave a device only as sums over at least this many of them."""
 
-# A person's account with a task: what was released at which level, what was refused, deleted, and waits.
+# A person's account with a task: releases by price, and the numbers of refused, deleted and waiting releases.
 _ACCOUNTS = """
     SELECT a.home, a.person, history, refused, coalesce(waiting, 0),
            history || '|' || refused || '|' || dropped || '|' || coalesce(waiting, 0)
@@ -35,8 +35,8 @@ _CHANGED = """
 class PeopleTotals:
     """Sums over the people of a task that may be reported to others.
 
-    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people): the
-    largest share that a person has spent of any of their caps for the task.
+    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people), where
+    a person's share is the largest one that they have spent of any of their caps for the task.
     """
 
     people: int
@@ -51,7 +51,7 @@ class GroupSums:
     They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
     difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
     this also holds for several exporters. Current accounts are copied to SQLite's temporary storage; memory does not
-    grow with the number of people. Made by `Ledger.group_sums`; ``opening`` returns the key to the outbox.
+    grow with the number of people. Made by `Ledger.group_sums`; ``opening`` returns the key that decrypts the outbox.
     """
 
     def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:
@@ -62,7 +62,7 @@ class GroupSums:
         file.query(f"CREATE TABLE IF NOT EXISTS {self._waiting} (home, person, waiting, PRIMARY KEY (home, person))")
 
     def report(self) -> PeopleTotals | None:
-        """Return new sums if they may be reported, else those reported last; None before any."""
+        """Return new sums if they may be reported, else those reported last; None before the first report."""
         last = self._last()
         self._take()
         changed = self._file.query(f"SELECT count(*) {_CHANGED.format(now=self._now)}", (self._task,))[0][0]
@@ -80,7 +80,7 @@ class GroupSums:
         return None if reported is None else reported[1]
 
     def _last(self) -> tuple[int, PeopleTotals | None] | None:
-        """Return the round and the sums reported last; None before any."""
+        """Return the last report's number and its sums (None if unknown); None before the first report."""
         rows = self._file.query("SELECT round, sums FROM reports WHERE task = ?", (self._task,))
         if not rows:
             return None

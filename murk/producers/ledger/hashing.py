@@ -1,8 +1,8 @@
 """Replace the plain names and digests of a ledger of an earlier format by keyed hashes.
 
 A ledger reveals who takes part in what, and no noise protects that. It therefore stores people's names as BLAKE2b
-hashes under a secret key in a separate file. A record's name is hashed together with its person's. Rows of a file are
-stored as they are; its digest is hashed, since anyone who knows all records but one could guess the last from it.
+hashes under a secret key in a separate file. A record's name is hashed together with its person's. Row numbers are
+stored as they are. A file's digest is hashed, since anyone who knows all its records but one could guess the last.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TABLES = ("spending", "debits", "withdrawals", "reported")
 
 
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
-    """Replace stored names and digests by keyed hashes, or finish that; return whether anything was left to do.
+    """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
 
-    A process that went on writing plain names would give people new accounts with nothing spent, so the file is locked
-    exclusively throughout; ``timeout`` is the number of seconds to wait for others to close it. Afterwards it is
+    The file is locked exclusively, since a process that still writes plain names would give people new accounts with
+    nothing spent; ``timeout`` is the number of seconds to wait for others to close it. Afterwards the file is
     rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true.
 
-    Raises UserError if its key is lost, leaving the ledger unchanged. Raises MurkError if another process has it open
-    or it cannot be written; the message says if only the rewriting is left to do.
+    Raises UserError if the ledger's key is lost, and changes nothing. Raises MurkError if another process has the file
+    open or it cannot be written; the message says if only the rewriting is left to do.
     """
     file = LedgerFile(path, create=False, timeout=timeout, alone=True)
     try:
@@ -72,7 +72,7 @@ def _hash_people(connection: Connection, key: NameKey) -> None:
 
 
 def _overwrite(file: LedgerFile) -> None:
-    """Rewrite the file and empty its log, so that neither holds deleted names."""
+    """Rewrite the file and empty its write-ahead log, so that neither holds deleted names."""
     try:
         file.query("VACUUM")
         busy = not file.empty_log()
@@ -86,6 +86,6 @@ def _overwrite(file: LedgerFile) -> None:
 
 def _unfinished_words(file: LedgerFile) -> str:
     return (
-        f"({file.path} holds keyed hashes already, but the file could not be rewritten: unused parts of it may still "
-        "hold what they replaced. Run --migrate again)"
+        f"({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still hold the "
+        "names and digests that they replaced. Run --migrate again)"
     )

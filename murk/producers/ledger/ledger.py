@@ -1,7 +1,7 @@
 """The ledger: accounts of what people have spent, with the outbox of releases that wait to be sent.
 
-A debit and the release that it pays for are one transaction, written before anything is sent: a crash may lose a
-report, never a debit. Amounts are integers, rounded against the spender.
+A debit and the release that it pays for are written in one transaction, before anything is sent: a crash may lose a
+report, never a debit. Amounts are integers; costs are rounded up.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from murk.producers.ledger.windows import Windows
 from murk.stream.log.base import truncate_time
 
 TIDY_SECONDS = 1.0
-"""Most seconds that deleted releases stay in the write-ahead log while others are made."""
+"""Longest time in seconds that deleted releases stay in the write-ahead log while others are made."""
 
 
 _NAMED = " UNION ".join(
@@ -56,7 +56,7 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 class Names:
     """Names of people and files in one open ledger.
 
-    Raises UserError if there is a key beside a ledger that has none: the ledger was replaced by an older copy.
+    Raises UserError if a key lies beside a ledger that does not know it: the ledger was replaced by an older copy.
     """
 
     def __init__(self, file: LedgerFile) -> None:
@@ -68,9 +68,9 @@ class Names:
         fingerprint = self._fingerprint()
         if fingerprint is None and named:
             raise UserError(
-                f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): an older "
-                "copy of the ledger was put in its place, which lacks what people have spent since. Put back the "
-                "newest intact copy before anything else is released",
+                f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): it is an "
+                "older copy, in which later spending is missing. Put back the newest intact copy of the ledger before "
+                "anything else is released",
                 code=LOST,
             )
         if fingerprint is not None and not named:
@@ -95,10 +95,10 @@ class Names:
         """Return what is still stored unhashed, with the remedy; empty if nothing is."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
-            return f"people's names stand in it as they are: {again} replaces them by keyed hashes"
+            return f"it stores people's names unhashed: {again} replaces them by keyed hashes"
         if self.has_digests and self._file.query(_FILES):
             return (
-                "unkeyed digests of files stand in it, from which anyone who knows all of a file's records but one "
+                "it stores unkeyed digests of files, from which anyone who knows all of a file's records but one "
                 f"can guess the last: {again} replaces them by keyed hashes"
             )
         if self.is_unfinished:
@@ -110,11 +110,11 @@ class Names:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether there is a key. It is made with the first name or file."""
+        """Whether there is a key. It is made when the first name or file is stored."""
         return self._fingerprint() is not None
 
     def missing(self) -> str | None:
-        """Return why nobody can be found by name (the key is lost or wrong); None if they can."""
+        """Return why nobody can be found by name (the key is lost or wrong); None if people can be found."""
         try:
             self.reading()
         except UserError as error:
@@ -132,7 +132,7 @@ class Names:
         return self._key
 
     def writing(self, connection: Connection) -> NameKey:
-        """Return the key within a transaction that stores names, making it for the first one."""
+        """Return the key within a transaction that stores names; make a key if there is none."""
         if self._key is not None:
             return self._key
         fingerprint = _fingerprint_in(connection.execute(_QUERY).fetchall())
@@ -140,8 +140,8 @@ class Names:
             named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
             if connection.execute(named).fetchone():
                 raise UserError(
-                    f"the ledger {self._file.path} is damaged: it names people by a key and does not identify the key. "
-                    "Put back the newest intact copy before anything else is released",
+                    f"the ledger {self._file.path} is damaged: it holds hashed names and does not record by which key. "
+                    "Put back its newest intact copy before anything else is released",
                     code=LOST,
                 )
             key = make_key(self._file.path)
@@ -159,7 +159,7 @@ class Names:
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
         """Return the key for the people of a block, within a transaction, and the result of `EarlierAccounts.adopt`.
 
-        Rows (None) have no other names.
+        ``people`` is None if they are rows, which have no earlier spellings.
         """
         if people is None:
             return NameKey(None), {}
@@ -177,7 +177,7 @@ class Names:
         return self.reading() if self.is_keyed else NameKey(None)
 
     def source(self, digest: str, connection: Connection | None = None) -> str:
-        """Return the stored name of a digest; within a transaction (``connection``) that may store it."""
+        """Return the stored name of a digest; pass the ``connection`` of a transaction that may store it."""
         if self.has_digests:
             return digest
         return (self.reading() if connection is None else self.writing(connection)).source(digest)
@@ -231,9 +231,9 @@ class Settling:
         self._tidied = time.monotonic()
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that the log has.
+        """Delete releases that are on the log.
 
-        The commit does not wait for the disk: releases that a power failure restores are looked for on the log again.
+        The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
         """
         self._confirmed.extend(outbox.ranges(numbers))
         # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
@@ -258,7 +258,7 @@ class Settling:
     def write(self, *, waits: bool = True) -> Iterator[Connection]:
         """Hold a transaction: commit at the end, or roll back.
 
-        Without ``waits`` the commit does not wait for the disk, for changes that are made again after a power failure.
+        Without ``waits`` the commit does not wait for the disk; for changes that are repeated after a power failure.
         """
         with self._file.write(waits=waits) as connection:
             deleted = len(self._confirmed)
@@ -362,7 +362,7 @@ class Ledger:
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Raise a cap, with its owners' consent.
 
-        It replaces the one in the same currency, for this task and level; by default the cap over all tasks.
+        ``cap`` replaces the cap in its currency for this task and level; without a task, the cap over all tasks.
         """
         self._common.forget()
         loosen(self._file, self._optional_number(task_hash) or 0, level, cap)
@@ -415,7 +415,7 @@ class Ledger:
         return outbox.holds(self._file, self._booked(task_hash).number, number)
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that the log has. After a crash before this the log is searched before sending again."""
+        """Delete releases that are on the log. After a crash, they are searched on the log before being sent again."""
         self._settling.confirm(numbers)
 
     def delete_confirmed(self) -> None:
@@ -427,7 +427,7 @@ class Ledger:
         self._settling.tidy()
 
     def expire(self, task_hash: str, now: float, *, through: int | None = None) -> int:
-        """Delete expired releases (up to a number) that are not on the log, and return their number. Debits stay."""
+        """Delete expired releases (up to a number) that were not confirmed, and return how many. Debits stay."""
         with self._settling.write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
@@ -524,13 +524,13 @@ class Ledger:
         run = self.run(task_hash, source)
         if run is None or run.people != people:
             raise UserError(
-                f"the people of this file were named by {run and run.people} when the work through it began, and are "
-                f"named by {people} now, so their accounts would begin again. Name them as before"
+                f"the people of this file were named by {run and run.people} when the work through it began. Named by "
+                f"{people}, they would get new accounts with nothing spent: name them as before"
             )
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return how others were named who have released to a real task and cannot be matched with ``people``."""
+        """Return how those were named who released to a real task and cannot be matched with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:

@@ -1,8 +1,8 @@
 """Merging the accounts that a person has under several spellings of their name.
 
-A ledger with plain names does this when it is migrated. A ledger with keyed hashes cannot read its names, so migration
-lists their accounts in ``earlier``; when a name arrives with an earlier spelling among them
-(`names.earlier_spellings`), its accounts are merged before anything is decided.
+In a ledger with plain names, migration does this. A ledger with keyed hashes cannot read its names, so migration only
+lists the accounts in the table ``earlier``. When a person is named who has an earlier spelling there
+(`names.earlier_spellings`), their accounts are merged before anything is decided.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
 
 
 def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey) -> None:
-    """Move the accounts of named people (keys of ``pairs``) to others, within a transaction."""
+    """Move the account of each key of ``pairs`` to that of its value, within a transaction."""
     connection.execute("CREATE TEMP TABLE spellings (old PRIMARY KEY, new NOT NULL) WITHOUT ROWID")
     connection.executemany("INSERT INTO temp.spellings VALUES (?, ?)", pairs.items())
     if has_windows(connection):
@@ -64,8 +64,8 @@ class EarlierAccounts:
     def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
         """Merge people's accounts under earlier spellings into their current ones.
 
-        Return the earlier stored names of people whose accounts were ever merged, by their current one: records that an
-        application named were hashed together with them.
+        Return the earlier stored names of people whose accounts were ever merged, by their current stored name: the
+        names of their records were hashed together with these.
         """
         wanted = {
             self._key.person(spelling): self._key.person(str.__str__(name))
@@ -95,7 +95,7 @@ class EarlierAccounts:
 
 
 def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
-    """Merge a person's earlier accounts, if the ledger has any, before theirs is read."""
+    """Merge a person's earlier accounts, if the ledger has any, before their account is read."""
     if file.query("SELECT 1 FROM earlier LIMIT 1"):
         with write() as connection:
             EarlierAccounts(connection, key).adopt([name])

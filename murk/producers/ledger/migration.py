@@ -17,8 +17,8 @@ from murk.producers.ledger.names import Id, NameKey, folded_name, read_key
 from murk.producers.ledger.outbox import Owner
 
 OLD_FORMATS = (1, 2, 3, 4)
-"""Format 4 stored owners in the outbox unencrypted, and several spellings of a name. Format 3 also stored file digests
-unhashed and format 2 names, and both stay so until `hashing.hash_names`. Format 1 had no GDP currency and no days."""
+"""Formats up to 4 stored owners in the outbox unencrypted, and several spellings of a name. Formats up to 3 also stored
+file digests unhashed, up to 2 also names; `hashing.hash_names` hashes both. Format 1 had no GDP currency or days."""
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
@@ -90,9 +90,9 @@ def _named(connection: Connection) -> set[str | bytes | int]:
 def _add_gdp(connection: Connection) -> None:
     """Add prices in mu^2, and convert caps that were stated in GDP.
 
-    Format 1 stored a cap of mu as rho = mu^2 / 2 and not what it was. If everything that a cap covers states GDP, it
-    becomes mu^2 = 2 rho, which implies it and has room for the same releases. Others stay in rho until the same cap is
-    booked in GDP (`prices.book`).
+    Format 1 stored a cap of mu as rho = mu^2 / 2 without recording that it was in GDP. If all levels that a cap covers
+    state GDP, it becomes mu^2 = 2 rho, which implies it and allows the same releases. Other caps stay in rho until the
+    same cap is booked in GDP (`prices.book`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []

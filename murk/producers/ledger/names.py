@@ -1,14 +1,14 @@
-"""Names of people and records: their one spelling, the requests that carry them, and the key that hashes them.
+"""Names of people and records: their normal spelling, the requests that carry them, and the key that hashes them.
 
 *Spelling.* Names are compared as nicknames in RFC 8266 (section 2.4: white space collapsed, NFKC, only characters
-allowed by RFC 8264), with two differences. Case counts, since identifiers in base 64 differ by it alone. The spellings
-of one number are one name (7, 7.0, 007, 7e0), since programs write the same id differently. Characters that only look
+allowed by RFC 8264), with two differences. Case counts, since identifiers in base 64 differ by it alone. All spellings
+of a number (7, 7.0, 007, 7e0) are one name, since programs write the same id differently. Characters that only look
 alike (Cyrillic and Latin "a") stay different.
 
 *Key.* A ledger hashes names and file digests under a key in a file beside it. The key is made once, with the first name
-or file: under another one everyone would be new, with nothing spent. While the ledger's write lock is held it is
-written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to ``LEDGER.key``. A key of
-that name beside a ledger without a fingerprint shows that the ledger is not the newest.
+or file: under another key everyone would get a new account with nothing spent. While the ledger's write lock is held,
+the key is written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to
+``LEDGER.key``. A ``LEDGER.key`` beside a ledger without a fingerprint shows that the ledger is not the newest.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from murk._sqlite import sync
 from murk.errors import MurkError, UserError
 
 DIGITS: Final = 64
-"""Most digits of a number that is written out; longer ones are written with an exponent."""
+"""Largest number of digits that is written out; longer numbers are written with an exponent."""
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10
-_ROUNDED: Final = "floats have no more than 15 digits to tell ids apart, and this one has more. Read the column as text"
+_ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has more. Read the column as text"
 
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
@@ -56,7 +56,7 @@ _SIGNS: Final = {0x2212: "-", 0x066B: "."}
 
 
 class PersonName(str):
-    """A normalized name that was written differently, as its attribute ``written`` says."""
+    """A normalized name that was written differently; the attribute ``written`` is the original text."""
 
     written: str
 
@@ -64,8 +64,8 @@ class PersonName(str):
 def person_name(name: str) -> str:
     """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
-    The result is a `PersonName` if it was written differently. Raises UserError, without quoting it, for a name that is
-    empty or has an invisible, unassigned or non-text character.
+    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty or has an
+    invisible, unassigned or non-text character; the message does not quote it.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def is_seen(character: str) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded, so that all bytes that it was read from were characters."""
+    """Return whether a text can be encoded; bytes of a file that are not UTF-8 become surrogates, which cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -219,11 +219,11 @@ _NO_KEY = [None]
 
 @dataclass(frozen=True)
 class ReleaseRequests:
-    """A block of records that ask to be released.
+    """A block of records whose release is requested.
 
-    ``keys`` identify records: their rows in the file ``source``; without one texts, or None for a record that never
-    comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` gives a person who has
-    released to the task before the level that they had then.
+    ``keys`` identify records: their rows in the file ``source``; without a file, texts, or None for a record that never
+    comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` keeps the level of a person
+    who has released to the task before.
     """
 
     keys: Sequence[Key | None] = field(repr=False)

@@ -199,9 +199,9 @@ def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulat
         known = file.query(query, (task_hash,))
     if known[0][0] != log_identity:
         raise UserError(
-            f"the ledger {file.path} has released the task {known[0][1] or task_hash[:12]!r} to another log "
-            f"(identity {known[0][0][:8]}; this one's is {log_identity[:8]}), and no record is released twice. Use "
-            "that log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
+            f"people of the ledger {file.path} release to the task {known[0][1] or task_hash[:12]!r} on another log "
+            f"(identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that log. (A "
+            "task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
         )
 
 
@@ -255,8 +255,8 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
         promised = PrivacyLoss(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
         raise UserError(
-            f"the ledger {file.path} promises people to spend at most {promised} {scope}, and {cap} is asked "
-            f"for now: ask for {promised} or less, or call Ledger.loosen once they have agreed"
+            f"the ledger {file.path} promises each person a cap of {promised} {scope}, and {cap} was requested: "
+            f"request {promised} or less, or call Ledger.loosen once the people have agreed"
         )
     connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 

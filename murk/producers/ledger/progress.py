@@ -51,10 +51,10 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 
 
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
-    """Raise a UserError for people who cannot be told apart from others who have released.
+    """Raise a UserError if some of these people may have released before under names that cannot be compared.
 
-    These are others of the task from another file, if people are rows in either; and, if people are about to begin
-    under a cap over all tasks, others who were named differently.
+    That is so if another file's people released to the task and rows name people in either file; and, when the work
+    through the file begins under a cap over all tasks, if others were named differently.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)
@@ -65,6 +65,6 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
     )
     if others:
         raise UserError(
-            "people have released to this task from another file, and where rows name people, those of two files "
-            "cannot be distinguished: they would release twice. Give that file; or name people by a column (--person)"
+            "people of another file have released to this task. Where each row is a person, nobody can be recognised "
+            "in two files, and people could release twice. Give that file, or name people by a column (--person)"
         )

@@ -32,7 +32,7 @@ def is_capped(query: Query, task: int) -> bool:
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return how others were named who have released to a real task and cannot be matched with ``people``.
+    """Return how those were named who released to a real task and cannot be matched with ``people``.
 
     Rows match rows of the same records only; columns match columns of the same name; applications match each other.
     People and organisations are different accounts and are not compared.
@@ -47,7 +47,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
 
 
 def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
-    """Refuse people who were named differently before and are promised a cap over all tasks.
+    """Refuse people who are promised a cap over all tasks if others were named differently before.
 
     This runs within the transaction that releases, once for a task and source, and again after another process has
     written.
@@ -73,22 +73,22 @@ def check_recognised(query: Query, ledger: Path, records: str, source: str | Non
 def unrecognised(ledger: Path, records: str, people: str, before: Sequence[str]) -> UserError:
     """Return the error for people who may have spent a cap over all tasks."""
     words = describe(ledger, records, people, before)
-    return UserError(f"{words} So the cap over all tasks would begin at nothing for them. {remedy(people, before)}")
+    return UserError(f"{words} So they could spend the cap over all tasks again. {remedy(people, before)}")
 
 
 def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> str:
     """State why people are not recognised."""
     who = "organisations" if _is_organisation(people) else "people"
     earlier = " and ".join(dict.fromkeys(map(_words, before)))
-    why = "the same person may have another name there"
+    why = "names of different kinds cannot be compared"
     if "row" in (people, *before):
         why = (
             "where each row is a person, they are recognised only in the very same records (sorted, corrected or "
             "converted ones are others), and not under names"
         )
     return (
-        f"{who} have released by the ledger {ledger} already, named by {earlier}, and nobody can tell whether "
-        f"{records}, named by {_words(people)}, are of the same: {why}."
+        f"{who} named by {earlier} have released by the ledger {ledger} already, and it is unknown whether {records}, "
+        f"named by {_words(people)}, are of the same {who}: {why}."
     )
 
 
@@ -116,8 +116,8 @@ def several_ways(query: Query) -> list[str]:
             named = " and ".join(ways.values())
             who = "organisations" if organisations else "people"
             lines.append(
-                f"Caution: {who} were named by {named}, so one may have several accounts, and what they spent by each "
-                "is not added up"
+                f"Caution: {who} were named by {named}, so one of them may have several accounts, whose amounts are "
+                "not added up"
             )
     return lines
 

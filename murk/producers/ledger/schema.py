@@ -1,8 +1,8 @@
 """The ledger's file: its tables, and how it is made, opened and verified.
 
-A ledger that is missing, unreadable or not the expected one is an error: without it what people have spent is unknown,
-and a new one would let them spend it again. So nothing here makes a ledger where one has been, and no message advises
-to go on without it.
+A ledger that is missing, unreadable or not the expected one is an error: without it, what people have spent is unknown,
+and a new one would let them spend it again. So no ledger is made where there has been one, and no message advises to
+continue without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
 FORMAT = 5
-"""Format that this version writes; `migration` upgrades earlier ones. Versions of another format must refuse the file:
+"""Format that this version writes; `migration` upgrades earlier ones. Versions for another format must refuse the file:
 they would give everyone a new account, or store unencrypted owners."""
 NAMING = "naming"
 """Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in
@@ -32,11 +32,11 @@ APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
 CACHE_KIB = 16_384
-"""Cache size in KiB: names come in any order, so a block may touch any page of a large ledger."""
+"""Cache size in KiB. Names come in any order, so a block may touch any page of a large ledger."""
 
 BEYOND = (
-    "Nothing was spent or sent. Only the ledger records what people have spent: keep the file, and put back the newest "
-    "intact copy before anything else is released"
+    "Nothing was spent or sent. Only the ledger records what people have spent: delete nothing, and put back its "
+    "newest intact copy before anything else is released"
 )
 
 LOST = "MURK-LEDGER-002"
@@ -90,17 +90,17 @@ CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
     expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
 
--- Accounts of named people from before their names had one spelling each (`merging`), and whose they have become.
+-- Accounts of people named before names were normalized, and the account that each was merged into (`merging`).
 CREATE TABLE IF NOT EXISTS earlier (person PRIMARY KEY, now) WITHOUT ROWID;
 
--- The accounts of which sums were reported to others last, and these sums: one baseline for all who report.
+-- Accounts in the sums last reported to others, and these sums: one baseline for all exporters.
 CREATE TABLE IF NOT EXISTS reported (
     task INTEGER NOT NULL, home INTEGER NOT NULL, person NOT NULL, state TEXT NOT NULL,
     PRIMARY KEY (task, home, person)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reports (task INTEGER PRIMARY KEY, round INTEGER NOT NULL, sums TEXT);
 
--- How far a file has been worked through for a task. `people` says how its people are named; `excluded`
--- are the rows that release nothing, as little-endian int64.
+-- Progress of a task through a file. `people` says how its people are named; `excluded` are the rows that release
+-- nothing, as little-endian int64.
 CREATE TABLE IF NOT EXISTS runs (
     task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
     next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
@@ -267,8 +267,8 @@ class LedgerFile(Database):
 
     def _another(self, meant: str) -> UserError:
         return UserError(
-            f"{self.path} is another ledger than the one that was used here before, which records what people have "
-            f"spent (its identity begins with {self.identity[:8]}, not {meant[:8]}): give the path of that one",
+            f"{self.path} is not the ledger that was used here before and that records what people have spent (its "
+            f"identity begins with {self.identity[:8]}, not {meant[:8]}): give the path of that ledger",
             code="MURK-LEDGER-003",
         )
 

@@ -1,4 +1,4 @@
-"""Statements: a person's own account, and for everybody else sums that identify nobody."""
+"""Statements: a person's own account, and sums over everyone that identify nobody."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def tasks_named(file: Database, name: str) -> list[str]:
 
 
 def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
-    """Read the rows of a file that have withdrawn from everything or from a task of a name."""
+    """Read the rows of a file whose people have withdrawn from every task or from one of this name."""
     rows = file.query(
         """SELECT person FROM withdrawals JOIN sources ON sources.number = home
            WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
@@ -181,7 +181,7 @@ def _cap_statuses(
 
 
 def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
-    """Compose releases, and state the result in the strongest terms that all of them allow."""
+    """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
     accountant = Accountant()
     own = 0.0
     for number, count in history.items():
@@ -193,7 +193,7 @@ def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[A
         lambda: accountant.spent("pure"),
         lambda: accountant.spent("gdp"),
         lambda: accountant.spent("zcdp"),
-        # Twice the releases' own delta leaves some for releases without a delta.
+        # Half of this delta is left for the conversion of releases that have none.
         lambda: accountant.spent("approx", delta=2 * own),
     )
     for attempt in attempts:

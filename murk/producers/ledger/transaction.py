@@ -19,15 +19,15 @@ from murk.producers.ledger.windows import WindowNotes
 DAY = 86_400
 """Times in the ledger are truncated to days (UTC), or to a task's coarser granularity."""
 CHUNK = 256
-"""Most names in one query (old versions of SQLite allow 999 values)."""
+"""Largest number of names in one query (old versions of SQLite allow 999 values)."""
 
 
 @dataclass(frozen=True)
 class Refusal:
     """A record that was not released, and why; it stays on the device.
 
-    ``scope`` is the cap without room ("lifetime", "task" or "level"), or "withdrawn". ``needed`` and ``left`` are the
-    release's cost and the cap's remainder in the cap's currency, None if unknown.
+    ``scope`` is the cap that would be exceeded ("lifetime", "task" or "level"), or "withdrawn". ``needed`` and ``left``
+    are the release's cost and the cap's remainder in the cap's currency, None if unknown.
     """
 
     person: Key
@@ -50,12 +50,12 @@ class Refusal:
         if self.needed is None:
             return f"{cap} is kept in a currency in which the mechanism of this release has no valid bound"
         if self.left is None:
-            return f"{cap} is kept in a currency in which an earlier release has no figure: nothing is left"
+            return f"{cap} is kept in a currency in which an earlier release has no known cost: nothing is left"
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
-"""The scope of a cap without room for one more release, with the release's cost and the cap's remainder."""
+"""The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder."""
 
 
 class Common:
@@ -113,7 +113,7 @@ class Spending:
     """Decisions of `Ledger.spending` about one block, and what will be written.
 
     ``granted`` are the positions in the block of those who may release, ascending, and ``levels`` their levels.
-    ``known`` maps positions to the number of the release that the record has become before, ``refusals`` to the reason.
+    ``known`` maps positions of records released before to their releases' numbers, ``refusals`` positions to reasons.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Spending:
         self._requests = requests
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
-        # Without names every row is a person, named by its key.
+        # Without names, every row is a person, and its key is the person's name.
         self._own_names = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
         # Stored names from here on; only refusals, which stay on the device, hold people's own names.
         self._people: Sequence[Id] = self._own_names if requests.people is None else names.people(self._own_names)
@@ -173,12 +173,12 @@ class Spending:
         return WindowNotes(self._connection, self._task, self._source, self._names)
 
     def cancel(self) -> None:
-        """Debit nothing and record no refusal: the caller only asks whether there is room."""
+        """Debit nothing and record no refusal: the caller only asks whether a release would be granted."""
         self.granted, self.levels, self._paid = [], [], []
         self.refusals = {}
 
     def decide(self) -> None:
-        """Sort the block into granted, known and refused, each record after those before it."""
+        """Divide the block into granted, known and refused, in order: each decision counts the grants before it."""
         known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         wanted = [self._price_of(level) for level in self._requests.levels]
@@ -352,7 +352,7 @@ class Spending:
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
     def _lacking(self, caps: Sequence[Promise], past: Mapping[int, int], number: int) -> Lacking | None:
-        """Return the first cap without room for one more release; None if all have room."""
+        """Return the first cap that one more release would exceed; None if there is none."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(past, self._prices)
@@ -383,5 +383,5 @@ class Spending:
 
 
 def _remainder(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
-    """Return a cap's remainder; a tightened cap may lie below what was spent."""
+    """Return a cap's remainder, at least 0; a tightened cap may lie below what was spent."""
     return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

@@ -1,4 +1,4 @@
-"""Records of organisations' windows in the ledger: which are open, and how others ended.
+"""The ledger's records of organisations' windows: which are open, and how the others ended.
 
 A window's accumulated state is in memory only and lost with its process. The ledger's record lets the next process
 report that. It holds the organisation, the window and the (coarse) time it was opened; nothing depends on a record's
@@ -18,7 +18,7 @@ from murk.producers.ledger.names import Id, Key, NameKey
 Ending = Literal["released", "refused", "left out"]
 
 # Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts
-# processes that died; `next_row` is the row after its last (0 without a file).
+# processes that died during it; `next_row` is the row after its last one (0 without a file).
 TABLE = """
 CREATE TABLE IF NOT EXISTS windows (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
@@ -34,8 +34,8 @@ HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'wind
 class WindowCounts:
     """Numbers of windows by their end, and of their records.
 
-    ``refused`` windows had no budget, ``left_out`` ones were too small. ``lost`` counts processes that died during a
-    window. Only released windows are debited. ``records`` counts those of released windows.
+    ``refused`` windows would have exceeded a cap, ``left_out`` ones were too small. ``lost`` counts processes that died
+    during a window. Only released windows are debited. ``records`` counts the records of released windows.
     """
 
     released: int = 0

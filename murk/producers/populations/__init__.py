@@ -1,1 +1,1 @@
-"""The people and organisations of a file, who release its records: simulations, gateways and local runs."""
+"""The people or organisations of a file, who release its records: simulations, gateways and local runs."""

@@ -1,4 +1,4 @@
-"""Backpressure: waiting for learners, so that a population answers at fresh models."""
+"""Backpressure: waiting for learners, so that a population releases at fresh models."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def wait_for_models(
     clock: Callable[[], float] = time.monotonic,
     idle: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait until every model is published that follows from the log's current releases.
+    """Wait until every model that follows from the log's current releases is published.
 
-    With gradients that keeps at most one block in flight; with scores only the models at the end of epochs are waited
-    for. ``idle`` is called once if there is time.
+    With gradients, this keeps at most one block in flight; with scores, it waits only for the models at the ends of
+    epochs. ``idle`` is called once if waiting is necessary.
 
     Raises MurkError if no learner has read anything for ``patience`` seconds.
     """
@@ -69,7 +69,7 @@ def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> lis
 
 
 def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
-    """Return whether a chain's model is the newest that ``ends`` allow, and how far its chains were read."""
+    """Return whether a chain's model is the newest possible at these ends, and how many messages were read."""
     message = log.model(chain)
     try:
         published = 0 if message is None else IterateMessage.model_validate_json(message).version

@@ -60,11 +60,11 @@ class ConstantSurvey:
         for position, name in enumerate((*task.coding.columns, task.coding.target)):
             where = f"the column {name!r} of {source.records}"
             if not self._seen[position]:
-                found.append(f"{where} is empty in every row, so that nothing is learned of it {_SEEN}")
+                found.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
             elif np.array_equal(self._low[position], self._high[position]):
                 found.append(
-                    f"{where} has the same value in every row, or one beyond the same bound, so that nothing is "
-                    f"learned of it {_SEEN}"
+                    f"{where} has the same value in every row, or only values beyond the same bound, so nothing is "
+                    f"learned about it {_SEEN}"
                 )
         return found + self._missing()
 
@@ -85,12 +85,12 @@ class ConstantSurvey:
                 found.append(
                     f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "
                     f"{coded_as(feature)}: its coefficient is about {kept:.2f} of what it is among complete records. "
-                    f"With missing: {typical:.2g}, the mean of the others, or missing: indicator it is not {_SEEN}"
+                    f"To avoid this, set missing: {typical:.2g} (the mean of the others) or missing: indicator {_SEEN}"
                 )
         return found
 
 
-_SEEN = "(looked at because this is a simulation; of real people nobody can say so)"
+_SEEN = "(checked because this is a simulation; for real people nobody can check it)"
 
 
 def constant_in_public(task: Task) -> list[str]:
@@ -100,8 +100,8 @@ def constant_in_public(task: Task) -> list[str]:
     points = task.covariates.points
     same = (points == points[:1]).all(axis=0)[:-1].tolist()
     return [
-        f"{name!r} has the same value in all public rows, or one beyond the same bound, so that they say nothing of "
-        "how it goes with others"
+        f"{name!r} has the same value in all public rows, or only values beyond the same bound, so they do not show "
+        "how it varies with other features"
         for name, constant in zip(task.coding.names, same, strict=False)
         if constant
     ]

@@ -1,4 +1,4 @@
-"""The records of a file or table as producers take them: checked and coded, block by block."""
+"""The records of a file or table for producers: checked and coded, block by block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 NOBODY = ""
-"""The organisation of rows that name none."""
+"""Stands for the organisation of rows that name none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Block:
 
     ``rows`` are their row numbers (int64, counted from 0); ``x`` and ``y`` the coded features, the constant last, shape
     (m, p), and coded targets, shape (m,). ``people`` names their people or organisations (None if each row is a
-    person); ``owners`` the people within organisations, if the task bounds their records. ``levels`` is None if they
+    person); ``owners`` the people within organisations, if the task bounds their records. ``levels`` is None if levels
     are drawn. ``cells`` (uint8, shape (m, columns)) tells how each raw value was coded (`Cell`), features first, then
     the target. ``clamped``, ``missing`` and ``unreadable`` (rows coded without any value) are counts.
     """
@@ -62,7 +62,7 @@ class Block:
 
 
 MOST_SHOWN: Final = 10
-"""Most values in a message."""
+"""Largest number of values in a message."""
 
 
 def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
@@ -71,14 +71,14 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
     if level in values:
         what = "the target" if level == task.coding.target else "a feature"
         raise UserError(
-            f"levels cannot come from the column {level!r}, {what} of the task {task.name!r}: a level is written "
-            "on its release for everybody to read, so it must not say anything about the record. Name a column of "
-            "what people chose without looking at their records, or one level for all"
+            f"levels cannot come from the column {level!r}, {what} of the task {task.name!r}: everybody can read the "
+            "level of a release, so it must not say anything about the record. Name a column of levels that people "
+            "chose without looking at their records, or one level for all"
         )
     if organisation in values and not task.simulated:
         raise UserError(
             f"sketch.organisation: the column {organisation!r} is a feature or the target of the task {task.name!r}: "
-            "how many windows are released would say how many records have each of its values. Name a column of "
+            "the number of windows would show how many records have each of its values. Name a column of "
             "organisations, or leave it out"
         )
 
@@ -125,7 +125,7 @@ class FileSource:
     task
         The task that declares the columns.
     person_column
-        The column that names people; None if each row is a person, a different one in every file.
+        The column that names people; None if each row is a person of its own.
     level
         The level of every person (one of the task's), or "lot" for one drawn uniformly.
     level_column
@@ -298,7 +298,7 @@ class FileSource:
         return points, counts.astype(np.int64)
 
     def labels(self) -> Counter[str]:
-        """Return how many rows have each raw value of the target, as text, without empty cells.
+        """Return how many rows have each raw value of the target, as text; empty cells are not counted.
 
         These are raw values, for the holder of a simulation's file only.
         """
@@ -360,7 +360,7 @@ class FileSource:
             name, cell = coded.columns[column], Cell(int(coded.cells[index, column]))
             value = columns[name][index]
             if not is_blank(value):
-                # The codec takes NaN for a missing value; in a file it is a mistake.
+                # The codec codes NaN as a missing value; in a file it is a mistake.
                 odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
                 self._refuse(rows[index], name, odd if cell == Cell.MISSING else cell, value)
             if self.task.missing == "error":
@@ -434,7 +434,7 @@ class FileSource:
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
-            raise UserError(f"{self.records} was changed while it was read: start again with a file that stays")
+            raise UserError(f"{self.records} was changed while it was read: start again, and do not change it then")
 
 
 def _name(value: Any) -> str:

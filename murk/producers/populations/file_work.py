@@ -1,8 +1,8 @@
-"""The work of one population: begin with a log, a ledger and a file, or continue, and release block by block.
+"""Base class for populations: begin or continue with a log, a ledger and a file, and release block by block.
 
-Surveys report what is wrong with the file's values and labels. Whether a file is refused depends on its records, and
-observers of a log see whether releases arrive. So only a simulation and an explicit check refuse such a file; with real
-noise its holder is informed.
+Surveys report what is wrong with the file's values and labels. A refusal would depend on records, and observers of a
+log see whether releases arrive. So only a simulation and an explicit check refuse such a file; with real noise, its
+holder is informed.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ _CELL_WORDS = {
     Cell.CLAMPED: "values outside their bounds",
     Cell.MISSING: "missing values",
     Cell.UNDECLARED: "values that are not declared",
-    Cell.NOT_A_NUMBER: "values that are no finite numbers",
-    Cell.NOT_A_DATE: "values that are no dates",
+    Cell.NOT_A_NUMBER: "values that are not finite numbers",
+    Cell.NOT_A_DATE: "values that are not dates",
 }
 
 
 class LabelSurvey:
-    """Detects a file that has only one label: a misspelt `positive` makes all of them the same."""
+    """Detects a file that has only one label: a misspelt `positive` makes all labels the same."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -118,7 +118,7 @@ class LabelSurvey:
         if target.kind == "real" or len(self._codes) > 1:
             return ""
         if not isinstance(target, BinaryTarget):
-            what = "has one class in all rows" if self._codes else "has a class in no row"
+            what = "has one class in all rows" if self._codes else "has a declared class in no row"
             remedy = "Spell classes as the file does"
         else:
             where = "all rows with a value" if self._codes == {1.0} else "no row"
@@ -129,7 +129,7 @@ class LabelSurvey:
             counts = source.labels().most_common(MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         return (
-            f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
+            f"{source.records}: the column {target.name!r} {what}, so nothing could be learned.{there} "
             f"{remedy}, or name another target"
         )
 
@@ -155,9 +155,9 @@ Agree = Callable[[Disclosure], None]
 class PopulationConfig:
     """Configuration of a population.
 
-    ``source`` is the path of their file, or the result of `open_records`. ``person`` is the column that names them
-    (None if each row is a person). ``level`` is a level of the task, ``"lot"``, or ``"column:NAME"``. Without a
-    ``seed`` noise is real.
+    ``source`` is the path of the people's file, or the result of `open_records`. ``person`` is the column that names
+    them (None if each row is a person). ``level`` is a level of the task, ``"lot"``, or ``"column:NAME"``. Without a
+    ``seed``, noise is real.
     """
 
     source: str | Path | Records
@@ -167,14 +167,14 @@ class PopulationConfig:
 
     @property
     def noise(self) -> NoiseSource:
-        """Their source of noise."""
+        """Source of noise for the population's releases."""
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
         """Open the file for a task; see `FileSource` for ``strict``.
 
         Raises UserError if the file cannot be read, has no rows, or lacks a column, or if levels would be read from a
-        feature or the target; and if a sketch task is given people's names or individual levels.
+        feature or the target, or if ``person`` or individual levels are given for a sketch task.
         """
         if task.of_organisations:
             self._check_organisations(task)
@@ -188,8 +188,8 @@ class PopulationConfig:
     def _check_organisations(self, task: Task) -> None:
         if self.person is not None:
             raise UserError(
-                f"--person {self.person}: to the task {task.name!r} organisations release sketches, not people their "
-                "records (protocol: sketch). Leave it out; name a column of organisations with sketch.organisation"
+                f"--person {self.person}: in the task {task.name!r} (protocol: sketch) organisations release, not "
+                "people. Leave it out; name a column of organisations with sketch.organisation"
             )
         levels = task.privacy.levels
         if self.level not in levels:
@@ -201,7 +201,7 @@ class PopulationConfig:
 
 @dataclass(frozen=True)
 class Step:
-    """Progress after a block: rows done, including those set aside, and sums of releases so far."""
+    """Progress after a block: rows done, including those set aside, and numbers of releases and refusals so far."""
 
     rows: int
     releases: int
@@ -211,8 +211,8 @@ class Step:
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; a new one is made only if the log's work has not begun.
 
-    Raises UserError if it is missing or not the one that the log was begun with, or if the log's releases are not of
-    the kind ``simulated``, if that is given.
+    Raises UserError if it is missing or not the one that the log was begun with, or if ``simulated`` is given and the
+    log's releases are of the other kind.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -225,9 +225,9 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 class FilePopulation(ABC):
     """Base class for the people or organisations of a file, who release to a log block by block.
 
-    It locks a log in a file, so that no other process releases there, until `close`. ``task`` is as its author wrote
-    it; the log's own, resolved task takes its place. The caller sets the devices' ``policy`` on their behalf. ``agree``
-    is called with what would become public with a new task, before anything is written; it raises to refuse consent.
+    Until `close`, it locks a log in a file, so that no other process releases there. ``task`` is as its author wrote
+    it; the attribute is the log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is
+    called with what would become public with a new task, before anything is written; it raises to refuse consent.
 
     ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
     about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
@@ -235,7 +235,7 @@ class FilePopulation(ABC):
     holder.
 
     Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not those that
-    the log was begun with; or if another process is at work there.
+    the log was begun with; or if another process releases to the log.
     """
 
     problem: Problem
@@ -321,7 +321,7 @@ class FilePopulation(ABC):
             self.findings += (mistake,)
 
     def _caution(self, check: Callable[[], None]) -> str:
-        """Return the caution that people are recognised in a public sample; a simulation is refused."""
+        """Return a caution if people are recognised in a public sample, or else ""; refuse it in a simulation."""
         try:
             check()
         except OverlapError as error:
@@ -335,7 +335,7 @@ class FilePopulation(ABC):
         """Collect further facts about a block of the survey."""
 
     def _check_beginning(self, set_aside: int) -> None:
-        """Refuse to begin if nothing could come of it, with this number of rows set aside."""
+        """Raise a UserError if the task cannot be learned once this number of rows is set aside."""
         self.problem.check_state()
 
     def _open(self, task: Task) -> None:
@@ -358,7 +358,7 @@ class FilePopulation(ABC):
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
-        """Begin on a log without a task; until the last line everything may still be changed."""
+        """Begin on a log without a task; until the last line registers it, the task may still be changed."""
         self._check_recognised(task)
         self._survey()
         self._check_labels()
@@ -392,16 +392,16 @@ class FilePopulation(ABC):
             self._agree(disclosure)
         elif not (self._policy.public_sample or task.simulated):
             raise UserError(
-                f"the devices' policy does not allow that {disclosure.people:,} people's features become public with "
-                f"the task {task.name!r} (Policy(public_sample=True) does, where they have agreed): leave public: "
-                "out of the task"
+                f"the devices' policy does not allow the features of {disclosure.people:,} people to become public "
+                f"with the task {task.name!r}: remove `public:` from the task, or, where they have agreed, use "
+                "Policy(public_sample=True)"
             )
 
     def _set_aside(self, name: str, count: int) -> list[int]:
         if not self._policy.public_sample:
             raise UserError(
-                "the devices' policy does not allow publishing people's features as a public sample "
-                "(Policy(public_sample=True) does): leave public.set_aside out, or give public records with public.file"
+                "the devices' policy does not allow people's features to be published as a public sample: give public "
+                "records with `public.file`, or, where people have agreed, use Policy(public_sample=True)"
             )
         # Check by name: the task's hash depends on its sample, and another sample is another task with its own caps.
         if self.ledger.has_released(self.source.digest, task_name=name):

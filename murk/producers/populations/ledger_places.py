@@ -1,4 +1,4 @@
-"""The place of a ledger: one for the people of a file, whichever tasks ask them.
+"""Where a ledger lies. The people of a file have one ledger for all tasks.
 
 A ledger lies beside its file. The ledgers in which the file's people have accounts are listed beside it
 (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people, cannot be
@@ -77,7 +77,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     records = open_records(source)
     if records.path is None:
         raise UserError(
-            f"people of {records} have no file beside which their accounts could lie: name a ledger, the same one for "
+            f"{records} has no file beside which the ledger of its people could lie: name a ledger, the same one for "
             "every task that asks them"
         )
     source = records.path
@@ -119,8 +119,8 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
     """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
 
     People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame.
-    ``source`` are records from which people first release to a real task; ``capped`` is whether a cap over all tasks is
-    asked for.
+    ``source`` are records from which people first release to a real task; ``capped`` is whether the caller wants a cap
+    over all tasks.
 
     Raises UserError if there is a cap, and others have released by the ledger who may be the same people.
     """

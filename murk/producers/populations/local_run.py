@@ -198,7 +198,9 @@ def run(
 
 def _check_order(task: object, source: object) -> None:
     if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
-        raise UserError("the people's records were given a task: murk.run(task, people) takes the task first")
+        raise UserError(
+            "a task was given in place of the people's records: murk.run(task, people) takes the task first"
+        )
     if isinstance(task, str) and "\n" in task:
         raise UserError("task= is the text of a task: give Task.parse(text), or the path of its file")
     if not isinstance(task, Task | str | Path):
@@ -212,8 +214,8 @@ def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
     def agree(disclosure: Disclosure) -> None:
         if not (agreed is True or disclosure.people <= agreed):
             raise UserError(
-                f"{disclosure.announce(url, source)} Agree with publish={disclosure.people} (or publish=True, to any "
-                "number); until then nothing was published and nothing was begun"
+                f"{disclosure.announce(url, source)} To agree, give publish={disclosure.people} (or publish=True for "
+                "any number). Nothing was published or begun"
             )
 
     return agree

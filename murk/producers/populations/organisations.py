@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 MOST = 1000
-"""Most organisations of a file: each has an open window in memory."""
+"""Largest number of organisations of a file: each has an open window in memory."""
 BLOCK = 4096
 
 Groups = Mapping[str, NDArray[np.int64]]
@@ -65,7 +65,7 @@ class OrganisationPopulation(FilePopulation):
         which = "a window was" if self.lost == 1 else f"{self.lost:,} windows were"
         return (
             f"{which} lost when an earlier process ended in the middle of it: nothing was debited or sent, and the "
-            "rows are read again from its first one on"
+            "rows are read again"
         )
 
     def steps(self) -> Iterator[Step]:
@@ -120,8 +120,8 @@ class OrganisationPopulation(FilePopulation):
         column = self.source.organisation_column
         if column is not None and not self.source.strict:
             self.findings += (
-                f"the task has an organisation for each value of the column {column!r}: how many windows are released "
-                "says how many records have each of them. Is it a column of organisations, which anybody may count?",
+                f"each value of the column {column!r} is an organisation, and the number of released windows shows "
+                "how many records have that value: use this column only if these counts may be public",
             )
         if len(self.organisations) > MOST:
             raise UserError(
@@ -163,7 +163,7 @@ class OrganisationPopulation(FilePopulation):
             whose = "" if whole else " of its largest organisation"
             found = f"{self.source.records} has {largest:,} records{whose} to release"
             if self.problem.rows is None:
-                raise UserError(f"{found}, and each has {fewest:,} numbers: give more records, or fewer features")
+                raise UserError(f"{found}, and {fewest:,} are required: give more records, or fewer features")
             raise UserError(
                 f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set sketch.rows to "
                 f"{largest:,} or fewer"
@@ -176,12 +176,12 @@ class OrganisationPopulation(FilePopulation):
         run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
         self.excluded = frozenset(run.excluded)
         self._windows = self.ledger.windows(self.task.hash, self.source.digest)
-        # Those of the account ORGANISATION were given up by its producer.
+        # The producer has already counted the lost windows of the account ORGANISATION.
         self.lost = self._shared.lost + self._windows.give_up()
         self.refusal = ""
         self._sums = self._windows.sums()
         self._ended_rows = self._windows.done([ORGANISATION, *self.organisations])
-        # Rows of ended windows are skipped; a single organisation's are not read at all.
+        # Rows of ended windows are skipped; those of a single organisation are not read at all.
         self.next_row = self._ended_rows.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 
     def _producer(self, name: str) -> SketchProducer:
@@ -200,7 +200,7 @@ class OrganisationPopulation(FilePopulation):
         return self._producers[name]
 
     def _open_rows(self, block: Block) -> Groups:
-        """Return each organisation's records in a block that no window has yet, as indices."""
+        """Return the indices of each organisation's records in a block that are in no window yet."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         indices: dict[str, list[int]] = {}
         for index, name in enumerate(names):

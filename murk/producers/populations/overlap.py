@@ -38,9 +38,9 @@ UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32
 """Consecutive runs of equal rows that both files share only if one was copied."""
 FEWEST: Final = 5
-"""Two samples may share fewer rare rows than this by chance, whatever the counts; but see `distinct`."""
+"""Fewer shared rare rows are never evidence, since they may be chance; but see `distinct`."""
 ENOUGH: Final = 100
-"""Among fewer people it is unknown how often two are alike."""
+"""From fewer people it cannot be estimated how often two are alike."""
 _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 
@@ -48,7 +48,7 @@ _SAME = "its rows are those of the people, whatever their order, format or furth
 _CONSECUTIVE = "it has consecutive rows in the same order as the people's"
 _IN_ORDER = "its rows are a part of the people's, in their order"
 _RARE = "it shares rows with the people that are too rare to be shared by chance"
-_DISTINCT = "it shares rows with the people, of whom hardly two are alike; leave these rows out if they are others'"
+_DISTINCT = "it shares rows with the people, hardly two of whom are alike; if they are other people's, leave them out"
 
 
 class OverlapError(UserError):
@@ -58,7 +58,7 @@ class OverlapError(UserError):
 def check_apart(source: FileSource, path: Path) -> None:
     """Refuse a file of public covariates that holds rows of the people who are to release.
 
-    Raises OverlapError naming the evidence, and never a value; UserError if both are the same file, which is checked
+    Raises OverlapError naming the evidence, never a value. Raises UserError if both are the same file, which is checked
     without reading it.
     """
     task = source.task
@@ -120,12 +120,12 @@ def same(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def rare(mine: Hashes, theirs: Hashes) -> bool:
-    """Return whether rare rows occur in both files as they do in people and a part of them.
+    """Return whether the files share so many rare rows that one was probably copied from the other.
 
-    For two samples of one population with r = m / n, of the rows that occur twice in both together a share 2 r / (1 +
-    r)^2 has one in each, whatever the population; more are too many. If the public file's own pairs show that it is
-    denser, r is moved towards 1. Of the rows that occur once in all, a share r / (1 + r) is in the public file; it has
-    too few if its rare rows are the people's.
+    Let two independent samples of one population have sizes in the ratio r. Of the rows that occur twice in both
+    together, an expected share 2 r / (1 + r)^2 has one copy in each, whatever the population; a larger share is
+    evidence. If the pairs within the public file show that it is denser, r is moved towards 1. Of the rows that occur
+    once in both together, an expected share r / (1 + r) is in the public file; a smaller one is evidence.
     """
     own, public = _row_counts(mine, theirs)
     pairs = own + public == 2
@@ -135,7 +135,7 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
         return False
     of = split + inside + outside
     ratio = len(theirs) / len(mine)
-    # Rows that only the public file has: if they are many, it is not a part of the people.
+    # Rows that only the public file has: if there are many, the file is not a part of the people.
     alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
     if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
         return True
@@ -145,11 +145,11 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def distinct(mine: Hashes, theirs: Hashes) -> bool:
-    """Return whether both share a row although hardly two of the people are alike.
+    """Return whether the files share a row although hardly two of the people are alike.
 
-    For two samples of one population, w rows that recur within them predict w s / (1 - s) across, with s = 2 r / (1 +
-    r)^2. More than four times that is refused, hence any shared row if none recurs. Another sample is refused with a
-    probability of at most about 1/4, when a first coincidence is due; leaving out the rows in question costs little.
+    In two samples of one population, w rows that recur within a sample predict w s / (1 - s) shared rows, with s = 2 r
+    / (1 + r)^2 as in `rare`. More than four times that is refused; so is any shared row if none recurs. This refuses an
+    independent sample with a probability of at most about 1/4; leaving out the rows in question costs little.
     """
     own, public = _row_counts(mine, theirs)
     if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
@@ -165,7 +165,7 @@ def _row_counts(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
 
 
 def _split_share(ratio: float) -> float:
-    """Return the probability that of two rows one is in each file, given the ratio of their sizes."""
+    """Return the probability that two rows are in different files, given the ratio of the files' sizes."""
     return 2.0 * ratio / (1.0 + ratio) ** 2
 
 
@@ -189,10 +189,10 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def in_order(mine: Hashes, theirs: Hashes) -> bool:
-    """Return whether the public rows are a subsequence of the people's, which independent rows hardly are.
+    """Return whether the public rows are a subsequence of the people's, which is very unlikely for independent rows.
 
-    Meeting a public row that is a share p of the people takes a geometric number W of rows; all are met within n rows
-    with a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
+    The next row equal to a given one, of share p among the people, is found after a geometric number W of rows. All are
+    found within n rows with a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
     """
     if _is_clustered(mine) or _is_clustered(theirs):
         return False
@@ -265,7 +265,7 @@ def _person_hashes(source: FileSource) -> Hashes | None:
 
 
 def _is_repetitive(column: Hashes) -> bool:
-    """Return whether a column is more than a name or number of the row, which any two files may share."""
+    """Return whether a column's values repeat. Names or numbers of rows do not, and may be equal in any two files."""
     return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
 
 

@@ -17,10 +17,10 @@ from murk.stream.task.task import Task
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384
-"""Most records of a block: it is one transaction of the ledger."""
+"""Largest number of records in a block, which is one transaction of the ledger."""
 SHARE, FEW = 20, 256
-"""With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW, so that
-few people answer a chain's old model after it has a new one."""
+"""With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
+is more, so that few people release at a chain's old model after it has a new one."""
 BLOCK = 2048
 """Records of a block if releases use no model."""
 
@@ -29,7 +29,7 @@ class Population(FilePopulation):
     """The people of a file: each row is a record, of its own person or of one named by a column.
 
     See `FilePopulation` for the parameters; by default a block has as many records as the problem allows at one model.
-    ``producer`` stands for all their devices.
+    ``producer`` simulates all their devices.
     """
 
     problem: PersonProblem
@@ -46,7 +46,7 @@ class Population(FilePopulation):
 
     @cached_property
     def size(self) -> int:
-        """Number of people: of rows, or of distinct names, for which the file is read."""
+        """Number of people: of rows, or of distinct names, which are counted by reading the file."""
         if self.crowd.person is None:
             return self.source.size
         return len({name for block in self.source.blocks() for name in block.people or ()})
@@ -55,7 +55,7 @@ class Population(FilePopulation):
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
         self._load_progress()
         self.producer.flush()
-        # Yield first: the backlog must be learned before the next model is read, as without the interruption.
+        # Yield first: the backlog must be learned before the next model is read, as if there had been no interruption.
         yield Step(self.next_row, self.releases, self.refused)
         for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
             report = self.producer.release_block(block)

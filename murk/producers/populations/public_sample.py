@@ -52,7 +52,7 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
 
 
 def left_out(missing: NDArray[np.bool_], stated: Sequence[float | None]) -> NDArray[np.bool_]:
-    """Return which values (m, features) are missing once the stated share of each feature is.
+    """Return which values (m, features) to treat as missing, so that each feature's stated share is missing.
 
     ``missing`` values stay missing; a share of None changes nothing.
     """

@@ -1,4 +1,4 @@
-"""The settings that the work on a log was begun with, stored in a small file beside it, and the lock on that work.
+"""The settings with which the work on a log was begun, stored in a small file beside it, and the lock on that work.
 
 For a log on a cluster the file lies beside the ledger; it distinguishes a lost ledger from a new one.
 """
@@ -25,7 +25,7 @@ SUFFIX = ".run.json"
 class RunConfig:
     """Settings that must be the same to continue the work on a log.
 
-    The data file is checked by the ledger only: from the digest of a short file its raw values could be guessed.
+    Only the ledger checks the data file: this file must not hold its digest, from which a short file could be guessed.
     """
 
     person: str | None
@@ -73,11 +73,11 @@ def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
     """Return the error for settings other than those that the work on a log was begun with."""
     again = (
-        "its people's releases are spent: another --log is for another task, by the same ledger"
+        "what its people spent stays spent. For another task, give another --log and the same ledger"
         if seed is None
         else "to begin again, give another --log and --ledger"
     )
-    return UserError(f"{log.url} was begun with {found}: give the same {options} again to carry on; {again}")
+    return UserError(f"{log.url} was begun with {found}: give the same {options} again to continue; {again}")
 
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:
@@ -91,7 +91,7 @@ def check_kind(log: Log, carried: Task, simulated: bool) -> None:
     if carried.simulated != simulated:
         kind = "simulated" if carried.simulated else "real"
         raise UserError(
-            f"{log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
+            f"{log.url} carries {kind} releases, and the kind is fixed when a log is begun: "
             f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
         )
 

@@ -1,1 +1,1 @@
-"""Organisations' releases: one sketch for each window of a stream of records."""
+"""Organisations' releases: one sketch for each window of an organisation's records."""

@@ -43,11 +43,11 @@ class SketchProducer(Releaser["WindowProblem"]):
     it is open; its accumulated state, O(k p + p^2) numbers, is in memory only. After ``sketch.window`` records, or with
     `release`, the sketch and its debit are written in one transaction, and the sketch is sent until the log has it.
 
-    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). Without room in
-    the caps a window is refused before any of its records is read. A full window that cannot be released, because the
-    ledger cannot be written, stays in memory; the next call tries the same bytes again before it takes a record.
+    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). If a window
+    would exceed a cap, it is refused before any of its records is read. A full window that cannot be released because
+    the ledger cannot be written stays in memory; the next call tries the same bytes again before it takes a record.
 
-    Nothing about the records' values is counted: outside the organisation such a count would be a release of its own.
+    Nothing is counted that depends on the records' values: to publish such a count would be another release.
 
     The producer works only in the thread that opened its ledger.
 
@@ -73,7 +73,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     problem
         The task's problem, if it exists already.
     source
-        Digest of the file that the records come from, whose rows then name windows; None for records that come once.
+        Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @property
     def fewest(self) -> int:
-        """Fewest records of a window at the end of a source; a smaller one is left out."""
+        """Smallest number of records for which the last window of a source is released; a smaller one is left out."""
         return self._problem.fewest
 
     @property
@@ -215,7 +215,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             One for each window that ended, and one for the open window.
         """
         if (people is None) != (self._owner_column is None):
-            raise UserError("people= names whose records they are where the task has sketch.person, and only there")
+            raise UserError("people= (the owners of the records) is required with sketch.person, and only allowed then")
         receipts = self._catch_up()
         start = 0 if rows is None else int(np.searchsorted(np.asarray(rows), self.next_row))
         while start < len(x):
@@ -297,9 +297,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         return sketch_problem_for(task)
 
     def _begin(self, row: int | None) -> Window:
-        """Open a window, or find that it is refused, before any of its records is read."""
+        """Open a window, or refuse it, before any of its records is read."""
         if (row is None) != (self._source is None):
-            raise UserError("records of a file come with their rows, others without: name the file with source=")
+            raise UserError("rows are required for records of a file (source=), and not allowed for other records")
         key: Key = f"window {self._windows.count(self.organisation) + 1}" if row is None else row
         # Only simulated draws use the index.
         index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0
@@ -310,7 +310,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             if spend.known:
                 self._set_refused(window, spend)
             elif before == "refused":
-                # An earlier process has refused and counted it.
+                # An earlier process has refused the window and counted the refusal.
                 self._set_refused(window, spend)
                 spend.cancel()
             elif before == "open":
@@ -400,8 +400,8 @@ def sketch_problem_for(task: Task) -> WindowProblem:
     """Return the problem of a resolved sketch task; raise a UserError if people release to the task."""
     if not task.of_organisations:
         raise UserError(
-            f"to the task {task.name!r} people release their own records (protocol: {task.protocol}), not "
-            "organisations sketches: use Producer"
+            f"in the task {task.name!r} (protocol: {task.protocol}) people release their own records, not "
+            "organisations: use Producer"
         )
     from murk.learners.problem import problem_for
 

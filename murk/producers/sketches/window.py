@@ -67,12 +67,12 @@ def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
 
 
 def remedy(task: Task, level: str) -> str:
-    """Return what to do if an organisation's cap for a task has no room for another window."""
+    """Return what to do if another window would exceed an organisation's cap for a task."""
     guarantee = task.privacy.levels[level]
     # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise.
     share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
     amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (
-        "windows add up: allow an organisation ten, for example, with privacy.per_person: "
-        f"{{{guarantee.kind}: {{{amounts}}}}}, or use larger ones (sketch.window)"
+        "the costs of windows add up: allow an organisation ten windows, for example, with privacy.per_person: "
+        f"{{{guarantee.kind}: {{{amounts}}}}}, or use larger windows (sketch.window)"
     )

@@ -1,4 +1,4 @@
-"""The log contract: an ordered, partitioned, replayable stream of one task, and the state that belongs to it.
+"""The interface of logs: an ordered, partitioned, replayable stream of one task, and the chains' states.
 
 A log holds releases in partitions, the newest model of each chain (chain ``c`` reads partition ``c``), each chain's
 state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
@@ -97,14 +97,14 @@ class Membership(ABC):
 
         Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
 
-        Raises ``UnreachableError`` if the other processes cannot be heard of.
+        Raises ``UnreachableError`` if the assignment is unknown because the log cannot be reached.
         """
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
         """Leave, so that others take over at once.
 
-        ``for_good=False`` is for a process that ends by a fault and will be restarted: it keeps its chains unless that
+        ``for_good=False`` is for a process that fails and will be restarted: it keeps its chains unless the restart
         takes too long.
         """
 
@@ -153,14 +153,14 @@ class Ownership(ABC):
         A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
         repeat it raises, and the chain must be acquired again.
 
-        Raises ``FencedError`` if another process owns the chain, and nothing was written; `MurkError` if the log could
-        not write: either everything was written or nothing.
+        Raises ``FencedError`` if another process owns the chain: nothing was written. Raises `MurkError` if the log
+        could not write: either everything was written or nothing.
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
         """Publish a model before it is committed, without waiting; it may get lost.
 
-        It needs no fencing: a model is a function of the log, and an older one only makes gradients a little older.
+        It needs no fencing: a model is a function of the log, and an older model only makes gradients slightly older.
         """
 
     @abstractmethod
@@ -178,13 +178,13 @@ class Log(ABC):
     """URL for messages, without credentials."""
 
     readable_by_senders: bool = True
-    """Whether a sender looks on the log for a release whose arrival is unknown; otherwise it sends the release again,
-    and the window for duplicates drops the second."""
+    """Whether a sender searches the log for a release whose arrival is unknown; otherwise it sends the release again,
+    and the window for duplicates drops the second copy."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Random name drawn when the log's streams were created; a recreated log has another.
+        """Random name drawn when the log's streams were created; a recreated log has a different one.
 
         Raises `UserError` when the streams do not exist yet.
         """
@@ -222,9 +222,9 @@ class Log(ABC):
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append (partition, message) pairs in order; all of them are durable on return.
 
-        A log in a file appends all or none. On a broker, an error leaves open which ones were appended; sending them
-        again is safe, since a release counts once. Raises `UserError` for an unknown partition, or a message longer
-        than ``MAX_MESSAGE`` bytes; nothing was appended; `MurkError` when the log could not write.
+        A log in a file appends all or none. With a broker, it is unknown after an error which ones were appended;
+        sending them again is safe, since a release counts once. Raises `UserError`, and appends nothing, for an unknown
+        partition or a message longer than ``MAX_MESSAGE`` bytes. Raises `MurkError` when the log could not write.
         """
 
     @abstractmethod
@@ -331,8 +331,7 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
         raise UserError(
-            f"a message of {longest} bytes is longer than a log takes ({MAX_MESSAGE}): nothing of the batch was "
-            "appended"
+            f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing of the batch was appended"
         )
 
 
@@ -349,14 +348,14 @@ def check_range(log: Log, partition: int, offset: int) -> None:
     begin, end = log.begin(partition), log.end(partition)
     if offset < begin:
         raise MurkError(
-            f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} is asked for: "
-            "retention has removed the messages before",
+            f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} was requested: "
+            "retention has removed earlier messages",
             code="MURK-LOG-007",
         )
     if offset > end:
         raise MurkError(
-            f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} is asked for: "
-            "the log is not the one that was read before, or has lost its end",
+            f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} was requested: "
+            "the log is not the one that was read before, or has lost its newest messages",
             code="MURK-LOG-006",
         )
 
@@ -364,6 +363,6 @@ def check_range(log: Log, partition: int, offset: int) -> None:
 def taken_over(chain: int, url: str) -> FencedError:
     """Return the error of a commit by a worker whose chain was taken over."""
     return FencedError(
-        f"another worker has taken over chain {chain} of {url}; this one stops, and nothing of what it had not yet "
-        "committed was applied. Run one worker for each chain"
+        f"another worker has taken over chain {chain} of {url}; this one stops, and what it had not committed was "
+        "discarded. Run one worker for each chain"
     )

@@ -68,7 +68,9 @@ def _open_sqlite(url: str, *, create: bool, name: str | None) -> Log:
         )
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
-        raise UserError(f"{url!r} names no file: write sqlite:///PATH; a log is a file, so that it lasts", code=ADDRESS)
+        raise UserError(
+            f"{url!r} names no file: write sqlite:///PATH (a log is a file, which outlives its process)", code=ADDRESS
+        )
     from murk.stream.log.sqlite.log import SqliteLog
 
     return SqliteLog(path, create=create)

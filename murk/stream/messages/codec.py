@@ -21,7 +21,7 @@ Reason = Literal[
 ]  # fmt: skip
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 EXCERPT: Final = 60
-# Parsing more keys would cost more than the sender's work of making them.
+# Beyond this, parsing would cost the receiver more than making the message costs the sender.
 MOST_COLONS: Final = 100
 
 _Message = TypeVar("_Message", bound=BaseModel)
@@ -66,7 +66,7 @@ class WireRules:
 
 
 def longest_release(kind: str, dimension: int) -> int:
-    """Return the largest number of bytes of a release with so many integers.
+    """Return the largest number of bytes of a release whose payload has ``dimension`` integers.
 
     >>> longest_release("gradient", 2), longest_release("sketch", 3)
     (556, 544)
@@ -118,7 +118,7 @@ def encode_iterate(message: IterateMessage) -> bytes:
 
 
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Decode a published iterate of a task. Whether a device may compute at it is for the problem to check.
+    """Decode a published iterate of a task. The problem must check whether a device may compute at it.
 
     Raises `RejectedError` with reason ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or
     ``dimension``.
@@ -128,7 +128,7 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
     if message.task != task_hash:
         raise RejectedError("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
     if chain is not None and message.chain != chain:
-        raise RejectedError("chain", f"an iterate of chain {message.chain} where chain {chain}'s belongs")
+        raise RejectedError("chain", f"an iterate of chain {message.chain}, not of chain {chain}")
     if len(message.iterate) != dimension:
         raise RejectedError("dimension", f"{len(message.iterate)} coordinates, the task has {dimension}")
     return message

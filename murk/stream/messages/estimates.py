@@ -17,7 +17,7 @@ _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", 
 
 
 class Effect(BaseModel):
-    """A coefficient per unit of its feature; of log odds, its exponential is the odds ratio.
+    """A coefficient per unit of its feature; if it is in log odds, its exponential is the odds ratio.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class EstimateMessage(BaseModel):
     level, method, note
         Nominal level of the intervals, their origin, and what is known of their coverage.
     scale
-        Scale of an effect per unit; for `odds ratio` its exponential is meant.
+        Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
     standard_error
         Root of the coefficients' summed squared standard errors; null where one is unknown.
     coefficients

@@ -3,9 +3,9 @@
 A state is JSON with an explicit schema, so that a monitor or another version can read it without running code. Learners
 write arrays as base64 of little-endian float64 (`pack`).
 
-The trail of a chain is how its estimate has moved. Its points lie on a grid of four counts per octave: 1, 2, ..., 8,
-10, 12, 14, 16, 20, ... Where there are too many, every second one is dropped. The grid follows from the count alone and
-times are the log's own, so that a replay gives the same points.
+The trail of a chain is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2, ..., 8,
+10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. The grid depends on the count alone
+and times are the log's, so that a replay gives the same points.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would f
 TRAIL_BYTES = 2**18  # approximate upper bound of a trail's size
 _OVERHEAD = 4096  # upper bound of a state's bytes besides its learner and its trail
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
-"""Count of the first point. One release of an organisation covers many records; a few people's say nothing."""
+"""Releases at a trail's first point. An organisation's release covers many records; a few people's show nothing."""
 
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]
@@ -65,22 +65,22 @@ class Estimating(Protocol):
         """Number of coefficients of the estimate."""
 
     def estimate(self) -> Estimated:
-        """Return what has been learned, without changing it."""
+        """Return the estimate, without changing the learner."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain JSON data."""
 
 
 class Trail(BaseModel):
-    """At most 200 points of a chain's estimate, at counts spread evenly over their logarithm.
+    """History of a chain's estimate: at most 200 points, at counts that are evenly spread on a logarithmic scale.
 
     Parameters
     ----------
     counts
         Releases that the chain had learned at each point.
     times
-        When the log appended the newest of them, in seconds since 1970, truncated to the task's granularity; never
-        decreasing.
+        When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
+        granularity; never decreasing.
     numbers
         For each point p coefficients, the p half-widths of their 95% intervals, and the standard error, infinite where
         unknown: base64 of little-endian float32.
@@ -172,7 +172,7 @@ class TrailRecorder:
         # A broker's clock may be set back.
         self._times.append(max([time, *self._times[-1:]]))
         stride = _stride(_grid_index(count), self._first, self._most)
-        # The newest point of each stretch, which is the one on the grid if that was added.
+        # Keep the newest point of each interval of the grid, which lies on the grid if such a point was added.
         kept = {-(-_grid_index(known) // stride): i for i, known in enumerate(self._counts)}.values()
         self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
         self._rows = [self._rows[i] for i in kept]
@@ -276,7 +276,7 @@ class StateMessage(BaseModel):
     counters
         Numbers of messages read, by outcome.
     trail
-        How the estimate has moved.
+        History of the estimate.
     learner
         The learner's own state, plain JSON data.
     """
@@ -360,7 +360,7 @@ def count_of(value: object, name: str) -> int:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Context in which a state is read; raises MurkError for a key that is missing or of another type."""
+    """Turn errors of reading a state into a MurkError: a key that is missing or of another type."""
     try:
         yield
     except MurkError:

@@ -1,7 +1,7 @@
-"""Encode and decode many releases quickly, and their columns, extracted once for a block.
+"""Encode and decode many releases quickly, and extract the columns of a block only once.
 
-Compiled parsers are made from the release models. `decode` remains the authority: a parser may hesitate where `decode`
-would accept, and then `decode` is asked; it never accepts what `decode` would refuse.
+Compiled parsers are made from the release models. `decode` remains the authority: a parser never accepts a message that
+`decode` refuses, and leaves every message that it does not accept to `decode`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with the fields of a release model, without their patterns.
+    """Return a msgspec struct with the fields of a release model, without the regular expressions of texts.
 
     The payload must be a list of integers. ``widest`` is the largest magnitude of an integer, and ``only`` has the
     allowed values of some text fields.

@@ -1,4 +1,4 @@
-"""Which changes a log's task may undergo: none but the log's settings."""
+"""Check of changes to a log's task: only the log's settings may change."""
 
 from __future__ import annotations
 

@@ -33,20 +33,18 @@ def check_names(
             if coded in taken:
                 raise task_error(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
             if coded.endswith(f":{constant}"):
-                raise task_error(
-                    f"its coded name {shown(coded)} ends as a constant's of several classes does; rename it", *at
-                )
+                raise task_error(f"its coded name {shown(coded)} ends like that of a class's constant; rename it", *at)
             taken[coded] = f"a coded name of feature {index + 1}"
     if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
         label, other, name = clash
         raise task_error(
-            f"its coefficient {shown(f'{label}:{name}')} would be named as one of the class {shown(other)} is; rename "
-            "the class or the feature",
+            f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}; "
+            "rename the class or the feature",
             *("target", "classes", target.classes.index(label)),
         )
     if target.name in columns:
         raise task_error(
-            f"{shown(target.name)} is a feature too; no target is learned from itself: remove one", *("target", "name")
+            f"{shown(target.name)} is a feature too; a target cannot predict itself: remove one", *("target", "name")
         )
 
 

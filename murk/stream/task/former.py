@@ -1,4 +1,4 @@
-"""Defaults of earlier versions, which logs begun with them keep.
+"""Defaults of earlier versions; a log keeps the defaults of the version that began it.
 
 Up to version 0.3, a file without ``protocol`` had gradients; binary targets had the logistic loss; moments without
 ``public`` set 1,000 records aside; organisations mixed their records; no mechanism was ``best``; steps did not depend
@@ -18,7 +18,7 @@ from murk.stream.task.registry import BLOCKS, FORMER_PROTOCOL, FORMER_SET_ASIDE,
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
-    """Return the values of a task to change to those in the log's task, where the task's file left them to the rules.
+    """Return the values of the log's task for keys that the task's file left to the rules.
 
     ``by_rule`` has the keys that the file left to the rules: "protocol", "release", "method", "objective", "delays",
     "models", "effects".
@@ -30,7 +30,7 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         if kept:
             changes[name] = block.model_dump(mode="json") | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
-        # The log's own steps: the rule that chose another protocol filled in none.
+        # The step settings of the log's task: the rules for the new default protocol filled in none.
         learner = carried.learner.model_dump(mode="json")
         changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
     same = "protocol" in changes or task.protocol == carried.protocol

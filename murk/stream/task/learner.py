@@ -120,7 +120,7 @@ class MaxStaleness(Block):
     )
     # A chain publishes at every 1% of its count, and a block is another 1%: less would refuse honest people.
     share: Annotated[Number, Field(ge=0.02, le=0.5)] = Field(
-        default=0.02, description="so is one at most this share of the chain's count old"
+        default=0.02, description="a gradient at most this share of its chain's releases old is accepted, too"
     )
 
     @cached_property
@@ -153,14 +153,14 @@ class LogBlock(Block):
 
 
 class PublicBlock(Block):
-    """Source of public covariates (features without the target): exactly one of the two."""
+    """Source of public covariates (features without the target): exactly one of two keys."""
 
     file: Text | None = Field(
         default=None, description="a file of public records, relative to the task file; the target is not read"
     )
     set_aside: Annotated[Integer, Field(ge=2, le=1_000_000)] | None = Field(
         default=None,
-        description="number of records of the source, drawn at random, that give public features and no release",
+        description="number of records, drawn at random, whose features become public and which release nothing",
     )
 
     @model_validator(mode="after")

@@ -86,7 +86,7 @@ class TaskProtocol(ABC):
         return {}
 
     def why_impractical(self, features: int, public: bool) -> str:
-        """Return why a task with so many coded features, without the constant, should not use this protocol, or ""."""
+        """Return why a task with this many coded features, without the constant, should not use it, or ""."""
         return ""
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:

@@ -96,7 +96,7 @@ class Task(_ProtocolBlocks):
     missing: Literal["midpoint", "error"] = Field(
         default="midpoint",
         description="`midpoint` codes missing values (empty cells) as 0; with `error` simulations and `--check` "
-        "stop at them. With real noise they are 0 under both",
+        "stop at them. With real noise, both code them as 0",
     )
     protocol: ProtocolName = Field(
         default="scores",
@@ -118,7 +118,7 @@ class Task(_ProtocolBlocks):
     forget: Annotated[Integer, Field(ge=24_000, le=10**12)] | None = Field(
         default=None,
         description="the number of newest releases of each partition to learn from (`scores` only); older ones are "
-        "forgotten an eighth of it at a time; `null`: nothing is forgotten",
+        "forgotten in steps of an eighth of this number; `null`: nothing is forgotten",
     )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")

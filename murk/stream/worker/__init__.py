@@ -1,1 +1,1 @@
-"""Workers: feed the messages of a log to learners, each exactly once."""
+"""Workers: feed the messages of a log to learners, every message exactly once."""

@@ -25,8 +25,8 @@ class DuplicateWindow:
     """Ids at the previous ``size`` offsets of a partition.
 
     A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
-    <= o' < o``, whatever became of that one. This depends on the log alone: a window rebuilt from ``o - size`` on gives
-    the same answers.
+    <= o' < o``, whether or not that message was learned. This depends on the log alone: a window rebuilt from ``o -
+    size`` on gives the same answers.
 
     Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
     dropped.
@@ -177,7 +177,7 @@ _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Releases to learn, when the log appended the last of them (0 if none), and dead letters."""
+    """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters."""
 
     admitted: Sequence[Received]
     appended: int
@@ -187,7 +187,7 @@ class Judged:
 class Intake:
     """Judge a chain's messages before its learner learns from them.
 
-    ``renew``, if chains share models, informs the learner of new ones, and returns whether it looked for any.
+    If chains share models, ``renew`` informs the learner of new models and returns whether it looked for any.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a worker needs of a learner, whatever the protocol."""
+"""The interface of learners for workers, whatever the protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StreamLearner(Estimating, Protocol):
-    """What a worker needs of a learner.
+    """Interface of a learner for its worker.
 
     A learner is deterministic: its state is a function of the releases it has learned, in order, however they were
     split into calls.
@@ -50,7 +50,7 @@ class StreamLearner(Estimating, Protocol):
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn between two published iterates; any number if devices need none."""
+        """Largest number of releases to learn between two published iterates; any number if devices need none."""
 
 
 def wire_rules(task: Task, learner: StreamLearner) -> WireRules:

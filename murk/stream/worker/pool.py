@@ -116,7 +116,7 @@ class WorkerPool(Generic[Learner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A process that fails is restarted by its supervisor and may fail again, which should not rebalance each time.
+        # A supervisor restarts a process that fails; even if it fails repeatedly, that should cause no rebalances.
         self.close(for_good=not isinstance(error, Exception))
 
     def _apply_assignment(self, now: float) -> None:
@@ -133,7 +133,7 @@ class WorkerPool(Generic[Learner]):
             self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 
     def _ends(self) -> dict[int, int]:
-        """Return the ends of all partitions in one request while nothing arrives, so that none needs to be read."""
+        """While nothing arrives, return the ends of all chains in one request, so that steps need not read; else {}."""
         chains = sorted(self._workers)
         return dict(zip(chains, self._log.ends_of(chains), strict=True)) if self._idle and chains else {}
 
@@ -144,7 +144,7 @@ class WorkerPool(Generic[Learner]):
             self._drop(chain)
             if not self._membership.shared:
                 raise
-            # Most likely a rebalance, which will be reported in a moment.
+            # Most likely a rebalance that has not been reported to this process yet.
             self._refused[chain] = now + PAUSE
             return 0
         if done.read:

@@ -57,7 +57,7 @@ class Pulse:
             self._chains.pop(chain, None)
 
     def stepped(self, chain: int, *, version: int, offset: int, learned: int, duplicates: int, dead: int) -> None:
-        """A step of a chain was committed."""
+        """Record that a step of a chain was committed."""
         with self._lock:
             before = self._chains[chain]
             lag = None if before.lag is None else max(0, before.lag - (offset - before.offset))

@@ -49,20 +49,20 @@ class SharingLearner(StreamLearner, Protocol):
         """Return a new learner of the same task."""
 
     def begin_epoch(self, others: Sequence[Any]) -> Self | None:
-        """Make the next model from what all chains have learned, if it is due; return the learner of it all."""
+        """Make the next model from what all chains have learned and return their joint learner; None if not due."""
 
     def hear(self, first: Any) -> None:
-        """Learn of the first chain's models, as committed."""
+        """Take over the models of the first chain's committed learner."""
 
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Learn of the newest model, as published."""
+        """Take over the newest published model."""
 
     def take_up(self, version: int, flat: Sequence[float]) -> None:
         """Continue with a published model that is not in the first chain's state."""
 
 
 class Sharing:
-    """Base class for what workers of chains that share models do about them."""
+    """Base class for the handling of shared models by a chain's worker."""
 
     publishes = True
     """Whether this chain's worker publishes its learner's model."""
@@ -88,7 +88,7 @@ class Sharing:
         return False
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
-        """Pass the newest model to the learner if it is valid and of no more releases than there are messages."""
+        """Pass the newest model to the learner if it is valid and has at most as many releases as the log."""
         if message is None:
             return
         try:
@@ -102,7 +102,7 @@ class Sharing:
         released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
         try:
             if model.version > released:
-                raise UserError(f"it is of version {model.version}, and {released} messages are on the log")
+                raise UserError(f"it has learned {model.version} releases, and only {released} messages are on the log")
             accept(model.version, model.iterate)
         except UserError as error:
             self._warn(error)
@@ -118,7 +118,7 @@ class Making(Sharing):
     If it cannot read the others' states it makes none, and its own chain goes on learning. It must know a model on the
     log that is newer than its state, since people may have answered it already.
 
-    ``look`` is the least number of seconds between two looks at what all have learned.
+    ``look`` is the least number of seconds between two looks at what all chains have learned.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Making(Sharing):
         if sum(self._log.ends()) < self._learner.next_model_at:
             return None
         others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}
-        # Devices refuse a model of more releases than were ever on the log.
+        # Devices refuse a model that has learned more releases than were ever on the log.
         ends = self._log.ends()
         for chain, other in others.items():
             if other.n_releases > ends[chain]:
@@ -203,7 +203,7 @@ class Told(Sharing):
 
 
 def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: float) -> Sharing | None:
-    """Return what a chain's worker does about shared models; None if chains have their own models, or none."""
+    """Return the handling of shared models for a chain's worker; None if chains share no models."""
     if not isinstance(learner, SharingLearner):
         return None
     return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)

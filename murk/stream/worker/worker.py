@@ -1,7 +1,7 @@
 """The worker: feed one partition of a log to a learner, each release exactly once.
 
 What a chain learns is a function of its partition alone: not of batches, restarts or the time of day. If chains share
-models (see `sharing`), it also depends on the models, and on whether an answer is read before its model is forgotten.
+models (see `sharing`), it also depends on the models, and on whether a release is read before its model is forgotten.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOK, _LONGEST_LOOK = 1.0, 16.0
 """Seconds between two checks, while nothing arrives, that the newest model is still on the log, doubling up to the
 latter."""
 
-# Releases given to the learner at once. Python's garbage collector would walk through larger numbers again and again.
+# Releases given to the learner at once. With more, Python's garbage collector would traverse them repeatedly.
 _LEARN = 256
 
 _log = logging.getLogger(__package__)
@@ -77,12 +77,12 @@ class Worker:
     chain
         The chain, which is also the partition read.
     batch
-        Most messages of one step; fewer if releases are long.
+        Largest number of messages of one step; fewer if releases are long.
     estimates
         Called at each step of the first chain with its learner; returns a message about the estimate, or None.
     look
         If chains share models: least number of seconds between two looks of the first chain's worker at what all
-        learned.
+        chains have learned.
     clock
         Time in seconds since 1970, which decides only when old messages are deleted.
 
@@ -187,7 +187,7 @@ class Worker:
                 self._look_pause = _LOOK
             else:
                 self._restore_model()
-            # After an interrupt or error within the update, the learner is in no valid state.
+            # After an interrupt or error within the update, the learner's state may be invalid.
             self._stopped = "did not get to the end of a step"
             if self._sharing is not None:
                 self._sharing.arrived()

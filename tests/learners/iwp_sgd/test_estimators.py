@@ -201,6 +201,34 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
         model.learn_many(x, y)
 
 
+@pytest.mark.parametrize(
+    ("form", "settings"),
+    [
+        ("separate", {"features": ["a"]}),
+        ("separate", {"budget": GaussianDP(1.0)}),
+        ("separate", {"release": "joint"}),
+        ("joint", {"budget": GaussianDP(8.0)}),
+        ("directions", {"features": ["a"]}),
+        ("directions", {"release": "separate"}),
+        ("outer", {"release": "directions"}),
+    ],
+)
+def test_an_example_with_other_noise_than_assumed_is_refused(form, settings):
+    """One feature of two would have the noise of two taken for that of one, and a coefficient far off its interval."""
+    more = {"budget": GaussianDP(4.0), "release": form, "features": ["a", "b"], "loss": "quadratic"}
+    reader = IWPSGDClassifier(**more, seed=1)
+    problem = _problem("binary", form)
+    x, y = records(1)
+    rows = problem.vectors(np.column_stack([x, np.ones(1)]), y)
+    [payload] = reader._engine.mechanisms["default"].randomize(rows, SimulatedNoise(1), np.arange(1))
+    example, label = reader.decoded(release(payload, simulated=True))
+    IWPSGDClassifier(**more, inputs="released").learn_one(example, label)
+    other = IWPSGDClassifier(**{**more, **settings}, inputs="released")
+    with pytest.raises(UserError, match=r"standard deviation|kind of release|is a direction of"):
+        other.learn_one(example, label)
+    assert other.n_releases == 0
+
+
 def test_the_metric_estimates_the_true_loss_of_any_linear_model():
     """A fixed model's loss over 8,000 released examples, within 5 standard errors of its true loss.
 

@@ -29,9 +29,9 @@ def test_about_equal_half_widths_go_to_what_asks_for_least():
     assert choose(of, cells(scores=1.3, examples=1.0, sketch=0.1))[0] == "examples"
     name, why = choose(of, cells(scores=math.inf, gradients=2.0))
     assert name == "gradients"
-    assert "half width of 2 points" in why
+    assert "half-width of 2 points" in why
     name, why = choose(of, cells(scores=math.inf))
-    assert (name, "not to be learned at this privacy" in why) == ("", True)
+    assert (name, "too few people to learn anything" in why) == ("", True)
     own = task(1.0, protocol="sketch")
     assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
 
@@ -46,7 +46,7 @@ def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_bett
     name, words = why(200_000)
     assert name == "sketch"
     said = re.search(r"with sketch: \{method: newton\} ([\d.]+) points", words)
-    assert float(said[1]) < float(re.search(r"half width of ([\d.]+) points", words)[1]) / 1.25
+    assert float(said[1]) < float(re.search(r"half-width of ([\d.]+) points", words)[1]) / 1.25
     # Its first records are all there are; and of a line second moments tell everything.
     assert "newton" not in why(5_000)[1]
     assert "newton" not in why(200_000, kind="real")[1]
@@ -64,7 +64,7 @@ def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_pr
     # Without public rows scores have the average effects of each class.
     assert plan(classes, people=[20_000], budgets=[1.0], protocols=["scores"], draws=1).chosen[20_000][0] == "scores"
     few = plan(task(0.05), people=[3_000], budgets=[1.0], protocols=["scores"], draws=1)
-    assert few.chosen[3_000] == ("", "not to be learned at this privacy by so many people")
+    assert few.chosen[3_000] == ("", "too few people to learn anything at this privacy level")
     assert "scores: noise hides every direction in most runs." in remarks(few)
 
 

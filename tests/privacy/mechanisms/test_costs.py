@@ -115,7 +115,7 @@ def test_a_stated_point_costs_what_it_says_and_holds_at_it(stated):
 
 def test_a_sketch_has_no_figure_in_gdp_and_says_so():
     sketch = GaussMixMechanism.calibrate(ApproxDP(1.0, 1e-6), rows=50, columns=3, feature_bound=1.0, target_bound=1.0)
-    with pytest.raises(UserError, match=r"no cost in gdp.*there is no mu"):
+    with pytest.raises(UserError, match=r"no cost in gdp.*it has no GDP"):
         sketch.cost("gdp")
 
 

@@ -117,7 +117,7 @@ class TestCaps:
             ask(ledger)
             ledger.book(TASK, [charge(rho=30)], caps=[("", rho(20))])
             assert ask(ledger) == "task"
-            with pytest.raises(UserError, match="promises people to spend at most"):
+            with pytest.raises(UserError, match="promises each person a cap of"):
                 ledger.book(TASK, [charge(rho=30)], caps=[("", rho(21))])
             ledger.loosen(rho(60), task_hash=TASK)
             assert [ask(ledger), ask(ledger)] == ["released", "task"]

@@ -85,7 +85,7 @@ def test_no_cap_becomes_looser(path: Path) -> None:
             ([("default", cap_of(GaussianDP(1.1)))], None),
             ([], cap_of(ZeroConcentratedDP(4.6))),
         ):
-            with pytest.raises(UserError, match="promises people to spend at most"):
+            with pytest.raises(UserError, match="promises each person a cap of"):
                 ledger.book(WEEKS, [GAUSS], caps=caps, lifetime=lifetime)
         # In other terms it is one more cap beside the one that stands.
         ledger.book(WEEKS, [GAUSS], lifetime=cap_of(GaussianDP(5.0)))

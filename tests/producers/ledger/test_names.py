@@ -199,7 +199,7 @@ def test_a_ledger_that_has_lost_its_keys_fingerprint_knows_files_by_no_second_ke
     with booked(path, **ONE) as ledger:
         asked = ReleaseRequests([0], None, ["default"], source=FILE)
         for attempt in (lambda: spend(ledger, asked), lambda: ledger.withdraw(0, source=FILE)):
-            with pytest.raises(UserError, match="names people by a key and does not identify"):
+            with pytest.raises(UserError, match="holds hashed names and does not record by which"):
                 attempt()
 
 
@@ -222,7 +222,7 @@ def test_a_ledger_of_the_format_before_goes_on_with_digests_until_it_is_migrated
     assert FILE.encode() in everything(path)
     assert not key_path(path).exists()
     with Ledger(path) as ledger:
-        assert "unkeyed digests of files stand in it" in ledger.names.left()
+        assert "it stores unkeyed digests of files" in ledger.names.left()
     assert hash_names(path)
     assert FILE.encode() not in everything(path)
     rows_kept(path)
@@ -348,7 +348,7 @@ def test_a_ledger_older_than_its_key_is_refused(path: Path) -> None:
     before = path.read_bytes()
     first_name(path)
     path.write_bytes(before)
-    with pytest.raises(UserError, match="an older copy of the ledger was put in its place"):
+    with pytest.raises(UserError, match="it is an older copy, in which later spending"):
         Ledger(path)
 
 
@@ -361,7 +361,10 @@ def test_a_ledger_that_has_lost_its_keys_fingerprint_gets_no_second_key(
     with sqlite3.connect(path) as change:
         change.execute("DELETE FROM meta WHERE key = 'key'")
     change.close()
-    with booked(path, **ONE) as ledger, pytest.raises(UserError, match="names people by a key and does not identify"):
+    with (
+        booked(path, **ONE) as ledger,
+        pytest.raises(UserError, match="holds hashed names and does not record by which"),
+    ):
         ask(ledger, ANN)
 
 

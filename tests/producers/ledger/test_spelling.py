@@ -136,7 +136,7 @@ def test_spellings_of_seven(one: str) -> None:
 )  # fmt: skip
 def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | None) -> None:
     if name is None:
-        with pytest.raises(UserError, match=r"rounded: floats have no more than 15 digits|out of range"):
+        with pytest.raises(UserError, match=r"rounded: floats distinguish ids of at most 15 digits|out of range"):
             person_name(one)
         return
     assert person_name(one) == name

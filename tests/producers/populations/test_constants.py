@@ -40,7 +40,10 @@ def warnings(folder: Path, frame: pd.DataFrame, seed: int | None = 1, text: str 
     [
         ({}, None),
         ({"age": 25}, "column 'age' of the DataFrame has the same value in every row"),
-        ({"age": 99}, "column 'age' of the DataFrame has the same value in every row, or one beyond the same bound"),
+        (
+            {"age": 99},
+            "column 'age' of the DataFrame has the same value in every row, or only values beyond the same bound",
+        ),
         ({"age": [25, None] * 20}, "column 'age' of the DataFrame has the same value"),
         ({"age": None}, "column 'age' of the DataFrame is empty in every row"),
         ({"origin": "LGA"}, "column 'origin' of the DataFrame has the same value"),
@@ -66,7 +69,7 @@ def test_missing_values_that_matter_are_said_with_what_they_do(tmp_path: Path) -
     there = np.array([each for each in visits if each is not None])
     kept = there.var() / (there.var() + (4 - there.mean()) ** 2 * 12 / 396)
     assert f"about {kept:.2f} of what it is" in found
-    assert f"With missing: {there.mean():.2g}, the mean of the others" in found
+    assert f"set missing: {there.mean():.2g} (the mean of the others)" in found
     filled = COUNTS.replace("high: 8", "high: 8, missing: 0.75")
     for each, text in enumerate((filled, COUNTS.replace("high: 8", "high: 8, missing: indicator"))):
         (tmp_path / str(each)).mkdir()

@@ -273,7 +273,7 @@ class TestRefusals:
     @pytest.mark.parametrize("header", [f'age,"{SECRET}', f'"age"{SECRET},yes', '"age'])
     def test_a_first_line_that_is_no_csv(self, tmp_path: Path, header: str) -> None:
         """Of a file without a header it is a person's record."""
-        with pytest.raises(UserError, match="its first line: not a CSV row") as caught:
+        with pytest.raises(UserError, match="first line: not a CSV row") as caught:
             FileSource(csv_file(tmp_path, header=header), TASK)
         assert SECRET not in str(caught.value)
 

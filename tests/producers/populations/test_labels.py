@@ -49,10 +49,12 @@ CLASSES = TEXT.replace(
 )
 
 
-@pytest.mark.parametrize(("label", "said"), [("one", "has one class in all rows"), ("", "has a class in no row")])
+@pytest.mark.parametrize(
+    ("label", "said"), [("one", "has one class in all rows"), ("", "has a declared class in no row")]
+)
 @pytest.mark.parametrize("simulated", [True, False])
 def test_of_several_classes_one_is_not_enough(tmp_path: Path, label: str, said: str, simulated: bool) -> None:
-    with pytest.raises(UserError, match=f"{said}, so that nothing could be learned.*Spell classes as") as found:
+    with pytest.raises(UserError, match=f"{said}, so nothing could be learned.*Spell classes as") as found:
         survey(tmp_path, [label] * 20, simulated, text=CLASSES).check()
     assert ("It has 'one' in 20." in str(found.value)) == (simulated and label == "one")
     survey(tmp_path, ["one"] * 20 + ["more"], simulated, text=CLASSES).check()
@@ -91,7 +93,7 @@ def test_real_releases_are_never_refused_for_their_labels(tmp_path: Path, monkey
     assert found["alike"][0] == found["differing"][0] == 30
     assert found["differing"][1] == ()
     [said] = found["alike"][1]
-    assert "'yes' in no row, so that nothing could be learned. Spell positive" in said
+    assert "'yes' in no row, so nothing could be learned. Spell positive" in said
     assert "It has" not in said
 
 

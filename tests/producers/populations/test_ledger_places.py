@@ -86,7 +86,7 @@ def test_a_cap_over_all_tasks(folder: Path) -> None:
     with Ledger("data/people.ledger.db") as ledger:
         [together] = ledger.together()
         assert (together.to_dict()["cap"], str(together.cap)) == ({"gdp": {"mu": 1.2}}, "mu = 1.2")
-    with pytest.raises(UserError, match=r"promises people to spend at most mu = 1\.2 over all tasks"):
+    with pytest.raises(UserError, match=r"promises each person a cap of mu = 1\.2 over all tasks"):
         work("c", lifetime=GaussianDP(1.3))
 
 
@@ -267,7 +267,7 @@ def test_a_cap_over_all_tasks_is_not_undone_by_a_changed_file(folder: Path) -> N
     assert work("a", lifetime=GaussianDP(1.2))[2] == 8
     with SOURCE.open("a") as file:
         file.write("\n")
-    with pytest.raises(UserError, match="the cap over all tasks would begin at nothing for them"):
+    with pytest.raises(UserError, match="they could spend the cap over all tasks again"):
         work("b")
     assert not Path("b.db").exists() or open_log("sqlite:///b.db").document() is None
 
@@ -289,7 +289,7 @@ def test_a_cap_over_all_tasks_is_not_undone_by_records_in_memory(folder: Path, f
     assert work("a", "L.db", frame, lifetime=cap if first_capped else None)[2] == 8
     frames()["sorted"].to_json("data/people.jsonl", orient="records", lines=True)
     for source in (*frames().values(), SOURCE, Path("data/people.jsonl")):
-        with pytest.raises(UserError, match="the cap over all tasks would begin at nothing for them"):
+        with pytest.raises(UserError, match="they could spend the cap over all tasks again"):
             work("b", "L.db", source, lifetime=cap)
     with pytest.raises(UserError, match="not under names"):
         work("b", "L.db", frame, "who", lifetime=cap)

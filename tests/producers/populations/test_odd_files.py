@@ -130,7 +130,7 @@ def test_what_pyarrow_cannot_do_is_no_damage(tmp_path: Path, monkeypatch: pytest
         raise pa.ArrowNotImplementedError("secret")
 
     monkeypatch.setattr(pq, "ParquetFile", refuse)
-    with pytest.raises(UserError, match="asks for more than this pyarrow can read") as caught:
+    with pytest.raises(UserError, match="needs features that pyarrow lacks here") as caught:
         arrow.ParquetTable(tmp_path / "p.parquet", [])
     assert "secret" not in str(caught.value)
 
@@ -157,7 +157,6 @@ def test_a_gzipped_parquet_file_is_to_be_unpacked(tmp_path: Path) -> None:
         b"PK\x03\x04",
         b"PAR1\0",
         b"\0\0",
-        b"\xef\xbb\xbf",
         b"{",
     ],
 )

@@ -134,14 +134,14 @@ def test_a_part_in_another_order_is_recognised_where_rows_are_rare(tmp_path: Pat
 def test_a_few_people_are_recognised_where_hardly_two_are_alike(tmp_path: Path, count: int) -> None:
     people = rich(1, 400)
     public = shuffled([*rich(2, 400 - count), *people[:count]])
-    with pytest.raises(UserError, match="of whom hardly two are alike; leave these rows out if they are others'"):
+    with pytest.raises(UserError, match="hardly two of whom are alike; if they are other people's, leave them out"):
         check(tmp_path, people, public, RICH)
     # One is in the people's file twice: what is as rare as that may be chance.
     again = [*people, people[-1]]
     if count == 1:
         check(tmp_path, again, public, RICH)
     else:
-        with pytest.raises(UserError, match="hardly two are alike"):
+        with pytest.raises(UserError, match="hardly two of whom are alike"):
             check(tmp_path, again, public, RICH)
 
 

@@ -141,7 +141,7 @@ def test_rows_of_a_second_file_are_nobody_new(folder: Path, person: str | None) 
     with population(folder) as people:
         list(people.steps())
         task, ledger = people.task, people.ledger
-        with pytest.raises(UserError, match="cannot be distinguished: they would release twice"):
+        with pytest.raises(UserError, match="in two files, and people could release twice"):
             people.producer.begin(FileSource(folder / "others.csv", task, person_column=person))
         assert ledger.run(task.hash, FileSource(folder / "others.csv", task).digest) is None
 
@@ -204,7 +204,7 @@ def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch:
             with open_accounts(log, folder / f"{source}.db") as accounts:
                 crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
                 if refused:
-                    with pytest.raises(UserError, match="so that nothing could be learned"):
+                    with pytest.raises(UserError, match="so nothing could be learned"):
                         Population(task, crowd, log, accounts)
                     assert begun_with(log, folder / f"{source}.db") is None
                     continue
@@ -299,7 +299,7 @@ def test_a_policy_must_allow_a_public_sample(folder: Path) -> None:
     strict = Policy()
     assert not strict.public_sample
     with (
-        pytest.raises(UserError, match=r"policy does not allow .* public.file"),
+        pytest.raises(UserError, match=r"policy does not allow .* `public.file`"),
         population(folder, SET_ASIDE, policy=strict),
     ):
         pass
@@ -316,7 +316,7 @@ def test_a_policy_must_allow_a_public_file_where_nobody_is_asked(folder: Path) -
     task = f"public: {{file: {folder}/public.csv}}"
     with (
         pytest.raises(
-            UserError, match=r"policy does not allow that 80 people's features become public .*'third-child'"
+            UserError, match=r"policy does not allow the features of 80 people to become public .*'third-child'"
         ),
         population(folder, task, policy=Policy(), seed=None),
     ):

@@ -181,9 +181,9 @@ class TestRefusals:
         path = parquet(tmp_path, pa.Table.from_pylist(RECORDS))
         whole = path.read_bytes()
         path.write_bytes(whole[:-20])
-        assert "people.parquet is no Parquet file, or is damaged" in self.refused(path)
+        assert "people.parquet is not a Parquet file, or is damaged" in self.refused(path)
         path.write_bytes(b"age,same_sex\n")
-        assert "is no Parquet file" in self.refused(path)
+        assert "is not a Parquet file" in self.refused(path)
         path.write_bytes(whole[:4] + bytes([255]) * 60 + whole[64:])
         assert "damaged" in self.refused(path)
         (tmp_path / "people.csv").write_bytes(whole)
@@ -265,7 +265,7 @@ class TestPopulations:
     def test_a_frame_has_no_ledger_beside_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         frame = open_records(pd.DataFrame(RECORDS * 10))
-        with pytest.raises(UserError, match="people of the DataFrame have no file beside which"):
+        with pytest.raises(UserError, match="the DataFrame has no file beside which"):
             default_ledger(frame, "t", simulated=False)
         assert default_ledger(frame, "t", simulated=True) == Path("t.ledger.db")
         task = make_task(simulated=False)

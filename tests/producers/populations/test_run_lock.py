@@ -136,7 +136,7 @@ def test_how_to_begin_anew():
     """A simulation may take another ledger; of real releases the ledger must stay, or it would forget spending."""
     away = Elsewhere()
     assert str(differs(away, "x", "--seed", seed=0)).endswith("to begin again, give another --log and --ledger")
-    assert str(differs(away, "x", "--seed", seed=None)).endswith("is for another task, by the same ledger")
+    assert str(differs(away, "x", "--seed", seed=None)).endswith("give another --log and the same ledger")
 
 
 def test_one_at_a_time(begun):

@@ -658,9 +658,9 @@ class TestSetup:
 
     def test_rows_belong_to_a_file(self, world: SketchWorld) -> None:
         x, y = coded(2)
-        with pytest.raises(UserError, match="name the file with source="):
+        with pytest.raises(UserError, match="rows are required for records of a file"):
             world.producer.add_block(x, y, rows=[0, 1])
-        with pytest.raises(UserError, match="name the file with source="):
+        with pytest.raises(UserError, match="rows are required for records of a file"):
             world.produce(source="f" * 64).add_block(x, y)
 
 

@@ -195,7 +195,7 @@ def test_no_limit_is_too_large(log: SqliteLog, limit: int) -> None:
     log.append([(0, b"a"), (0, b"b"), (0, b"c")])
     assert [value for _, _, value in log.read(0, 1, limit)] == [b"b", b"c"]
     assert log.read(0, 1, -1) == log.read(0, 1, 0) == []
-    with pytest.raises(MurkError, match=r"ends at offset 3, and offset 9223372036854775807 is asked for"):
+    with pytest.raises(MurkError, match=r"ends at offset 3, and offset 9223372036854775807 was requested"):
         log.read(0, 2**63 - 1, limit)
 
 
@@ -288,7 +288,7 @@ def test_a_batch_leaves_once_all_of_it_has(path: Path) -> None:
             assert kept == batches + [40] * (offset == 50)
             assert log.read(0, begin, 1)[0].offset == begin
             for gone in (begin - 1, kept[0] - 1):
-                with pytest.raises(MurkError, match=f"begins at offset {begin}, and offset {gone} is asked for"):
+                with pytest.raises(MurkError, match=f"begins at offset {begin}, and offset {gone} was requested"):
                     log.read(0, gone, 100)
         # Of the newest batch, too, nothing stays that has left.
         assert log._trim_to(0, 50) == 10

@@ -66,7 +66,7 @@ REFUSED = [
     (
         "name: same_sex",
         "name: 'x:intercept'",
-        "features[1].name: its coded name 'x:intercept' ends as a constant's of several classes does; rename it",
+        "features[1].name: its coded name 'x:intercept' ends like that of a class's constant; rename it",
     ),
     ("name: third_child", "name: age", "target.name: 'age' is a feature too"),
     ("name: third-child", "name: Third_Child", "line 1: name: 'Third_Child' is not a task's name"),

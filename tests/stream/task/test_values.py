@@ -215,6 +215,8 @@ def test_masked_numbers_are_missing() -> None:
 
 def test_coefficients_of_several_classes_have_different_names() -> None:
     text = HEAD.replace("kind: binary, positive: 'yes'", "kind: classes, classes: [a, 'a:b', c]")
-    with pytest.raises(UserError, match=r"target.classes\[1\]: its coefficient 'a:b:x' would be named as one of the"):
+    with pytest.raises(
+        UserError, match=r"target.classes\[1\]: its coefficient 'a:b:x' would have the name of one of the"
+    ):
         Task.parse(text + "  - {name: x, low: 0, high: 1}\n  - {name: 'b:x', low: 0, high: 1}")
     Task.parse(text + "  - {name: x, low: 0, high: 1}\n  - {name: 'c:x', low: 0, high: 1}")

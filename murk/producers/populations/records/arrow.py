@@ -14,9 +14,9 @@ from murk.stream.task.data.containers import check_zone, python_values
 _MOST_METADATA = 2**31 - 1
 
 MOST_BATCH = 2**28
-"""Most bytes of the wanted columns in `SLICE` rows."""
+"""Largest number of bytes of the wanted columns in `SLICE` rows."""
 MOST_EXPANSION = 500
-"""Most bytes that a byte of a large column may unpack to."""
+"""Largest ratio of unpacked to packed bytes of a large column."""
 
 
 def arrow(what: str) -> Any:
@@ -83,7 +83,7 @@ class ParquetTable(TupleTable):
                 if batch.nbytes > MOST_BATCH:
                     raise UserError(
                         f"{self.path}: {batch.num_rows:,} rows of the wanted columns take more than "
-                        f"{MOST_BATCH // 2**20:,} MiB, which no records do: is this the right file?"
+                        f"{MOST_BATCH // 2**20:,} MiB, far more than records need: is this the right file?"
                     )
                 skipped = min(start, batch.num_rows)
                 start -= skipped
@@ -102,7 +102,7 @@ class ParquetTable(TupleTable):
                 if unpacked > MOST_BATCH and unpacked > MOST_EXPANSION * packed:
                     raise UserError(
                         f"{self.path}, row group {group + 1}, column {index + 1}: {packed:,} bytes that unpack to "
-                        f"{unpacked:,}, which no records do: write the file again"
+                        f"{unpacked:,}, far more than records need: write the file again"
                     )
 
     @contextmanager
@@ -117,14 +117,13 @@ class ParquetTable(TupleTable):
             ) as file:
                 yield file
         except (module.ArrowNotImplementedError, module.ArrowMemoryError) as error:
-            what = "memory than there is" if isinstance(error, MemoryError) else "than this pyarrow can read"
+            what = "more memory than there is" if isinstance(error, MemoryError) else "features that pyarrow lacks here"
             raise UserError(
-                f"{self.path} asks for more {what}: write it with smaller row groups, another compression or without "
-                "encryption"
+                f"{self.path} needs {what}: write it with smaller row groups, another compression or without encryption"
             ) from None
         except module.ArrowException:
             # The library's message may quote the file.
-            raise UserError(f"{self.path} is no Parquet file, or is damaged: write it again") from None
+            raise UserError(f"{self.path} is not a Parquet file, or is damaged: write it again") from None
         except OSError as error:
             if error.strerror is None:
                 raise UserError(f"{self.path} is a damaged Parquet file: write it again") from None

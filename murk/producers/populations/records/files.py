@@ -35,7 +35,7 @@ WIDE = 2**14
 NO_ROW = '""\n'
 """Replaces a line that is too long: neither a CSV row of several cells nor a JSON object."""
 BRIEF = 2**10
-"""Characters that are kept of a wanted value in such a row, with a digest of all."""
+"""Characters that are kept of a long value in such a row, followed by a digest of the whole value."""
 _HEAD = 16
 
 
@@ -84,7 +84,7 @@ def survey(path: Path) -> Survey:
                 pass
     if not head:
         raise UserError(f"{path} has no rows: it is empty")
-    # Without a header the file begins with a person's record, which decides nothing about the others.
+    # JSON lines begin with a person's record, and no refusal may depend on one person's record if others follow.
     headless = _table_of(path) is JSONLinesTable and any(line.startswith(b"{") for line in head.split(b"\n")[1:])
     if path.suffix.lower() != ".parquet" and not headless:
         _check_text(path, head, gzipped)
@@ -130,7 +130,7 @@ class CSVTable:
             try:
                 header = next(csv_rows(text), None)
             except (csv.Error, LongRowError) as error:
-                raise UserError(f"{path}, its first line: {explain_row(error)}") from None
+                raise UserError(f"{path}, first line: {explain_row(error)}") from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
         self.names: tuple[str, ...] = tuple(header)
@@ -140,7 +140,7 @@ class CSVTable:
     def rows(self, start: int) -> Iterator[list[str]]:
         """Yield the rows from ``start`` on, without empty lines.
 
-        Unless strict, an unreadable row is the line that it begins in, as one empty cell.
+        Unless strict, an unreadable row is the line in which it begins, and is yielded as one empty cell.
         """
         if not self.strict:
             with _text(self.path) as text:
@@ -314,7 +314,7 @@ def _shorten(value: Any) -> Any:
 
 
 class _Lines:
-    """Lines of a text, with those that a CSV reader took for the current row. A line that is too long is not a row."""
+    """Lines of a text for a CSV reader; ``taken`` are those of the current row. Too long a line is replaced."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()
@@ -344,8 +344,8 @@ class _Lines:
 def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
-    It takes only the line that it begins in, also if several lines make a row of another width: a quote opened by one
-    person's value must not swallow other people's rows.
+    An unreadable row is only the line in which it begins; so is a row of several lines and another width. A quote
+    opened by one person's value must not swallow other people's rows.
     """
     lines = _Lines(text)
     reader = wide_csv(lines)

@@ -19,7 +19,7 @@ _BATCH = 500
 _UNDECIDED = 2.0
 _UNUSED = 30.0  # seconds after which an unused reader of a partition is closed
 _SHORTEST, _LONGEST = 0.002, 0.05
-"""Seconds between two looks at an open transaction, doubling from the former to the latter."""
+"""First and longest pause in seconds between two checks of an open transaction; the pause doubles."""
 _CLOSE_MS = 1_000
 _REASON = "reason"
 _DETAIL = "detail"
@@ -29,7 +29,7 @@ _DIGITS = 19
 class Ends:
     """Begins and ends of partitions.
 
-    It has its own connections: on one that waits for new records, a broker answers nothing else.
+    It has its own connections: a broker answers no other request on a connection that waits for new records.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -57,10 +57,10 @@ class Ends:
         return [ends[place] for place in places]
 
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
-        """Return the offsets up to which transactions have ended, once those open now have.
+        """Wait until the transactions that are open now have ended; return the offsets up to which all have.
 
-        A commit returns when the broker has decided; the markers that show it to readers follow a moment later. A dead
-        owner's transaction is waited for only briefly: the broker aborts it after `TRANSACTION_MS`.
+        A commit returns when the broker has decided; the markers that readers wait for follow a moment later. The wait
+        is short even if an owner has died: the broker aborts its transaction after `TRANSACTION_MS`.
         """
         ends = self.end(*places)
         deadline, pause = monotonic() + _UNDECIDED, _SHORTEST
@@ -273,9 +273,9 @@ class Table:
         self.values: dict[bytes, bytes] = {}
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
-        """Read everything that is on the topic now, or at least on one of its partitions.
+        """Read everything that is on the topic now; with ``partition``, at least everything on that one.
 
-        Readers of one partition do not wait for a transaction whose writer died on another.
+        So a reader of one partition does not wait for the open transaction of a dead writer on another.
         """
         with translate_errors(self._url, self._doing):
             places = self._places if partition is None else [self._places[partition]]

@@ -1,4 +1,4 @@
-"""The log on a Kafka cluster: topics, and transactions for what must be written together."""
+"""The log on a Kafka cluster: topics, with transactions for data that must be written together."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KafkaLog(Log):
     url
         ``kafka://host:port[,host:port][/NAME]``.
     create
-        Whether this process may create topics. Devices may not: they find them or are refused.
+        Whether this process may create topics. With False, as on devices, a log without topics is an error.
     name
         Name of the log if the URL does not give it: that of its task.
     """
@@ -139,7 +139,7 @@ class KafkaLog(Log):
                 sleep(random.uniform(0.0, _LONGEST_PAUSE))
                 continue
             except UnreachableError:
-                # The log tells whether the transaction was committed, if the broker answers.
+                # Reading the log shows whether the transaction was committed.
                 if outcome_unknown:
                     raise
                 outcome_unknown = True
@@ -350,7 +350,7 @@ class KafkaLog(Log):
         return topics.identities(self._admin, self.url, self._names)
 
     def _check_beginning(self, task: Task) -> None:
-        """Refuse to start a log from which others have learned and whose states are gone."""
+        """Refuse to begin on topics that have releases but no state."""
         for chain in range(task.log.partitions):
             place = TopicPartition(self._names.releases, chain)
             if self._current_ends().end(place)[place] and self._state(chain) is None:

@@ -25,7 +25,7 @@ HANDING_OVER = 2.0
 """Seconds that a chain's next owner waits for this process to end its step, before this process is fenced."""
 
 PATIENCE_MS = 300_000
-"""A learner that has not asked for its chains for so long counts as stopped and leaves the group (as with
+"""Milliseconds after which a learner that has not called `chains` counts as stopped and leaves the group (as with
 ``max.poll.interval.ms``)."""
 
 _LOOK_AGAIN = 0.001
@@ -118,7 +118,7 @@ class KafkaMembership(Membership):
         self._asked = threading.Event()
         self._stop = threading.Event()
         self._for_good = True
-        # Started on first use, so that a broker that is away then is waited for as later.
+        # Started on first use, so that an unreachable broker is handled in the same way then as later.
         self._thread: threading.Thread | None = None
 
     def chains(self) -> frozenset[int]:
@@ -129,7 +129,7 @@ class KafkaMembership(Membership):
         # In this order: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
-        # A learner that has chains goes on; new owners would fence it.
+        # Without a broker, a learner that has chains goes on: if they get new owners, it is fenced.
         if error is not None and not (isinstance(error, UnreachableError) and self._assigned):
             raise error
         return self._assigned

@@ -114,7 +114,7 @@ class KafkaOwnership(Ownership):
         self._producer.leave()
 
     def _await_model(self) -> None:
-        """Wait for the published model: after the commit's it would replace it as the newest."""
+        """Wait until the published model is on the log: if it arrived after the commit's model, it would replace it."""
         sent, self._sent_model = self._sent_model, None
         if sent is not None:
             with suppress(KafkaError):

@@ -40,8 +40,8 @@ class Sending:
                     self._wait(self._send_batches(topic, records, ms))
                     return
                 except (MessageSizeTooLargeError, RecordListTooLargeError):
-                    # The topic's limit is below a batch: the library splits its own batches. Releases that were
-                    # accepted already count once.
+                    # The batch exceeds the topic's limit. The library splits batches of its own; releases that are sent
+                    # twice count once.
                     self._at_once = False
             send = self._producer.send
             self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])

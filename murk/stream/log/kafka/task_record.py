@@ -41,8 +41,8 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
             raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
         if now[topic] != known:
             raise MurkError(
-                f"{topic} of {url} was deleted and created again: it does not belong to what was learned before, and "
-                "nothing starts over by itself. Restore the topics, or begin with a new log (docs/recover.md)",
+                f"{topic} of {url} was deleted and created again: it does not continue what was learned before, and "
+                "Murk does not start over by itself. Restore the topics, or begin with a new log (docs/recover.md)",
                 code="MURK-LOG-006",
             )
 

@@ -55,7 +55,7 @@ class TopicSetup:
                 have = min(len(part["replica_nodes"]) for part in topic["partitions"])
                 if have < self._replication:
                     problems.append(
-                        f"{name} has {have} copies of a partition and {self._replication} are asked for: reassign "
+                        f"{name} has {have} copies of a partition and {self._replication} were requested: reassign "
                         "its partitions with Kafka's own tools"
                     )
         return problems

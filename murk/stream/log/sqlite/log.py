@@ -1,7 +1,7 @@
 """The embedded log's tables, batches, ownership and `SqliteLog`.
 
-A row of the table ``batches`` holds up to `BATCH_MESSAGES` messages of one append, since SQLite's cost per row is that
-of processing a whole release.
+A row of the table ``batches`` holds up to `BATCH_MESSAGES` messages of one append, since a row costs SQLite as much
+time as a release costs everything else.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _SIZE = 4
 _DEAD_PAGE = 256
 _OFFSET = itemgetter(0)
 _LAST = 2**63 - 1
-# The batch that holds the first message asked for and those after it; none where that message does not exist.
+# The batch that holds the first requested message and later batches; none where that message does not exist.
 _READ = (
     'SELECT "offset", time, number, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
     'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
 _ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
-# One statement, so that both are of the same moment.
+# One statement, so that model and end are of the same moment.
 _MODEL_AND_END = (
     'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
     'WHERE streams."partition" = ?'
@@ -336,7 +336,7 @@ class SqliteLog(Log):
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
         """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old.
 
-        A simulation must not depend on a clock: there they are read each time.
+        In a simulation, which must not depend on a clock, both are read each time.
         """
         now = time.monotonic()
         known = self._heard.get(chain)

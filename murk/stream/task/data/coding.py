@@ -1,9 +1,9 @@
 """Code records as features and a target; the same layout for codec, devices and learners.
 
-A number maps its public bounds to [-1, 1]. Two categories become -1 and +1 under the feature's name; of more, each but
-the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday or a month. The
-constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public ``missing``, so
-that nobody is left out because of a value.
+A number's public bounds are mapped to [-1, 1]. Two categories become -1 and +1 under the feature's name; of more, each
+except the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday or a
+month. The constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public
+``missing``, so that nobody is left out because of a value.
 """
 
 import math
@@ -34,7 +34,7 @@ INTERCEPT: Final = "intercept"
 
 
 def is_constant(name: str) -> bool:
-    """Return whether a coefficient is the constant's, or that of one of several classes.
+    """Return whether a name is that of a constant's coefficient, also for one of several classes.
 
     >>> [name for name in ("age", "intercept", "b:intercept", "origin=intercept") if is_constant(name)]
     ['intercept', 'b:intercept']
@@ -125,7 +125,7 @@ class Coding:
             names.index(indicator_of(feature)) for feature in self._features if feature.missing == INDICATOR
         )
         self._fills = [self._fill(index) for index in range(len(self._features))]
-        # For other columns, no value is within the bounds.
+        # Columns that are not numbers get bounds that contain no value, so that they are coded by `encode_one`.
         self._record_columns = [
             (name, column, column.low, column.high, column.range, column.start, fill)
             if isinstance(column, NumberColumn)

@@ -48,7 +48,7 @@ def as_boolean(value: Any) -> bool | None:
 def are_plain_numbers(joined: str) -> bool:
     """Return whether ``float`` reads the numbers in these joined texts as `read_number` does.
 
-    False means uncertain: non-ASCII digits, underscores, and words for infinity and NaN are then read one by one.
+    False means uncertain (non-ASCII digits, underscores, or letters of infinity and NaN): then read them one by one.
     """
     return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
 

@@ -41,8 +41,8 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
 def python_values(column: Any, what: str = "the column") -> list[Any]:
     """Return the values of a column as Python objects, None where missing.
 
-    Dates that Python cannot represent (before year 1 or after 9999) become numpy's. Raises `UserError` if its times
-    have an unknown time zone.
+    Dates that Python cannot represent (before year 1 or after 9999) become `numpy.datetime64`. Raises `UserError` if
+    the column's times have an unknown time zone.
     """
     library = library_of(column)
     if library == "pyarrow":
@@ -189,7 +189,7 @@ def _whole_microseconds(column: Any) -> Any:
 
 
 def _arrow_time(value: Any) -> Any:
-    """Return a date or time; numpy's, in UTC, if Python cannot represent it."""
+    """Return a date or time; as `numpy.datetime64` in UTC if Python cannot represent it."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

@@ -60,7 +60,7 @@ def _day_of_text(text: str) -> tuple[int, Cell]:
     if match is None:
         return _NONE, Cell.NOT_A_DATE
     year = int(match["year"])
-    # Python's dates have years 1 to 9999: use an equivalent year.
+    # Python's dates have years 1 to 9999: use a year with the same calendar.
     alike = year if 1 <= year <= datetime.MAXYEAR else 2000 + year % 400
     try:
         day = datetime.date.fromisoformat(f"{alike:04d}{match['day']}").toordinal()

@@ -42,7 +42,7 @@ ADDED: Final[tuple[tuple[str, str], ...]] = (
     ("ClassTarget", "rate"),
     ("RealTarget", "typical"),
 )
-"""Keys that a document omits unless they are given, so that older hashes stay valid."""
+"""Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
@@ -63,15 +63,15 @@ INDICATOR: Final = "indicator"  # code a missing value as the middle, and indica
 _MISSING: Final = (
     "code of a missing, undeclared or malformed value: a number within the bounds, as in `missing: 0.75`, or "
     "`indicator` for the middle and a further coded feature, +1 where missing and -1 elsewhere; `null`: the middle. A "
-    "value unlike people's biases the coefficient"
+    "value that is not typical biases the coefficient"
 )
 _MISSING_SHARE: Final = (
-    "public knowledge of the share of missing values, applied to rows of `public: {file: ...}`; `null`: these must be "
-    "complete"
+    "publicly known share of missing values: values of `public: {file: ...}` are removed up to this share; `null`: its "
+    "rows must be complete"
 )
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
-    "people's records. A wrong guess costs accuracy, no validity; `null`: unknown"
+    "people's records. A wrong guess makes forecasts inaccurate, but no result invalid; `null`: unknown"
 )
 _AS_FOR_A_NUMBER: Final = "as for a number"
 
@@ -130,7 +130,7 @@ class NumberFeature(Block):
 
 
 class CategoryFeature(Block):
-    """One of a few categories. Two become -1 and +1; of more, each but the first becomes a -1/+1 feature."""
+    """One of several categories. Two become -1 and +1; of more, each except the first becomes a -1/+1 feature."""
 
     name: Text = Field(description="the column's name")
     categories: Names = Field(
@@ -224,8 +224,8 @@ class BinaryTarget(Block):
     )
     rate: Share | None = Field(
         default=None,
-        description="public knowledge of the share of `positive`, as in `rate: 0.06`; never from people's records, for "
-        "forecasts only; `null`: unknown",
+        description="publicly known share of `positive`, as in `rate: 0.06`, for forecasts only; never from people's "
+        "records; `null`: unknown",
     )
 
     @model_validator(mode="after")
@@ -243,8 +243,8 @@ class ClassTarget(Block):
     classes: Names = Field(description="all classes, as text, at least two")
     rate: tuple[Share, ...] | None = Field(
         default=None,
-        description="public knowledge of each class's share, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a "
-        "list in the order of `classes`; never from people's records, for forecasts only; `null`: unknown",
+        description="publicly known share of each class, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a list "
+        "in the order of `classes`, for forecasts only; never from people's records; `null`: unknown",
     )
 
     @field_validator("classes")

@@ -1,4 +1,4 @@
-"""Kafka clients of a log: same servers, credentials and timeouts, and waits that end."""
+"""Kafka clients of a log, with the same servers, credentials and timeouts; none waits without limit."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class TransactionalProducer(InterruptibleProducer):
 class _Reader(KafkaConsumer):  # type: ignore[misc]
     """A consumer that unpacks batches at once and raises for a topic to which it is denied access.
 
-    The library's own asks for such a topic's end until time runs out.
+    The library's consumer requests such a topic's end again and again until time runs out.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -198,7 +198,7 @@ class Clients:
             allow_auto_create_topics=False,
             metrics_enabled=False,
             session_timeout_ms=self.settings.session_timeout_ms,
-            # Also the delay until others hear of a new member.
+            # Others notice a new member only at their next heartbeat.
             heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
             # While a broker starts, the leader of the group may see no partitions yet: refresh soon.
             metadata_max_age_ms=METADATA_MS,

@@ -101,7 +101,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         return _codec(text, url, doing)
     if isinstance(error, _UNREACHABLE):
         return UnreachableError(f"{url} cannot be reached ({doing}): {_contact_problem(url)}")
-    # The library raises a bare KafkaError where it expected none: a retry tells the actual state.
+    # The library raises a bare KafkaError for an error that it did not expect: a retry shows the actual state.
     if isinstance(error, _BROKER_FAULTS) or type(error) is errors.KafkaError:
         return UnreachableError(f"{url}: the broker reported an internal error ({doing}): see its log")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
@@ -146,8 +146,8 @@ def _codec(text: str, url: str, doing: str) -> UserError:
     package = _CODECS.get(codec)
     install = f"install its package (pip install {package}), and " if package else ""
     return UserError(
-        f"{url}: the topic has messages that are compressed with {codec} ({doing}), by its compression.type or a "
-        f"producer's: {install}run `murk topics`, which sets compression.type=producer for new messages",
+        f"{url}: the topic has messages that are compressed with {codec} and cannot be read here ({doing}): {install}"
+        "run `murk topics`, which sets compression.type=producer for new messages",
         code="MURK-KAFKA-001",
     )
 
@@ -166,13 +166,13 @@ def contacts_of(servers: Sequence[str]) -> Contacts:
 def deleted(url: str, doing: str) -> str:
     """Return the message about a topic that was deleted."""
     return (
-        f"a topic of {url} was deleted ({doing}). Nothing starts over by itself: restore the topic, or begin with a "
-        "new log (docs/recover.md)"
+        f"a topic of {url} was deleted ({doing}). Murk does not start over by itself: restore the topic, or begin with "
+        "a new log (docs/recover.md)"
     )
 
 
 def _root(error: Exception) -> Exception:
-    """Return the original error, for which the library refuses everything after it."""
+    """Return the original error, because of which the library refuses all later requests."""
     for part in (*error.args, error.__cause__):
         if isinstance(part, errors.KafkaError):
             return _root(part)
@@ -180,7 +180,7 @@ def _root(error: Exception) -> Exception:
 
 
 def _resource_names(error: Exception) -> str:
-    """Return the names in a refusal, unless it has the broker's prose instead."""
+    """Return the names in a refusal, or an empty text if it holds a sentence of the broker instead."""
     named = error.args[0] if error.args else ""
     names = sorted(map(str, named)) if isinstance(named, (set, frozenset)) else [str(named)]
     return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""

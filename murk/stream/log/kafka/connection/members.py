@@ -13,7 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 UNFINISHED = b"unfinished"  # user data of an assignment that leaves some partition unassigned
 REBALANCE_MS = 2_000
-"""Milliseconds that a rebalance waits for a member; a static member keeps its partitions without it."""
+"""Milliseconds that a rebalance waits for a member; a static member that misses it keeps its partitions."""
 
 _JOIN_MS = 500
 
@@ -56,7 +56,7 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """Cooperative assignor that distributes partitions with `share`.
 
-    It understands members of older versions, which distribute otherwise.
+    It understands members of older versions, which distribute partitions in another way.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Request another rebalance if the first assignment after a start was left unfinished.
 
         A member that must release a partition does so and requests a rebalance. If it died in between and came back
-        under its name, it gets the same assignment again, and nobody else would request one.
+        under its name, it gets the same assignment again, and no other member would request a rebalance.
         """
         is_new, self._is_new = self._is_new, False
         if is_new and assignment.user_data == UNFINISHED:
@@ -148,7 +148,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         coordinator._handle_heartbeat_response = self._note_fencing
 
     def _note_fencing(self, *answer: Any) -> Any:
-        # The library's heartbeat thread ends at this error without telling anyone.
+        # The library's heartbeat thread ends at this error without reporting it.
         try:
             return self._handle_response(*answer)
         except FencedInstanceIdError as error:
@@ -158,8 +158,8 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     def assigned(self) -> Collection[int]:
         """Poll the group's coordinator and return the partitions assigned to this member.
 
-        It waits only during a rebalance, since the library restarts a join that it did not see end. ``settled`` says
-        whether the join ended.
+        It waits only during a rebalance, since the library restarts a join whose end it did not wait for. The attribute
+        ``settled`` is whether the join ended.
 
         Raises `FencedInstanceIdError` if another member has joined under this member's name; `KafkaError` if the broker
         refuses.

@@ -226,7 +226,7 @@ def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[],
 
 
 def explain(address: Address, settings: Settings, url: str) -> UserError | None:
-    """Return why none of the servers could be spoken to, or None if the settings do not seem to be the cause."""
+    """Return why connecting to all servers failed, or None if the settings do not seem to be the cause."""
     for server in address.servers:
         host, _, port = server.rpartition(":")
         try:

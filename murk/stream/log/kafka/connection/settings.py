@@ -104,7 +104,7 @@ class Settings:
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"ssl.certificate.file: {self.ssl_certificate_file}, ssl.key.file and ssl.key.password do not go "
-                    "together: give a certificate and its key (PEM), and the key's password if it has one"
+                    "together: give a certificate (PEM), its key (PEM), and the key's password if it has one"
                 ) from error
         return context
 
