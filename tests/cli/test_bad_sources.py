@@ -69,7 +69,7 @@ OTHERS: dict[str, tuple[str, bytes, list[str]]] = {
     "JSON of another shape": ("people.jsonl", (jsonl() + jsonl(age=[WORD])).encode(), ["row 41", "'age'"]),
     "JSON without a key": ("people.jsonl", jsonl().replace("age", "years").encode(), ["no key 'age'"]),
     "another format": ("people.xlsx", f"PK34{WORD}".encode(), [".csv, .jsonl", "Convert the file"]),
-    "damaged Parquet": ("people.parquet", f"PAR1{WORD}".encode(), ["no Parquet file", "write it again"]),
+    "damaged Parquet": ("people.parquet", f"PAR1{WORD}".encode(), ["not a Parquet file", "write it again"]),
 }
 
 

@@ -103,7 +103,7 @@ def hostile_models(task: Task) -> dict[str, tuple[bytes, str]]:
         "huge": (model(1, 1e300, 0.0, 0.0), "norm"),
         "outside": (model(1, 1e3, 0.0, 0.0), "norm"),
         "wrong size": (model(1, 0.1, 0.1), "2 coordinates, the task has 3"),
-        "from the future": (model(1 << 40, 0.1, 0.1, 0.1), "version"),
+        "from the future": (model(1 << 40, 0.1, 0.1, 0.1), "more than the log has"),
         "garbage": (b"\xff" * 50, "malformed"),
         "another task's": (model(1, 0.1, 0.1, 0.1).replace(task.hash.encode(), b"0" * 64), "wrong-task"),
     }

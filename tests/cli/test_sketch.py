@@ -205,7 +205,7 @@ def test_killed_in_the_middle_of_a_window(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "options", "words"),
     [
-        (TASK, ["--person", "age"], ["--person age", "organisations release sketches", "sketch.organisation"]),
+        (TASK, ["--person", "age"], ["--person age", "organisations release, not people", "sketch.organisation"]),
         (TASK, ["--level", "lot"], ["--level lot", "Choose one of default"]),
         (TASK, ["--level", "column:age"], ["--level column:age", "Choose one of default"]),
         (

@@ -42,7 +42,7 @@ def test_another_ledger_in_its_place_is_refused(tmp_path: Path, url: str) -> Non
         if not path.name.endswith(".run.json"):
             path.unlink()
     (tmp_path / "elsewhere" / LEDGER).rename(tmp_path / LEDGER)
-    refused(run(tmp_path, url), "another ledger")
+    refused(run(tmp_path, url), "is not the ledger that was used here before")
     assert murk("status", "--log", url, "--json", folder=tmp_path).json["releases"] == 10
 
 

@@ -35,8 +35,8 @@ CACHE_KIB = 16_384
 """Cache size in KiB. Names come in any order, so a block may touch any page of a large ledger."""
 
 BEYOND = (
-    "Nothing was spent or sent. Only the ledger records what people have spent: delete nothing, and put back its "
-    "newest intact copy before anything else is released"
+    "Nothing was spent or sent. Only the ledger records what people have spent: keep what is left of it, and put back "
+    "its newest intact copy before anything else is released"
 )
 
 LOST = "MURK-LEDGER-002"

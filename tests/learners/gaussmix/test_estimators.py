@@ -319,7 +319,7 @@ def test_without_a_constant_records_are_as_the_paper_has_them(more):
     assert one.predict_one({"a": 0.0, "b": 0.0}) == 0.0
     assert {each.name for each in model.summary()} == {"a", "b"}
     # Of others the state is refused.
-    with pytest.raises(MurkError, match="3 columns"):
+    with pytest.raises(MurkError, match="columns 3 does not fit"):
         regressor(features=["a", "b"], budget=ApproxDP(20.0, 1e-5), **more).load_state_dict(model.state_dict())
 
 

@@ -189,7 +189,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
 
 
 def test_mechanisms_of_other_moments_are_refused():
-    with pytest.raises(UserError, match="moments"):
+    with pytest.raises(UserError, match="randomizes 8 numbers, but a release has 4"):
         MomentEngine(Statistics(("a", "intercept"), 2.0), MODEL, LEVELS)
 
 

@@ -210,7 +210,7 @@ def test_an_indefinite_matrix_is_mended_and_says_so():
     found = fit(sums, layout, LINKS["identity"], OWN, None, "private")
     assert np.all(np.isfinite(found.values))
     assert np.all(np.isinf(found.estimate.spread))
-    assert "fixed" in found.estimate.note
+    assert "repair pulls coefficients towards 0" in found.estimate.note
     # Public covariates take the noise's place: nothing needs fixing.
     both = design_of(private, people(normal_data(5000, seed=9)[1]), "both")
     assert not both.doubtful

@@ -248,7 +248,7 @@ def test_another_identity_is_refused(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     Ledger(other).close()
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(UserError, match="another ledger") as caught:
+    with pytest.raises(UserError, match="is not the ledger") as caught:
         Ledger(other, identity=identity)
     # The error holds on to what it met.
     assert caught.value

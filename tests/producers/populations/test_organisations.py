@@ -257,7 +257,7 @@ class TestBeginning:
             work(folder, make_task("rows: 8, organisation: age"))
 
     def test_names_nobody(self, folder: Path) -> None:
-        with pytest.raises(UserError, match=r"--person age: .* organisations release sketches.*sketch.organisation"):
+        with pytest.raises(UserError, match=r"--person age: .* organisations release, not people.*sketch.organisation"):
             work(folder, make_task(WHOLE), person="age")
         for level in ("lot", "column:clinic", "nothing"):
             with pytest.raises(UserError, match=f"--level {level}: .*Choose one of default, strict"):
