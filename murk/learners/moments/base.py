@@ -256,7 +256,7 @@ class PublicMoments(PersonEstimator):
         return replace(coded, values=coded.values * scale, spread=coded.spread * scale)
 
     def estimate(self) -> Estimate:
-        """Return the coefficients with standard errors; the note states if there is no root (see `NoRootError`)."""
+        """Return the coefficients with standard errors; the note states if there is no root (see ``NoRootError``)."""
         if self._directions is not None:
             return self._directions.in_units(self._require().estimate())
         return self._in_own_units(self._require().estimate())
