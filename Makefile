@@ -1,6 +1,6 @@
 # Nothing outside this folder changes, but pip's cache of downloads: everything is put into .venv and .kafka.
-# The newest Python that is here, and runs: a shim of pyenv may have none behind it.
-PYTHON ?= $(shell for minor in 14 13 12 11; do python3.$$minor -c '' 2>/dev/null && echo python3.$$minor && break; done)
+# The oldest supported Python that is here, and runs: a shim of pyenv may have none behind it.
+PYTHON ?= $(shell for minor in 11 12 13 14; do python3.$$minor -c '' 2>/dev/null && echo python3.$$minor && break; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
 

@@ -75,7 +75,7 @@ ODD = [
 BROKEN = [
     "{}", "3", "28,JFK", "28,JFK,1984-02-29,yes,w0,default,more", '"28', '28,"JFK', '28,"JFK"x,1984-02-29,yes',
     "[1, 2]", '{"age": ', ",,,,,,,,,,", '"' * 7, "{" * 300, '{"age": 1} {"age": 2}', "\udcff\udcfe", "x" * 140_000,
-    "PK\x03\x04", "\x1f\udc8b\x08", "\x00\x00", "PAR1\x00",
+    "PK\x03\x04", "\udcff\udcfe" + "x" * 100, "\x1f\udc8b\x08", "\x00\x00", "PAR1\x00",
 ]  # fmt: skip
 OBJECTS: list[Any] = [[1], {"a": 1}, True, False, None, 28, 31.5, 10**400, -(10**18), float("nan"), float("inf"), "28"]
 

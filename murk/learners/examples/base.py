@@ -172,13 +172,16 @@ class IWPSGD(SGDEstimator):
             raise UserError("x is of another kind of release than this learner's: give the learner the same `release`")
         if x.directed:
             # Its noise is a function of the direction's length and of the number of its features.
-            if set(x) - {"intercept"} != set(self._names):
-                raise UserError(f"x is a direction of the features {', '.join(map(str, x))}: learn all of them")
+            names = set(x) - {"intercept"}
+            if names != set(self._names):
+                raise UserError(
+                    f"x is a direction of the features {', '.join(sorted(map(str, names)))}: give the learner "
+                    "exactly these"
+                )
         elif not np.allclose(astuple(x.noise), astuple(assumed), rtol=1e-9, atol=0.0):
             raise UserError(
-                f"x was released with noise of standard deviation {math.sqrt(x.noise.variance):.4g} on each feature, "
-                f"and this learner assumes {math.sqrt(assumed.variance):.4g}: give it the budget, features and target "
-                "of the release (`budget`, `features`), or learn the release itself (`learn_release`)"
+                f"x was released with other noise ({x.noise}) than this learner assumes ({assumed}): give it the "
+                "budget, features and target of the release, or learn the release itself (`learn_release`)"
             )
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:

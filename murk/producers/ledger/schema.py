@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
     simulated INTEGER);
 
--- Files that people released from, by a keyed hash (`naming`) of their SHA-256: from an unkeyed digest anyone who knows
+-- Files that people released from, by a keyed hash (`names`) of their SHA-256: from an unkeyed digest anyone who knows
 -- all records but one can guess the last. Number 0 means that an application names people and records.
 CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS tariffs (
     approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
 
 -- Randomized records. A record's key is its row in a file, or a keyed hash of the application's key; it is never
--- randomized again. A person is a row, or a keyed hash of their name (`naming`).
+-- randomized again. A person is a row, or a keyed hash of their name (`names`).
 CREATE TABLE IF NOT EXISTS debits (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,

@@ -147,24 +147,23 @@ def test_a_gzipped_parquet_file_is_to_be_unpacked(tmp_path: Path) -> None:
         open_table(tmp_path / "p.parquet", [])
 
 
+STORED = b"\x1f\x8b\x08" + bytes(8) + b"\xff\xff\0\0"
+"""Begins a gzip stream whose first block holds 65,535 bytes as they are."""
+
+
+@pytest.mark.parametrize("more", [b"", b"x" * 100, b"x" * 200_000])
 @pytest.mark.parametrize(
     "first",
     [
-        b"\xff\xfe",
-        b"\xfe\xffa",
-        b"\x1f\x8b",
-        b"\x1f\x8b\x08\x00",
-        b"PK\x03\x04",
-        b"PAR1\0",
-        b"\0\0",
-        b"{",
+        b"\xff\xfe", b"\xfe\xffa", b"\x1f\x8b", b"\x1f\x8b\x08\x00", STORED, gzip.compress(b"{}"), b"PK\x03\x04",
+        b"PAR1\0", b"\0\0", b"{",
     ],
-)
-def test_a_first_record_decides_nothing_about_the_others(tmp_path: Path, first: bytes) -> None:
+)  # fmt: skip
+def test_a_first_record_decides_nothing_about_the_others(tmp_path: Path, first: bytes, more: bytes) -> None:
     """Without a header a file begins with a person's record; whether anything is sent must not depend on it."""
     line = b'{"age": 100, "d": "2024-06-30", "y": "no"}'
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\n".join([first, line, line]))
+    path.write_bytes(b"\n".join([first + more, line, line]))
     real = TASK.with_simulated(False)
     people = [row for block in FileSource(path, real, strict=False).blocks() for row in block.x.tolist()]
     assert people[1:] == [ROWS[1]] * 2
@@ -173,3 +172,25 @@ def test_a_first_record_decides_nothing_about_the_others(tmp_path: Path, first: 
     path.write_bytes(b"\n".join([line, line]).decode().encode("utf-16"))
     with pytest.raises(UserError, match="UTF-16"):
         FileSource(path, real, strict=False)
+
+
+def test_a_first_record_decides_nothing_about_indented_or_long_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for line in (b' {"age": 100} ', b'{"note": "' + b"x" * 3_000_000 + b'"}'):
+        path.write_bytes(b"\0" * 40 + b"\n" + line + b"\n")
+        assert (
+            len(
+                [
+                    row
+                    for block in FileSource(path, TASK.with_simulated(False), strict=False).blocks()
+                    for row in block.x
+                ]
+            )
+            == 2
+        )
+
+
+def test_a_truncated_gzip_file_under_another_name_is_known(tmp_path: Path) -> None:
+    for name in ("a.csv", "a.jsonl"):
+        (tmp_path / name).write_bytes(gzip.compress(bytes(range(256)) * 40)[:200])
+        assert "is not a valid gzip file, or is truncated" in refused(tmp_path / name)

@@ -83,7 +83,7 @@ def test_undeclared_and_missing_categories_are_zero_in_all_their_features(value:
     assert coded.missing == 1
 
 
-@pytest.mark.parametrize("value", [np.timedelta64(1), [1], {}])
+@pytest.mark.parametrize("value", [np.timedelta64(1, "D"), [1], {}])
 def test_what_cannot_be_hashed_is_no_category(value: Any) -> None:
     """Numpy's duration without a unit raises a ValueError where others raise a TypeError."""
     record = RECORD | {"origin": value, "third_child": value}

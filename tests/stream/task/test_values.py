@@ -77,7 +77,7 @@ EQUAL: list[Any] = [
     2**53, 2**53 + 1, float(2**53), str(2**53 + 1), Decimal(2**53 + 1),
     *ZONES, *(zoned.isoformat() for zoned in ZONES), *map(pd.Timestamp, ZONES), EVENING.replace(tzinfo=None),
     datetime.date(2024, 5, 31), np.datetime64("2024-05-31"), "2024-05-31", datetime.datetime(2024, 5, 31),
-    None, math.nan, pd.NaT, np.datetime64("NaT"), [1], np.timedelta64(1, "D"),
+    None, math.nan, pd.NaT, np.datetime64("NaT", "D"), [1], np.timedelta64(1, "D"),
 ]  # fmt: skip
 
 

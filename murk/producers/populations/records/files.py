@@ -20,13 +20,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv_rows, cut_lines, wide_csv
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, index_columns
-from murk.stream.task.data.text_files import explain_row, is_gzipped, kind_of, open_text
+from murk.stream.task.data.text_files import GZIP, explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
@@ -80,15 +80,30 @@ def survey(path: Path) -> Survey:
         gzipped = is_gzipped(file)
         with gzip.GzipFile(fileobj=file) if gzipped else nullcontext(file) as content:
             head = content.read(_HEAD)
+            # JSON lines begin with a person's record, on which nothing that is done for the others may depend.
+            records = _table_of(path) is JSONLinesTable and _has_later_object(content)
             while gzipped and content.read(CHUNK):
                 pass
     if not head:
         raise UserError(f"{path} has no rows: it is empty")
-    # JSON lines begin with a person's record, and no refusal may depend on one person's record if others follow.
-    headless = _table_of(path) is JSONLinesTable and any(line.startswith(b"{") for line in head.split(b"\n")[1:])
-    if path.suffix.lower() != ".parquet" and not headless:
+    if path.suffix.lower() != ".parquet" and not records:
         _check_text(path, head, gzipped)
     return Survey(digest.hexdigest(), stamp)
+
+
+def _has_later_object(content: BinaryIO | gzip.GzipFile) -> bool:
+    """Return whether a line after the first one is a JSON object by its first and last character."""
+    content.seek(0)
+    later, opened = False, False
+    while piece := content.readline(CHUNK):
+        opened = opened or (later and piece.lstrip().startswith(b"{"))
+        if opened and piece.rstrip().endswith(b"}"):
+            return True
+        if piece.endswith(b"\n"):
+            later, opened = True, False
+        elif not opened:
+            later = False
+    return False
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
@@ -101,6 +116,8 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
             if gzipped:
                 remedy = f"it is compressed in itself. Unpack it, and {remedy}"
         raise UserError(f"{path} is {known}: {remedy}")
+    if head.startswith(GZIP) and not gzipped:
+        raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise UserError(f"{path} is not UTF-8 text but UTF-16: save it as UTF-8")
     # Later errors name row and column.

@@ -18,7 +18,7 @@ from typing import IO, BinaryIO, Final, cast
 from murk._lines import MOST_ROW, LongRowError
 
 GZIP: Final = b"\x1f\x8b"
-_GZIP_HEAD: Final = 1 << 12
+_CHUNK: Final = 1 << 20
 # Patterns that could begin a CSV header also require a byte that no text has.
 _OTHERS: Final = {
     "a ZIP archive (or a spreadsheet)": rb"PK\x03\x04",
@@ -36,17 +36,24 @@ _OTHERS: Final = {
 
 
 def is_gzipped(file: IO[bytes]) -> bool:
-    """Return whether a file begins as a gzip stream that can be decompressed, and rewind it."""
+    """Return whether a file is gzipped, and rewind it.
+
+    A name that ends in ``.gz`` and the magic number suffice. Under another name the whole stream must be valid, as a
+    person's record could begin with the magic number.
+    """
     file.seek(0)
-    head = file.read(_GZIP_HEAD)
-    file.seek(0)
-    if not head.startswith(GZIP):
-        return False
     try:
-        # The magic number alone could begin a person's record.
-        zlib.decompressobj(wbits=31).decompress(head, 1)
-    except zlib.error:
+        if file.read(len(GZIP)) != GZIP:
+            return False
+        if not str(getattr(file, "name", "")).lower().endswith(".gz"):
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file) as content:
+                while content.read(_CHUNK):
+                    pass
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         return False
+    finally:
+        file.seek(0)
     return True
 
 
