@@ -16,8 +16,8 @@ Floats = npt.NDArray[np.float64]
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 
-# Eight units of rounding, for sums of a few terms that are rounded relative to their own size.
-_ROUNDING = 2.0**-50
+# Sixteen units of rounding, for sums of a few terms that are rounded relative to their own size.
+_ROUNDING = 2.0**-49
 # Logarithms of factorials are right to 3e-14.
 _LOG_MARGIN = 1e-12
 # Relative error of a continued fraction of positive terms, 12 operations each.
@@ -44,7 +44,7 @@ def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
 
 
 def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) -> Floats:
-    r"""Return an upper bound, tight to 1e-11, of the probability of ``count`` successes.
+    r"""Return an upper bound, tight to 1e-11 and 1e-14 a unit of deviation, of the probability of ``count`` successes.
 
     .. math:: \log P(K = k) = s(n) - s(k) - s(n - k) - d(k, n p) - d(n - k, n (1 - p)),\quad
         s(n) = \log n! - n \log n + n,\quad d(x, m) = x \log(x / m) + m - x

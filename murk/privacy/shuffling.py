@@ -1,7 +1,8 @@
-r"""Guarantees of shuffled crowds: how much everybody but the shuffler learns about one person's record.
+r"""Privacy amplification by shuffling: how much everybody but the shuffler learns about one person's record.
 
-A crowd of n people answers with the same randomizer, of pure local epsilon0, and a shuffler permutes the releases
-uniformly. Neighbours replace one person's record. The crowd is (epsilon, delta)-DP at
+Each person of a crowd of n answers once, with the same randomizer of pure local epsilon0 and independently of every
+other release of the crowd. A shuffler permutes the releases uniformly. Neighbours replace one person's
+record. The crowd is (epsilon, delta)-DP at
 
 .. math:: \delta(\epsilon) = E\, \delta_C, \qquad C \sim \mathrm{Bin}(n - 1, q), \qquad
     \delta_c = \max_k\, (a - b\, e^\epsilon)\, P(A = k - 1) - (e^\epsilon - 1)\, P(A \ge k), \qquad
@@ -11,13 +12,13 @@ with a = e^epsilon0 / (e^epsilon0 + 1) and b = 1 - a. Two bounds differ in q, th
 release is a clone, as likely from either of the two records:
 
 - ``"published"``: q = e^-epsilon0. Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (arXiv 2012.12803),
-  section 3. Holds for crowds whose randomizers depend on earlier releases of the same crowd, too.
+  section 3.
 - ``"blanket"``: q = 2 / (e^epsilon0 + 1), the privacy blanket of Balle, Bell, Gascon, Nissim, CRYPTO 2019 (arXiv
-  1903.02837), at its worst randomizer. Its epsilon is about a third smaller. Holds if no
-  randomizer depends on another release of the crowd.
+  1903.02837), at its worst randomizer, which Murk derives (docs/mathematics.md). Its epsilon is smaller by a sixth to a
+  third, and by more in small crowds.
 
-``people`` is the number of honest people, the protected one included: a release whose randomness an attacker knows
-hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
+``people`` is the number of honest people (not of releases), the protected one included: a release whose randomness an
+attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
 """
 
 import math
@@ -56,7 +57,7 @@ _NO_LOSS = 1e-100
 _LARGEST = 1e6
 # A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
-# Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.2%.
+# Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.5%.
 _FINE, _COARSE = 1536, 256
 # Relative precision of inversions.
 _PRECISION = 1e-9
@@ -106,7 +107,7 @@ def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "p
 
 
 def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "published") -> float:
-    """Return the smallest epsilon, to nine digits, for which a shuffled crowd is (epsilon, delta)-DP.
+    """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
 
     The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
 
@@ -155,8 +156,8 @@ def shuffled_guarantee(
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
-    It is never worse than the local guarantee, which is returned, with delta 0, if the crowd reduces epsilon by less
-    than a hundredth.
+    It is never worse than the local guarantee. At a given delta that is returned, with delta 0, if the crowd reduces
+    epsilon by less than a hundredth.
 
     Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or not exactly one of delta and
     epsilon is given.
@@ -205,7 +206,7 @@ def shuffled_curve(
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
     epsilons
-        Where to evaluate the curve; by default 33 values from 0 to the epsilon at which delta is 1e-12.
+        Where to evaluate the curve; by default 33 values between those at which delta is 0.99 (or 0) and 1e-12.
     bound
         ``"published"`` or ``"blanket"``.
 
@@ -218,12 +219,13 @@ def shuffled_curve(
     local_epsilon = _pure_epsilon(local)
     if epsilons is None:
         end = shuffled_epsilon(local_epsilon, people, 1e-12, bound=bound)
-        epsilons = [end * step / 32 for step in range(33)]
+        start = shuffled_epsilon(local_epsilon, people, 0.99, bound=bound)
+        epsilons = [start + (end - start) * step / 32 for step in range(33)]
     return tuple(_approx(at, shuffled_delta(local_epsilon, people, at, bound=bound)) for at in epsilons)
 
 
 def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: Bound = "published") -> float:
-    """Return the largest local epsilon, to nine digits, whose shuffled crowd is (epsilon, delta)-DP.
+    """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 
     At least ``epsilon``, for which no shuffler is needed.
 
@@ -258,13 +260,14 @@ def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: B
     high = max(2.0 * epsilon, 1.0)
     while holds(high):
         high *= 2
-    return _edge(holds, float(epsilon), high)[0]
+    return min(_edge(holds, float(epsilon), high)[0], _LARGEST)
 
 
 def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "published") -> int:
     """Return the smallest number of honest people, within 1%, whose shuffled crowd is (epsilon, delta)-DP.
 
-    1 if the local guarantee is enough. What holds for a crowd holds for every larger one.
+    Within 1% if delta is at least 1e-40. It is 1 if the local guarantee is enough. What holds for a
+    crowd holds for every larger one.
 
     Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are too few.
 

@@ -257,6 +257,33 @@ def test_randomized_response_attains_the_blanket(local, people):
             assert exact_delta(yes, no, others, share * local) <= claimed
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_releases_that_depend_on_others_are_not_covered(bound):
+    """The last person appends the first one's release to their own: what the module excludes breaks either bound."""
+    people, local, epsilon = 5, 1.0, 0.5
+    truth = math.exp(local) / (math.exp(local) + 1)
+
+    def crowd(record):
+        outcomes = {}
+        for bits in itertools.product((0, 1), repeat=people):
+            chance = math.prod(truth if bit == (record if at == 0 else 0) else 1 - truth for at, bit in enumerate(bits))
+            seen = (sum(bits[:-1]), bits[-1], bits[0])
+            outcomes[seen] = outcomes.get(seen, 0.0) + chance
+        return outcomes
+
+    one, other = crowd(0), crowd(1)
+    exact = sum(max(chance - math.exp(epsilon) * other[seen], 0.0) for seen, chance in one.items())
+    assert exact == pytest.approx(pure_delta(local, epsilon), rel=1e-9)
+    assert exact > 2 * shuffled_delta(local, people, epsilon, bound=bound)
+
+
+def test_a_curve_of_a_crowd_without_use_starts_where_it_says_something():
+    for local in (1.0, 37.0, 40.0):
+        curve = shuffled_curve(local, 10)
+        assert len(curve) == 33
+        assert all(point.delta < 1 for point in curve)
+
+
 def twice_as_many_clones(local, people, epsilon, *, bound):
     clone = min(2 * shuffling._clone_odds(local, bound)[0], 1 - 1e-9)
     begins = np.arange(people, dtype=float)
