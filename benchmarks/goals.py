@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,10 +66,9 @@ def embedded() -> Iterator[Row]:
 def device() -> Iterator[Row]:
     from benchmarks.release import WARM, measured, median_beyond
 
-    # Without the disk's part, and with it: the process then sleeps at each commit, and comes back to cold caches.
-    for syncing, protocol in product(("OFF", "FULL"), ("scores", "gradients")):
-        beyond = median_beyond(*measured(protocol, syncing, OFTEN, WARM))
-        what = f"Producer.release of {protocol}, CPU beyond a bare commit, synchronous {syncing}"
+    for protocol in ("scores", "gradients"):
+        beyond = median_beyond(*measured(protocol, OFTEN, WARM))
+        what = f"Producer.release of {protocol}, CPU beyond a bare commit"
         yield at_most(what, beyond, RELEASE_GOAL, "us", "release")
 
 

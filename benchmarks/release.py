@@ -1,4 +1,4 @@
-"""CPU of one release of a device, with SQLite's syncing and without: ``python -m benchmarks.release``."""
+"""CPU of one release of a device beyond a bare commit: ``python -m benchmarks.release``."""
 
 import argparse
 import sqlite3
@@ -33,22 +33,18 @@ def task_of(protocol):
     )
 
 
-def measured(protocol, syncing, rounds, warm=WARM):
+def measured(protocol, rounds, warm=WARM):
     """Microseconds of CPU of a release, and of a bare commit of as many bytes, in turns."""
     task, record = task_of(protocol), {**{f"x{i}": 0.5 for i in range(9)}, "y": "yes"}
     releases, commits, made = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         bare = sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)
         bare.execute("PRAGMA journal_mode = WAL")
+        bare.execute("PRAGMA synchronous = FULL")
         bare.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v BLOB)")
         with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(Path(folder) / "ledger.db") as ledger:
             log.register_task(task.document())
             producer = Producer(task, Deaf(log), ledger)
-
-            # Ledgers are always synced; here that is turned off, to see what is not the disk's.
-            def sync(how):
-                for connection in (bare, ledger._file._connection):
-                    connection.execute(f"PRAGMA synchronous = {how}")
 
             def release(count):
                 nonlocal made
@@ -60,9 +56,7 @@ def measured(protocol, syncing, rounds, warm=WARM):
                 for _ in range(count):
                     bare.execute("INSERT INTO t (v) VALUES (?)", (b"x" * BYTES,))
 
-            sync("OFF")
             release(warm)
-            sync(syncing)
             for _ in range(rounds):
                 releases.append(cpu(release))
                 commits.append(cpu(commit))
@@ -85,18 +79,15 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--protocols", nargs="*", default=["scores", "gradients"])
-    parser.add_argument("--syncing", nargs="*", default=["OFF", "FULL"])
     parser.add_argument("--warm", type=int, default=WARM, help=f"releases before; {LONG}: with every kernel compiled")
     chosen = parser.parse_args(argv)
-    for syncing in chosen.syncing:
-        for protocol in chosen.protocols:
-            releases, commits = measured(protocol, syncing, chosen.rounds, chosen.warm)
-            beyond = median_beyond(releases, commits)
-            print(
-                f"Producer.release of {protocol}, synchronous {syncing}: {median(releases):.0f} us of CPU, "
-                f"a bare commit {median(commits):.0f}, beyond it {beyond:.0f}",
-                flush=True,
-            )
+    for protocol in chosen.protocols:
+        releases, commits = measured(protocol, chosen.rounds, chosen.warm)
+        print(
+            f"Producer.release of {protocol}: {median(releases):.0f} us of CPU, a bare commit {median(commits):.0f}, "
+            f"beyond it {median_beyond(releases, commits):.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ Found = TypeVar("Found")
 Held = TypeVar("Held", bound=NDArray[Any])
 
 _FREED = 2048
-"""Number of floats, and of integers, created to overwrite the memory that CPython has freed."""
+"""Largest number of floats, and of integers, created to overwrite the memory that CPython has freed."""
+_FREE_LIST = 128
+"""The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
 
 _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
@@ -55,9 +57,9 @@ class _Scope:
             if scope is arrays:
                 del scopes[place:]
                 break
-        if not scopes and getattr(_LOCAL, "numbers", False):
-            _LOCAL.numbers = False
-            overwrite_numbers()
+        if not scopes and (count := getattr(_LOCAL, "numbers", 0)):
+            _LOCAL.numbers = 0
+            overwrite_numbers(count)
         del self._arrays
         # Become a class without `__del__`, in which Python would swallow a Ctrl-C.
         self.__class__ = _Scope
@@ -134,15 +136,19 @@ def copied(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
     return keep(np.array(values, dtype=dtype, order="C"))
 
 
-def numbers_were_used() -> None:
-    """Request that `overwrite_numbers` runs at the end of the outermost scope."""
+def numbers_were_used(held: int = _FREED) -> None:
+    """Request that `overwrite_numbers` runs at the end of the outermost scope.
+
+    ``held`` is the largest number of Python numbers that existed at once, if that is known.
+    """
     if getattr(_LOCAL, "scopes", None):
-        _LOCAL.numbers = True
+        count = min(_FREED, 2 * held + _FREE_LIST)
+        _LOCAL.numbers = max(count, getattr(_LOCAL, "numbers", 0))
 
 
-def overwrite_numbers() -> None:
+def overwrite_numbers(count: int = _FREED) -> None:
     """Overwrite the memory of numbers that Python has freed, by creating and freeing others of the same sizes."""
-    made = [_FLOATS.tolist(), _INTEGERS.tolist()]
+    made = [_FLOATS[:count].tolist(), _INTEGERS[:count].tolist()]
     del made
 
 
@@ -167,7 +173,7 @@ def _wipe(arrays: list[NDArray[Any]]) -> None:
                 array.fill(0)
             elif array.size:
                 # Random words in a read-only buffer of bytes, to which there is no other reference.
-                ctypes.memset(array.ctypes.data, 0, array.nbytes)
+                ctypes.memset(array.__array_interface__["data"][0], 0, array.nbytes)
             arrays.pop()
     finally:
         # After an interrupt, wipe the rest.

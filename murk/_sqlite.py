@@ -62,6 +62,7 @@ class Database:
         self.kind = kind
         self._timeout = timeout
         self._immutable = False
+        self._waits: bool | None = None
         self._block: Callable[[], _Block | None] = lambda: None
         try:
             self._check_path(create)
@@ -131,12 +132,20 @@ class Database:
         return rows[0][0] if rows else None
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file's write lock; commit at the end, or roll back on any exception."""
+    def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
+        """Hold the file's write lock; commit at the end, or roll back on any exception.
+
+        Without ``waits`` the commit does not wait for the disk.
+        """
         self.check()
         block = _Block()
         self._block = weakref.ref(block)
         try:
+            if waits is not self._waits:
+                # Forget the setting first: an interrupt may come before the change.
+                self._waits = None
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if waits else 'NORMAL'}")
+                self._waits = waits
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             self._connection.execute("COMMIT")
@@ -217,6 +226,7 @@ class Database:
 
     def _recognise(self, create: bool) -> None:
         self._connection.execute("PRAGMA synchronous = FULL")
+        self._waits = True
         self._connection.execute("PRAGMA trusted_schema = OFF")
         # Only some builds of SQLite overwrite deleted content by default.
         self._connection.execute("PRAGMA secure_delete = ON")

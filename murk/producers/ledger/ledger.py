@@ -245,8 +245,9 @@ class Settling:
     def delete_confirmed(self) -> None:
         """Delete confirmed releases whose deletion failed before."""
         if self._confirmed:
-            with self.write(waits=False):
-                pass
+            with self._file.write(waits=False) as connection:
+                deleted = self._remove(connection)
+            self._removed(deleted)
 
     def tidy(self) -> None:
         """Empty the write-ahead log if it may hold deleted releases and no other process uses the file."""
@@ -255,19 +256,23 @@ class Settling:
             self._left = False
 
     @contextmanager
-    def write(self, *, waits: bool = True) -> Iterator[Connection]:
-        """Hold a transaction: commit at the end, or roll back.
-
-        Without ``waits`` the commit does not wait for the disk; for changes that are repeated after a power failure.
-        """
-        with self._file.write(waits=waits) as connection:
-            deleted = len(self._confirmed)
-            outbox.remove(connection, self._confirmed)
+    def write(self) -> Iterator[Connection]:
+        """Hold a transaction: commit at the end, or roll back."""
+        with self._file.write() as connection:
+            deleted = self._remove(connection)
             yield connection
         self._names.committed()
-        self._left = self._left or bool(deleted)
+        self._removed(deleted)
+
+    def _remove(self, connection: Connection) -> int:
+        outbox.remove(connection, self._confirmed)
+        return len(self._confirmed)
+
+    def _removed(self, deleted: int) -> None:
         # Only after the commit: a rollback restores the bytes.
-        del self._confirmed[:deleted]
+        if deleted:
+            self._left = True
+            del self._confirmed[:deleted]
 
 
 class Ledger:

@@ -11,12 +11,11 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from murk._sqlite import Database, FileKind, Kinds, sync
+from murk._sqlite import Database, FileKind, sync
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX
@@ -148,7 +147,7 @@ class LedgerFile(Database):
             if path.parent.is_dir():
                 _make(path, timeout)
         self._examined = self._closed = False
-        self._settings: dict[str, str | int] = {}
+        self._patient = True
         super().__init__(path, KIND, create=False, timeout=timeout)
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -169,11 +168,6 @@ class LedgerFile(Database):
             self.close()
             raise
 
-    def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run a reading statement and return its rows; ``kinds`` are the types of the columns."""
-        self.check_owner()
-        return super().query(sql, values, kinds)
-
     def check(self) -> None:
         """Raise an error if the file was replaced, or if another process or thread opened it."""
         self.check_owner()
@@ -190,25 +184,22 @@ class LedgerFile(Database):
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""
         try:
-            self._set("busy_timeout", 0)
+            self._patient = False
+            self.query("PRAGMA busy_timeout = 0")
             return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
         finally:
-            self._set("busy_timeout", round(1000 * self._timeout))
+            self._wait_again()
 
-    @contextmanager
-    def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
+    def write(self, *, waits: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Hold the file's write lock; without ``waits`` the commit does not wait for the disk."""
-        self._set("synchronous", "FULL" if waits else "NORMAL")
-        self._set("busy_timeout", round(1000 * self._timeout))
-        with super().write() as connection:
-            yield connection
+        # An interrupt may have come before it was set again.
+        self._wait_again()
+        return super().write(waits=waits)
 
-    def _set(self, setting: str, value: str | int) -> None:
-        if self._settings.get(setting) != value:
-            # Forget the value first: an interrupt may come before the change.
-            self._settings.pop(setting, None)
-            self.query(f"PRAGMA {setting} = {value}")
-            self._settings[setting] = value
+    def _wait_again(self) -> None:
+        if not self._patient:
+            self.query(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
+            self._patient = True
 
     @property
     def is_open(self) -> bool:

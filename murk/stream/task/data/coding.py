@@ -238,7 +238,7 @@ class Coding:
             clamped += cell == Cell.CLAMPED
             missing += cell >= Cell.MISSING
         # The coded values are Python numbers, since filling a list is faster than filling an array.
-        numbers_were_used()
+        numbers_were_used(len(x))
         return EncodedRecord(keep(np.array(x)), y, clamped, missing)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
