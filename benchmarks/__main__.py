@@ -10,7 +10,7 @@ NAMES = {
     "worker": "records per second through the embedded log, and what takes the time (1 minute)",
     "kafka": "the same on Kafka beside bare kafka-python, and sending, sharing, commits (6 minutes; needs Java)",
     "kafka_soak": "memory, disk and speed of a worker and its broker through Kafka (60 minutes; --seconds; needs Java)",
-    "release": "CPU of one release of a device, with SQLite's syncing and without (1 minute)",
+    "release": "CPU of one release of a device beyond a bare commit (1 minute)",
     "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
     "staleness": "the error against the age of gradients (8 minutes; --ignore-age: docs/staleness.png; --long)",
@@ -27,6 +27,9 @@ NAMES = {
     "hard_designs": "coverage of released and of organisations' second moments over hard designs (10 minutes)",
     "sketch": "the sketch's speed against a bare loop, memory, thresholds (1 minute)",
     "forgers": "how far an optimising forger moves an estimate, beside the bound that it states (5 minutes; --people)",
+    "rare": "average effects of rare outcomes without public rows, and their coverage (60 minutes; --only, --rates)",
+    "class_lines": "the same of several classes, one of them rare (20 minutes)",
+    "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }
 
