@@ -84,7 +84,7 @@ def test_second_moments_stand_and_with_half_the_noise_they_do_not(neighbours, re
     [
         ("first part", "zero-out", 600, Half),
         ("first part", "replace-one", 600, Half),
-        ("step", "zero-out", 800, Half),
+        ("step", "zero-out", 240, Quarter),
         ("step", "replace-one", 240, Quarter),
     ],
 )

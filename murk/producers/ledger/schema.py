@@ -11,7 +11,6 @@ import os
 import secrets
 import sqlite3
 import threading
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
@@ -174,6 +173,9 @@ class LedgerFile(Database):
         if self.is_writing:
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
+        if not self._patient:
+            # An interrupt came before it was set again.
+            self._wait_again()
 
     def look_again(self) -> None:
         """Find out whether names and digests are stored unhashed; no other process can change that meanwhile."""
@@ -183,23 +185,19 @@ class LedgerFile(Database):
 
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""
+        self.check()
+        self._patient = False
         try:
-            self._patient = False
-            self.query("PRAGMA busy_timeout = 0")
-            return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
         finally:
             self._wait_again()
 
-    def write(self, *, waits: bool = True) -> AbstractContextManager[sqlite3.Connection]:
-        """Hold the file's write lock; without ``waits`` the commit does not wait for the disk."""
-        # An interrupt may have come before it was set again.
-        self._wait_again()
-        return super().write(waits=waits)
-
     def _wait_again(self) -> None:
-        if not self._patient:
-            self.query(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
-            self._patient = True
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
+        self._patient = True
 
     @property
     def is_open(self) -> bool:

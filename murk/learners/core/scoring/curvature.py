@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 UNEVEN, _ALONG = 0.1, 1.0
 # Standard errors added to an estimated error, as noise may hide a larger one.
 CAREFUL = 1.0
+# Difference between the curvature of people and of normal rows, relative to the mean eigenvalue, that released
+# curvatures may hide where the rows' moments are made of them.
+_HIDDEN = 0.13
 # Least share of people with a target.
 _LEAST = 0.02
 
@@ -71,9 +74,14 @@ class Curvature:
         noise = float(np.mean(variances.ravel()[known:]))
         freedom = max(size - len(fitted), 1.0)
         excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
-        spread = max(excess, (UNEVEN * max(ratio, _LEAST) * float(np.trace(here.expected)) / p) ** 2)
+        mean = max(ratio, _LEAST) * float(np.trace(here.expected)) / p
+        spread = max(excess, (UNEVEN * mean) ** 2)
         kept = spread / (spread + noise)
         careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
+        error = kept**2 * noise + (1.0 - kept) ** 2 * careful
+        if not response.binary:
+            # The rows' moments come from the same answers: the prediction has their noise, which shrinking then leaves.
+            error = noise + (1.0 - kept) ** 2 * max(careful, (_HIDDEN * mean) ** 2)
         correction = kept * rest
         if known:
             correction = correction + fitted[1] * first
@@ -83,7 +91,7 @@ class Curvature:
             turn[0],
             np.asarray(root, dtype=np.float64),
             correction,
-            kept**2 * noise + (1.0 - kept) ** 2 * careful,
+            error,
         )
 
     @classmethod
