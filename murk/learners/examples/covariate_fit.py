@@ -98,7 +98,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Released:
-    """Sums of released outer products, for the learned coefficients."""
+    """Statistics of released outer products, from which the coefficients are estimated."""
 
     mean: Array  # mean A, (p, p)
     aimed: Array  # mean b, (p,)

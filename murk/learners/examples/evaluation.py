@@ -55,7 +55,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return coefficients by feature, and the constant, of a learner of Murk or a linear model of River.
+    """Return the coefficients by feature and the intercept of a Murk learner or a linear model from River.
 
     Raises UserError if the model is neither.
     """

@@ -135,7 +135,7 @@ class NewtonMechanism:
 
     @property
     def dimension(self) -> int:
-        """Number of integers in a release: both upper triangles, A's first."""
+        """Number of integers in a release: the upper triangle of the Gram matrix A, then that of B."""
         return 2 * self.start.dimension
 
     @property

@@ -260,7 +260,7 @@ def _floor(eta: float) -> float:
 
 
 def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
-    """Return the maximum of F over L."""
+    """Return the logarithm of a bound on the moment F, the largest over L (see the module)."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
@@ -281,7 +281,7 @@ def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int,
 
 
 def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """Return the maximum over L and D in the other direction."""
+    """Return the logarithm of a bound on the moment in the other direction, the largest over L and D."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)

@@ -185,9 +185,10 @@ class Judged:
 
 
 class Intake:
-    """Judge a chain's messages before its learner learns from them.
+    """Decide which of a chain's messages its learner learns from.
 
-    If chains share models, ``renew`` informs the learner of new models and returns whether it looked for any.
+    If chains share models, ``renew`` reads new models from the log into the learner; it returns False if it did not
+    read the log.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class Sharing:
         """Called when messages were read, whose models may be unknown."""
 
     def renew(self) -> bool:
-        """Inform the learner of new models; return whether any were looked for."""
+        """Read new models from the log into the learner; return False if the log was not read."""
         return False
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
@@ -185,7 +185,7 @@ class Told(Sharing):
         self._looked = False
 
     def renew(self) -> bool:
-        """Look for new models, once after messages were read.
+        """Read new models from the log, at most once after each read of messages.
 
         Raises `MurkError` if the log cannot be read: answers to models that are merely unknown are not refused.
         """

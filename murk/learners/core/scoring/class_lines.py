@@ -76,7 +76,7 @@ class ClassLines:
 
     @property
     def missing(self) -> float:
-        """Share of people whose target is missing, at least; 0 unless significant."""
+        """Lower bound on the share of people whose target is missing; 0 unless significant."""
         if not self.lines:
             return 0.0
         share, error = self.lines[0].share

@@ -196,7 +196,7 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The two mechanisms of a level. Any answer costs as much as the more expensive one."""
+    """The mechanisms of a privacy level for scores and for matrices. Every release is charged at the higher cost."""
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
