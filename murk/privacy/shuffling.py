@@ -398,7 +398,7 @@ def _count(people: int) -> int:
 def _checked(bound: str) -> Bound:
     if bound not in get_args(Bound):
         known = get_args(Bound)
-        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; one of {', '.join(known)}")
+        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; use one of {', '.join(known)}")
     return bound  # type: ignore[return-value]
 
 

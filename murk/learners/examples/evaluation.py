@@ -133,7 +133,7 @@ class UnbiasedLoss(metrics.base.Metric):
 
     def __init__(self, loss: str = "quadratic", truncation: int = 3, positive: Any = True) -> None:
         if loss not in CODES:
-            raise UserError(f"loss={loss!r} is unknown{nearest(loss, CODES)}; one of {', '.join(CODES)}")
+            raise UserError(f"loss={loss!r} is unknown{nearest(loss, CODES)}; use one of {', '.join(CODES)}")
         self.loss = loss
         self.truncation = truncation
         self.positive = positive

@@ -126,7 +126,7 @@ def check_loss(loss: str, target: str) -> None:
     fitting = BY_TARGET[target]
     if loss not in fitting:
         raise UserError(
-            f"loss={loss!r} is not a loss of a {target} target{nearest(loss, fitting)}; one of {', '.join(fitting)}"
+            f"loss={loss!r} is not a loss of a {target} target{nearest(loss, fitting)}; use one of {', '.join(fitting)}"
         )
 
 

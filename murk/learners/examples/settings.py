@@ -100,7 +100,7 @@ class ExampleSettings:
             ("intervals", self.intervals, (ASKED, None)),
         ):
             if value not in known:
-                raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+                raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
         if self.intervals is not None and self.polish:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "

@@ -134,9 +134,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self._keep(locals())
         self._codes = several_labels(classes)
         if objective not in ("balanced", "logistic"):
-            raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
+            raise UserError(f'objective={objective!r} is not one of "balanced", "logistic"')
         if coordinates not in ("contrasts", "classes"):
-            raise UserError(f'coordinates={coordinates!r}; known are "contrasts", "classes"')
+            raise UserError(f'coordinates={coordinates!r} is not one of "contrasts", "classes"')
         self._prepare()
 
     @classmethod

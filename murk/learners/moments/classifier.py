@@ -21,7 +21,7 @@ from murk.stream.task.protocol import Scale
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases once, without seeing a model, one of two things:
+    Each person releases once, with noise and without seeing a model, one of two things:
 
     - The direction of their whitened features times the coded target. The learner solves for coefficients over public
       covariates.

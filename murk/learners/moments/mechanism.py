@@ -160,7 +160,7 @@ def calibrated(
             return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
-        raise UserError(f'release={release!r}; one of "observed", "joint", "separate"')
+        raise UserError(f'release={release!r} is not one of "observed", "joint", "separate"')
     if kind not in (None, BEST, "gaussian"):
         raise UserError(
             f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint' or 'observed'"

@@ -107,7 +107,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         return mechanism
 
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
-        """Raise RejectedError if a payload has another size, or more records than a window."""
+        """Raise RejectedError if a payload has a different size, or more records than a window."""
         if integers.size != self.dimension:
             raise RejectedError("dimension", f"{integers.size} integers, but a {self.released} has {self.dimension}")
         window = self.settings.window

@@ -115,7 +115,7 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
     if neighbours == "replace-one":
         value += order * (1 + 1 / g).ln() - (1 + order / g).ln()
     elif neighbours != "zero-out":
-        raise UserError(f"unknown neighbours {neighbours!r}; one of zero-out, replace-one")
+        raise UserError(f"unknown neighbours {neighbours!r}; use one of zero-out, replace-one")
     return value * rows / (2 * (order - 1))
 
 

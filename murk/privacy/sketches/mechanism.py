@@ -328,7 +328,7 @@ def check_choice(name: str, value: object, kinds: Any) -> None:
     """Raise `UserError` if the value is not one of a literal type's values."""
     known = get_args(kinds)
     if value not in known:
-        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; one of {', '.join(known)}")
+        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; use one of {', '.join(known)}")
 
 
 def _check_guarantee(guarantee: object) -> ApproxDP:

@@ -221,7 +221,7 @@ def _stride(index: int, first: int, most: int) -> int:
 
 
 def _damaged(where: str) -> MurkError:
-    return MurkError(f"the state of {where} is damaged at: trail. Restore the log from a copy")
+    return MurkError(f"the state of {where} is damaged (invalid: trail): restore the log from a copy")
 
 
 SCHEMA = 2
@@ -331,7 +331,7 @@ def decode_state(message: bytes, where: str) -> StateMessage:
         # The writer chose the keys: they are untrusted text.
         keys = sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
         raise MurkError(
-            f"the state of {where} is damaged at: {', '.join(keys)}. Restore the log from a copy"
+            f"the state of {where} is damaged (invalid: {', '.join(keys)}): restore the log from a copy"
         ) from error
 
 

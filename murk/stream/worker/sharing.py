@@ -102,14 +102,14 @@ class Sharing:
         released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
         try:
             if model.version > released:
-                raise UserError(f"it has learned {model.version} releases, and only {released} messages are on the log")
+                raise UserError(f"it has learned {model.version} releases, but the log has only {released} messages")
             accept(model.version, model.iterate)
         except UserError as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
         # The first chain's worker publishes its model again.
-        _log.warning("%s: the newest model was not published by a learner: %s", self._log.url, error)
+        _log.warning("%s: the newest model is not one that a learner has published: %s", self._log.url, error)
 
 
 class Making(Sharing):

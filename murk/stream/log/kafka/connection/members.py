@@ -56,7 +56,7 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """Cooperative assignor that distributes partitions with `share`.
 
-    It understands members of older versions, which distribute partitions in another way.
+    It understands members of older versions, which distribute partitions differently.
 
     Parameters
     ----------
