@@ -195,7 +195,7 @@ def shuffled_guarantee(
 def shuffled_curve(
     local: Any, people: int, epsilons: Iterable[float] | None = None, *, bound: Bound = "published"
 ) -> tuple[ApproxDP, ...]:
-    """Return the guarantees of a shuffled crowd along its curve: all of them hold at once.
+    """Return the guarantees of a shuffled crowd along its curve: all of them hold simultaneously.
 
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 

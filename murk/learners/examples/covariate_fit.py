@@ -104,7 +104,7 @@ class Released:
     aimed: Array  # mean b, (p,)
     meat: Array  # covariance of A theta - b of these means at the chains' reference points, (p, p)
     points: Array  # the reference points, (chains, p)
-    noise: tuple[float, float]  # largest and smallest possible noise variance of a number of the means
+    noise: tuple[float, float]  # largest and smallest possible noise variance of an entry of the means
     people: float  # effective number of people
 
     @cached_property

@@ -293,7 +293,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
-        # b, and each of the p products of A with theta, have half the noise variance of a number.
+        # b, and each of the p products of A with theta, have half the noise variance of an entry.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
         assert not isinstance(mechanism, CompositeMechanism)

@@ -52,7 +52,7 @@ class Costed(Protocol):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release to an account in ``currency``, rounded up."""
@@ -256,7 +256,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
         return TAIL * WIDTH
 
 
@@ -346,7 +346,7 @@ class Wrapped:
 
     @property
     def variance(self) -> float:
-        """Variance of a number of a decoded release."""
+        """Variance of each number of a decoded release."""
         return self.noise.variance
 
     @property
@@ -361,7 +361,7 @@ class Wrapped:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest payload, exceeded with probability below 1e-30."""
         return self.noise.magnitude
 
     @property

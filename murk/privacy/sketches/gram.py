@@ -176,7 +176,7 @@ class GramMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
         return self.largest_window * self.room + TAIL * WIDTH + 64
 
     def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -182,7 +182,7 @@ class GaussMixMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest sketch, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest sketch, exceeded with probability below 1e-30."""
         mixtures = math.ceil(TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
         return mixtures + TAIL * WIDTH + 64
 

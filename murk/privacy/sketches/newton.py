@@ -145,7 +145,7 @@ class NewtonMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
         return max(self.start.magnitude, self.step.magnitude)
 
     def parts(self, records: int) -> tuple[int, int]:

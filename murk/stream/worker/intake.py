@@ -1,7 +1,7 @@
 """Decide what becomes of a chain's messages (learned, duplicate or dead letter), and count it.
 
-A block of messages that are all plainly learnable is judged at once; otherwise each message is judged by itself, with
-the same outcome.
+A block of messages that are all plainly learnable is judged as a whole; otherwise each message is judged by itself,
+with the same outcome.
 """
 
 from __future__ import annotations

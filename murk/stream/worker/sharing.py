@@ -1,6 +1,6 @@
 """Models that all chains share: the first chain's worker makes them and informs the others.
 
-The first chain's commit writes a model to its state and to the log at once. So each version is made only once, and
+The first chain's commit writes a model to its state and to the log atomically. So each version is made only once, and
 every message was made at a model that was on the log before it: a worker that looks once after it has read messages
 knows the models of all of them.
 """
