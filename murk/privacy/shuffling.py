@@ -419,7 +419,7 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 
 
 def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
-    """Return a lower bound of the probability that another person's release is a clone, and its complement."""
+    """Return a lower bound on the probability that another person's release is a clone, and its complement."""
     if bound == "published":
         clone, other = math.exp(-local_epsilon), -math.expm1(-local_epsilon)
     else:
@@ -434,7 +434,7 @@ def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
 
 @lru_cache(maxsize=16)
 def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Floats]:
-    """Return numbers of clones that begin groups, and an upper bound of each group's probability.
+    """Return numbers of clones that begin groups, and an upper bound on each group's probability.
 
     All numbers within 9 standard deviations, if there are not many, are groups of their own.
     """
@@ -462,7 +462,7 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
 
 @lru_cache(maxsize=1024)
 def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
-    """Return an upper bound of the expected delta over the number of clones."""
+    """Return an upper bound on the expected delta over the number of clones."""
     without_shuffler = pure_delta(local_epsilon, epsilon)
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler
@@ -475,7 +475,7 @@ def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> f
 
 
 def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Floats:
-    r"""Return an upper bound of the hockey-stick divergence at each number c of clones.
+    r"""Return an upper bound on the hockey-stick divergence at each number c of clones.
 
     Of A + D against A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+, whose terms are
     positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 - 1)(e^epsilon + 1)).

@@ -61,7 +61,7 @@ class IWPSGD(SGDEstimator):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
-            raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
+            raise UserError(f"bound={self.bound!r}, the public bound on ||x||, must be positive and finite")
         self._former = former
         # Check early whatever does not depend on the features.
         if isinstance(self.budget, Guarantee):

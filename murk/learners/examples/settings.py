@@ -71,7 +71,7 @@ class ExampleSettings:
 
     target: Literal["binary", "real"]
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
-    square: float  # public bound of ||x||^2, the constant's 1 included
+    square: float  # public bound on ||x||^2, the constant's 1 included
     boxed: bool = True  # whether each feature is also projected to [-1, 1]
     release: ReleaseForm = "joint"
     split: float = 0.5  # the features' share of the guarantee in a separate release
@@ -129,7 +129,7 @@ class ExampleSettings:
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
-                f"the public bound of ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
+                f"the public bound on ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
                 "it must be finite and more than 1"
             )
         if self.truncation is not None and (self.loss != "log" or self.truncation not in (1, 2, 3)):

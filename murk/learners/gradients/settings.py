@@ -50,7 +50,7 @@ class Settings:
     objective: Logistic | Balanced | Softmax | Huber
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     weights: Weights = "norm"
-    clip: float | None = None  # bound of gradients with weights="clip"
+    clip: float | None = None  # bound on gradients with weights="clip"
     step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"  # noise-aware: radius w_i / sqrt(2 sum w_j^2 v_j)
     averaging: Averaging = "polyak"  # how to average iterates
     weighting: Weighting = "inverse-variance"  # how to weight people by public noise levels

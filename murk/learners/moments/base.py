@@ -79,7 +79,7 @@ class PublicMoments(PersonEstimator):
                 )
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
-                "design='gaussian' computes the bound of features from public covariates: give public=, and no radius="
+                "design='gaussian' computes the bound on features from public covariates: give public=, and no radius="
             )
         if self.solver == "score" and self.public is None:
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
@@ -121,7 +121,7 @@ class PublicMoments(PersonEstimator):
             moment = sample.moment[:-1, :-1]
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
-            raise UserError(f"radius={reach!r}, the bound of the features' norm, must be positive and finite")
+            raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
         self._gain = math.sqrt(k) / reach
         whole = self._released in WHOLE

@@ -66,7 +66,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
         else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound on ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers

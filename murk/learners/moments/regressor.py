@@ -60,7 +60,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     radius
-        Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
+        Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
         For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
@@ -74,7 +74,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         (``calibration``, ``radius``, ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``,
         ``intercept``, ``inputs``); else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound on ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
@@ -174,7 +174,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         link, radius
             The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
         lipschitz, error
-            The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
+            The paper's L, a bound on ``|f'|``, and C, a bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
             within ``L r + |f(0)| + C``.
         **more
             Further constructor arguments.

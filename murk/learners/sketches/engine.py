@@ -325,7 +325,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         """Refuse a sketch that no honest organisation sends.
 
         Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the
-        bound of its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
+        bound on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
         Massart 2000), here 4e-31. Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers

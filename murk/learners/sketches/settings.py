@@ -64,7 +64,7 @@ class WindowSettings:
 
     @property
     def columns(self) -> int:
-        """d = p + 1: the target comes last."""
+        """Number of columns, p + 1; the target comes last."""
         return self.features + 1
 
     @property

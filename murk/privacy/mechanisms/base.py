@@ -67,7 +67,7 @@ class Randomizer(Costed, Protocol):
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""
@@ -90,7 +90,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def radius(self) -> float:
-        """Public bound of the vectors' l2 norm; vectors beyond it are projected."""
+        """Public bound on the vectors' l2 norm; vectors beyond it are projected."""
 
     @property
     def steps(self) -> int:
@@ -136,14 +136,14 @@ def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, f
 
 
 def checked_bound(owner: str, name: str, value: object, advice: str = "") -> float:
-    """Return the bound of a norm, checked."""
+    """Return the bound on a norm, checked."""
     try:
         bound = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         bound = math.nan
     if isinstance(value, bool | str) or not _BOUNDS[0] <= bound <= _BOUNDS[1]:
         raise UserError(
-            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
+            f"{owner}: {name}={value!r} is not a bound on a norm; it needs a number above 0 "
             f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g}){advice}"
         )
     return bound
@@ -241,7 +241,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def norm(self: Mechanism) -> float:
-        """The norm B of a decoded release."""
+        """Norm B of a decoded release."""
         return self.unit
 
     @property
@@ -366,7 +366,7 @@ class Wrapped:
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return self.noise.reach
 
     def cost(self, currency: Currency) -> PrivacyLoss:

@@ -138,7 +138,7 @@ class CompositeMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return int(self.magnitudes.max())
 
     @property

@@ -246,7 +246,7 @@ def pure_only(kind: str, method: str) -> None:
 
 
 def log_odds(favoured: int, other: int) -> Decimal:
-    """Return an upper bound of log(favoured / other), 1e-55 above it; call within `precise`.
+    """Return an upper bound on log(favoured / other), 1e-55 above it; call within `precise`.
 
     Calibrated integers stay at least 1e-49 below their epsilon, so the bound stays below it, too.
     """

@@ -130,13 +130,13 @@ class GramMechanism:
 
     @property
     def feature_square(self) -> int:
-        """Bound of the features' squared norm in steps, rounding to the grid included."""
+        """Bound on the features' squared norm in steps, rounding to the grid included."""
         rounded = self.feature_bound * _SLACK / self.feature_step + math.sqrt(self.columns - 1) / 2
         return math.ceil(rounded * rounded * _SLACK)
 
     @property
     def square(self) -> int:
-        """B, the bound of a row's squared norm in steps."""
+        """B, the bound on a row's squared norm in steps."""
         return self.feature_square + self.target_steps**2
 
     @property

@@ -97,7 +97,7 @@ class NewtonMechanism:
 
     @cached_property
     def step(self) -> GramMechanism:
-        """Mechanism of B: the same noise, for rows with other bounds."""
+        """Mechanism of the second Gram matrix, B: the same noise, for rows with other bounds."""
         return GramMechanism(
             self.start.columns,
             self.start.feature_bound / 2.0,
@@ -110,7 +110,7 @@ class NewtonMechanism:
 
     @property
     def columns(self) -> int:
-        """d = p + 1: features (a constant included) and the label."""
+        """Number of columns: features (a constant included) and the label."""
         return self.start.columns
 
     @property
@@ -120,7 +120,7 @@ class NewtonMechanism:
 
     @property
     def target_bound(self) -> float:
-        """Bound of the labels, 1."""
+        """Bound on the labels, 1."""
         return self.start.target_bound
 
     @property

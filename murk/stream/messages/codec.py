@@ -45,7 +45,7 @@ class RejectedError(MurkError):
 
 @dataclass(frozen=True, slots=True)
 class WireRules:
-    """What a release must satisfy to belong to a task.
+    """Conditions that a release must satisfy to belong to a task.
 
     >>> WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}).max_bytes
     578

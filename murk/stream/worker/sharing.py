@@ -155,7 +155,7 @@ class Making(Sharing):
         return whole
 
     def _make(self) -> StreamLearner | None:
-        # Ends are an upper bound of what was learned, and cheaper than the states.
+        # Ends are an upper bound on what was learned, and cheaper than the states.
         if sum(self._log.ends()) < self._learner.next_model_at:
             return None
         others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}

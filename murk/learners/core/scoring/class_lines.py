@@ -175,7 +175,7 @@ def centre(model: Model, basis: Array) -> Array:
 
 
 def _largest(at: Array) -> float:
-    """Return m, the largest ``|e_k - q|``."""
+    """Return the largest ``|e_k - q|`` over classes k, for class probabilities q."""
     return math.sqrt(1.0 - 2.0 * float(at.min()) + float(at @ at))
 
 
