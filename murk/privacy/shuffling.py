@@ -300,7 +300,7 @@ def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "
         if high == MAX_TRIALS:
             raise UserError(
                 f"no crowd of up to {MAX_TRIALS:.0e} people brings local epsilon={local_epsilon:g} to "
-                f"epsilon={epsilon:g}, delta={delta:g}; give larger ones, or use a smaller local epsilon"
+                f"epsilon={epsilon:g}, delta={delta:g}; give a larger epsilon or delta, or use a smaller local epsilon"
             )
         high = min(4 * high, MAX_TRIALS)
     low = high // 4
@@ -352,7 +352,7 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
     epsilon = sum((pair[0] for pair in pairs), Fraction(0))
     own = sum((pair[1] for pair in pairs), Fraction(0))
     if own >= 1:
-        raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller ones")
+        raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller deltas")
     if delta is None:
         return ApproxDP(float_up(epsilon), float_up(own))
     require("delta", delta, below=1.0)
