@@ -368,7 +368,7 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
 def _pure_epsilon(local: Any) -> float:
     """Return the pure epsilon of a randomizer."""
     if local is None or isinstance(local, bool | str):
-        raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give PureDP(4.0), say")
+        raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give one such as PureDP(4.0)")
     if isinstance(local, int | float | np.number):
         return PureDP(float(local)).epsilon
     claims = (local,) if isinstance(local, Guarantee) else getattr(local, "guarantees", ())

@@ -255,7 +255,7 @@ class IWPEngine(IterateEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or for other settings.
         """
         p = self.settings.features
         with reading():

@@ -146,7 +146,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or for other settings.
         """
         d, sums = self.settings.columns, self._empty_sums()
         with reading():

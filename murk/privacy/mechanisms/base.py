@@ -180,7 +180,7 @@ class LatticeMechanism:
     __slots__ = ()
 
     def _check_fields(self: Any, *integers: str) -> None:
-        """Check dimension, radius and the named integers, and store them in their own types."""
+        """Check dimension, radius and the named integers, and store them with the declared types."""
         owner = type(self).__name__
         dimension, radius = checked_shape(owner, self.dimension, self.radius)
         object.__setattr__(self, "dimension", dimension)

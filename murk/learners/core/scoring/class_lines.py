@@ -83,7 +83,7 @@ class ClassLines:
         return max(1.0 - share - _SURELY * error - _SAME, 0.0)
 
     def refit(self, found: Sequence[Summary]) -> ClassLines:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return ClassLines(found, len(self._basis))
 
     @property

@@ -129,7 +129,7 @@ class ClassSolution:
         return max(0.0, 1.0 - self.ratio)
 
     def refit(self, found: Sequence[Summary]) -> ClassSolution:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return ClassSolution(found, len(self._basis), self.rows)
 
     # The equations

@@ -220,7 +220,7 @@ class PublicSolution:
         return theta, share
 
     def refit(self, found: Sequence[Summary]) -> PublicSolution:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return PublicSolution(found, self.response, self.rows)
 
     # Precision of the solution

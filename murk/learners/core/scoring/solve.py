@@ -190,7 +190,7 @@ class Solution:
         )
 
     def refit(self, found: Sequence[Summary]) -> Solution:
-        """Return the solution of other answers, solved in the same way."""
+        """Return the solution for other answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
     # The equations
