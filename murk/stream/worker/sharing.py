@@ -102,7 +102,7 @@ class Sharing:
         released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
         try:
             if model.version > released:
-                raise UserError(f"it has learned {model.version} releases, but the log has only {released} messages")
+                raise UserError(f"the model has learned {model.version} releases, but the log has only {released}")
             accept(model.version, model.iterate)
         except UserError as error:
             self._warn(error)
