@@ -42,7 +42,7 @@ def main(names: list[str]) -> None:
             print(f"python -m benchmarks.{name:13s} {what}")
     for name in names:
         if name not in NAMES:
-            sys.exit(f"no benchmark {name!r}; known are {', '.join(NAMES)}")
+            sys.exit(f"no benchmark {name!r}; use one of {', '.join(NAMES)}")
         import_module(f"benchmarks.{name}").main([])
 
 

@@ -1,6 +1,6 @@
 """SQLite files of a known kind, checked when opened and written in short exclusive transactions.
 
-A file of another kind or version is refused and left unchanged. SQLite's errors become messages with a remedy.
+A file of a different kind or version is refused and left unchanged. SQLite's errors become messages with a remedy.
 """
 
 from __future__ import annotations

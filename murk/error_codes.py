@@ -81,7 +81,7 @@ CODES = {
         ),
         Code(
             "MURK-TASK-003",
-            "The log carries another task, or the same task with another number of partitions.",
+            "The log carries another task, or the same task with a different number of partitions.",
             "Use the task as it was announced, or another log.",
         ),
         Code(
@@ -117,7 +117,7 @@ CODES = {
         ),
         Code(
             "MURK-FILE-002",
-            "A file is of another kind or damaged.",
+            "A file is of a different kind, or is damaged.",
             "Name the right file, or restore it from a copy.",
         ),
         Code(

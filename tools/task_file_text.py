@@ -148,9 +148,9 @@ Missing and bad values:
 
 ## How long releases are kept
 
-The log keeps a release for `log.retention` after its arrival. A log in a file also keeps unlearned releases and the
-newest `duplicates` releases of each partition (65,536 by default); a task with fewer releases deletes none. Releases
-appended together, up to 256, are deleted together. Brokers delete by time alone.
+The log keeps a release for `log.retention` after its arrival. A log in a file also keeps releases that are not yet
+learned, and the newest `duplicates` releases of each partition (65,536 by default); a task with fewer releases deletes
+none. Releases appended together, up to 256, are deleted together. Brokers delete by time alone.
 
 ## The hash
 

@@ -1,4 +1,4 @@
-r"""Lower bounds of the privacy loss of a mechanism, from a test that distinguishes two inputs.
+r"""Lower bounds on the privacy loss of a mechanism, from a test that distinguishes two inputs.
 
 A test that says "first" for a share p of the first input's releases and for a share q of the second's shows that
 
@@ -38,7 +38,7 @@ class Yardstick(Protocol):
         """Claimed value."""
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """Return the figure's least value, given lower bounds of a test's hit rates and upper ones of false alarms."""
+        """Return the figure's least value, given lower bounds on a test's hit rates and upper ones of false alarms."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class EpsilonAt:
 
 
 def least_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """Return the exact (Clopper-Pearson) lower confidence bound of a probability, wrong with probability ``failure``.
+    """Return the exact (Clopper-Pearson) lower confidence bound on a probability, wrong with probability ``failure``.
 
     Examples
     --------
@@ -95,12 +95,12 @@ def least_share(successes: Counts, trials: int, failure: float) -> Floats:
 
 
 def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """Return the exact upper confidence bound of a probability."""
+    """Return the exact upper confidence bound on a probability."""
     return 1.0 - least_share(trials - successes, trials, failure)
 
 
 def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: float) -> float:
-    """Return a lower bound of ``yardstick``, at least 0; wrong with probability at most ``failure``.
+    """Return a lower bound on ``yardstick``, at least 0; wrong with probability at most ``failure``.
 
     ``first`` and ``second`` are the values of a statistic for independent releases of the two inputs. Every statistic
     gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half

@@ -74,8 +74,8 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
     if code not in _DISTRIBUTIONS:
         known = ", ".join(map(str, _DISTRIBUTIONS))
         raise UserError(
-            f"the {mechanism.kind} mechanism cannot be audited: no distribution is known for its kernel code {code!r}; "
-            f"known are {known}: add one to murk/audit/release_distributions.py"
+            f"the {mechanism.kind} mechanism cannot be audited: no distribution is known for its kernel code {code!r}, "
+            f"only for {known}: add one to murk/audit/release_distributions.py"
         )
     return _DISTRIBUTIONS[code](mechanism, noise)
 

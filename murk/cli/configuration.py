@@ -31,7 +31,7 @@ SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-h
 """Settings that may be set for all commands at once."""
 
 ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
-"""Options that affect people's privacy at once, allowed only as flags."""
+"""Options that affect people's privacy immediately, allowed only as flags."""
 
 ASKED_OF = {"ledger": ("task", "person", "source")}
 """Further options allowed only as flags: a forgotten setting would narrow a withdrawal or reveal a name."""

@@ -29,7 +29,7 @@ _SHARE = 50
 
 
 class Estimates:
-    """Encode the estimate of all chains, for the worker of the first chain.
+    """Messages with the estimate of all chains, which the worker of the first chain publishes.
 
     ``every`` is the least number of seconds between two messages; ``clock`` returns monotonic time in seconds.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is tested, and where (file, two colons, name)."""
+    """A tested property, and its test (file, two colons, name)."""
 
     what: str
     tests: tuple[str, ...]

@@ -121,12 +121,12 @@ def read_audit(path: str | Path, task: Task) -> Audit:
         raise UserError(f"{path}: cannot be read ({error.strerror}): {remedy}") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError(
-            f"{path}: is not the result of a task's audit, or was made by an earlier version: {remedy}"
+            f"{path} is not the result of a task's audit, or was made by an earlier version: {remedy}"
         ) from None
     if task_hash != task.hash:
         whose = "no task" if task_hash is None else f"a task with the hash {task_hash[:12]}"
-        raise UserError(f"{path}: is an audit of {whose}, and this one's is {task.hash[:12]}: {remedy}")
+        raise UserError(f"{path} is an audit of {whose}, not of this task ({task.hash[:12]}): {remedy}")
     if not findings:
-        raise UserError(f"{path}: is an audit without findings: {remedy}")
+        raise UserError(f"{path} is an audit that has no findings: {remedy}")
     made = f"read from {Path(path).name}, made on {content.get('date', '?')} by murk {content.get('murk', '?')}"
     return Audit(findings, confidence, simulated, made)

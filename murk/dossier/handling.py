@@ -172,7 +172,7 @@ def withdrawal(facts: Facts) -> Section:
         (
             Claim(
                 "How: `murk ledger LEDGER --person NAME --withdraw`, or Ledger.withdraw in an app; from one task or "
-                "from all. It takes effect at once where the ledger is, is dated, and cannot be undone.",
+                "from all. It takes effect immediately where the ledger is, is dated, and cannot be undone.",
                 ("withdrawal",),
             ),
             Claim(

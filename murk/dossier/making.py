@@ -237,7 +237,7 @@ def _measured(facts: Facts) -> Section:
     blocks: list[Block] = [
         Claim(
             "An audit releases the two records that are furthest apart, by the code that devices run, and tells them "
-            "apart with an optimal test. That gives a lower bound of the privacy loss: a bound above the claim refutes "
+            "apart with an optimal test. That gives a lower bound on the privacy loss: a bound above the claim refutes "
             "it, a bound below proves nothing.",
             ("audit",),
         )

@@ -37,7 +37,7 @@ class Engine(StreamLearner, Protocol):
 
 
 class Problem(Protocol):
-    """What a task releases, by which mechanisms, and how a learner estimates coefficients from the releases."""
+    """A task's releases, their mechanisms, and the estimation of coefficients from the releases."""
 
     @property
     def kind(self) -> str:
@@ -66,7 +66,7 @@ class Problem(Protocol):
 
 
 class Releasing(Protocol):
-    """What a device needs of a problem: the vector of a record, and the mechanism that randomizes it."""
+    """The part of a problem that devices need: the vector of a record, and the mechanism that randomizes it."""
 
     @property
     def interactive(self) -> bool:

@@ -1,4 +1,4 @@
-"""Descriptions of a forecast's assumptions, and of its half-widths under other ones."""
+"""Descriptions of a forecast's assumptions, and of its half-widths under other assumptions."""
 
 from __future__ import annotations
 

@@ -137,7 +137,9 @@ class Accountant:
             )
         total = float_up(delta + _delta(self._with_zcdp(), left))
         if total >= 1:
-            raise UserError(f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); give a larger one")
+            raise UserError(
+                f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); give a larger epsilon"
+            )
         return ApproxDP(epsilon, total)
 
 

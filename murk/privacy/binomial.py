@@ -75,7 +75,7 @@ def _geometric(log_ratio: Floats, terms: Floats) -> Floats:
 
 
 def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds: tuple[float, float]) -> Floats:
-    r"""Return an upper bound of the probability of ``first`` to ``last`` successes, with ``middle`` among them.
+    r"""Return an upper bound on the probability of ``first`` to ``last`` successes, with ``middle`` among them.
 
     Binomial probabilities are log-concave, so on either side of k they lie below a geometric series with the ratio of
     the next one to that at k:
@@ -98,7 +98,7 @@ def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds:
 
 
 def fair_tail_ratio_below(least: Floats, trials: Floats, depth: int) -> Floats:
-    r"""Return a lower bound of P(A >= k) / P(A = k - 1) for fair coins, with k from 1 and at least n / 2.
+    r"""Return a lower bound on P(A >= k) / P(A = k - 1) for fair coins, with k from 1 and at least n / 2.
 
     An even convergent of a continued fraction of positive terms lies below it:
 

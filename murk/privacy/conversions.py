@@ -38,7 +38,7 @@ __all__ = [
     "zcdp_epsilon",
 ]
 
-# Bound of the rounding error of a few 60-digit operations on numbers of ordinary size.
+# Bound on the rounding error of a few 60-digit operations on numbers of ordinary size.
 _MARGIN = Decimal("1e-45")
 
 

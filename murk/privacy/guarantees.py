@@ -152,9 +152,9 @@ def _as_yaml(text: str) -> str:
 def check_kind(kind: str, delta: float | None, epsilon: float | None) -> None:
     """Check the arguments of a conversion."""
     if kind not in KINDS:
-        raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
+        raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
     if kind == "approx" and (delta is None) == (epsilon is None):
-        raise UserError('an (epsilon, delta) guarantee needs one of them: to("approx", delta=1e-6), say')
+        raise UserError('an (epsilon, delta) guarantee needs one of epsilon and delta, as in to("approx", delta=1e-6)')
     if kind != "approx" and (delta is not None or epsilon is not None):
         raise UserError(f'delta and epsilon are for to("approx") only, not for to("{kind}")')
 
@@ -384,7 +384,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
         )
     ((kind, parameters),) = data.items()
     if kind not in _CLASSES:
-        raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
+        raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
     cls = _CLASSES[kind]
     names = {field.name: field for field in fields(cls)}
     if not isinstance(parameters, Mapping):

@@ -8,7 +8,7 @@ from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
 __all__ = ["zcdp_delta", "zcdp_epsilon"]
 
-# Bound of the rounding error of a few 60-digit operations, relative to the size of each term.
+# Bound on the rounding error of a few 60-digit operations, relative to the size of each term.
 _MARGIN = Decimal("1e-45")
 
 

@@ -195,7 +195,7 @@ def shuffled_guarantee(
 def shuffled_curve(
     local: Any, people: int, epsilons: Iterable[float] | None = None, *, bound: Bound = "published"
 ) -> tuple[ApproxDP, ...]:
-    """Return the guarantees of a shuffled crowd along its curve: all of them hold at once.
+    """Return the guarantees of a shuffled crowd along its curve: all of them hold simultaneously.
 
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
@@ -300,7 +300,7 @@ def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "
         if high == MAX_TRIALS:
             raise UserError(
                 f"no crowd of up to {MAX_TRIALS:.0e} people brings local epsilon={local_epsilon:g} to "
-                f"epsilon={epsilon:g}, delta={delta:g}; give larger ones, or use a smaller local epsilon"
+                f"epsilon={epsilon:g}, delta={delta:g}; give a larger epsilon or delta, or use a smaller local epsilon"
             )
         high = min(4 * high, MAX_TRIALS)
     low = high // 4
@@ -352,7 +352,7 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
     epsilon = sum((pair[0] for pair in pairs), Fraction(0))
     own = sum((pair[1] for pair in pairs), Fraction(0))
     if own >= 1:
-        raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller ones")
+        raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller deltas")
     if delta is None:
         return ApproxDP(float_up(epsilon), float_up(own))
     require("delta", delta, below=1.0)
@@ -368,7 +368,7 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
 def _pure_epsilon(local: Any) -> float:
     """Return the pure epsilon of a randomizer."""
     if local is None or isinstance(local, bool | str):
-        raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give PureDP(4.0), say")
+        raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give one such as PureDP(4.0)")
     if isinstance(local, int | float | np.number):
         return PureDP(float(local)).epsilon
     claims = (local,) if isinstance(local, Guarantee) else getattr(local, "guarantees", ())
@@ -398,7 +398,7 @@ def _count(people: int) -> int:
 def _checked(bound: str) -> Bound:
     if bound not in get_args(Bound):
         known = get_args(Bound)
-        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; one of {', '.join(known)}")
+        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; use one of {', '.join(known)}")
     return bound  # type: ignore[return-value]
 
 
@@ -419,7 +419,7 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 
 
 def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
-    """Return a lower bound of the probability that another person's release is a clone, and its complement."""
+    """Return a lower bound on the probability that another person's release is a clone, and its complement."""
     if bound == "published":
         clone, other = math.exp(-local_epsilon), -math.expm1(-local_epsilon)
     else:
@@ -434,7 +434,7 @@ def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
 
 @lru_cache(maxsize=16)
 def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Floats]:
-    """Return numbers of clones that begin groups, and an upper bound of each group's probability.
+    """Return numbers of clones that begin groups, and an upper bound on each group's probability.
 
     All numbers within 9 standard deviations, if there are not many, are groups of their own.
     """
@@ -462,7 +462,7 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
 
 @lru_cache(maxsize=1024)
 def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
-    """Return an upper bound of the expected delta over the number of clones."""
+    """Return an upper bound on the expected delta over the number of clones."""
     without_shuffler = pure_delta(local_epsilon, epsilon)
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler
@@ -475,7 +475,7 @@ def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> f
 
 
 def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Floats:
-    r"""Return an upper bound of the hockey-stick divergence at each number c of clones.
+    r"""Return an upper bound on the hockey-stick divergence at each number c of clones.
 
     Of A + D against A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+, whose terms are
     positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 - 1)(e^epsilon + 1)).

@@ -33,7 +33,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a device allows, whatever a server asks for.
+    """Limits on what a device releases, whatever a server asks for.
 
     A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
     (``privacy.per_person``, or one release at the person's level).

@@ -266,7 +266,7 @@ class AdaSSP(Baseline):
         if not 0 < self.failure < 1:
             raise UserError(f"failure={self.failure!r} is not a probability: give a number between 0 and 1")
         if self.calibration not in ("published", "analytic"):
-            raise UserError(f'calibration={self.calibration!r}; known are "published" and "analytic"')
+            raise UserError(f'calibration={self.calibration!r} is not one of "published", "analytic"')
 
     @property
     def unit_noise(self) -> float:
@@ -346,7 +346,7 @@ class Sheffet(Baseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.analysis not in ("published", "renyi"):
-            raise UserError(f'analysis={self.analysis!r}; known are "published" and "renyi"')
+            raise UserError(f'analysis={self.analysis!r} is not one of "published", "renyi"')
 
     @property
     def gamma(self) -> float:

@@ -169,7 +169,7 @@ def test_labels_that_fit_into_no_column_are_refused_by_frames_of_one_type():
 
 @pytest.mark.parametrize("features", [[1, "1"], ["a", "intercept"], ["b:intercept"], [], ["a", "a"]])
 def test_features_whose_coefficients_have_one_name_are_refused(features):
-    with pytest.raises(UserError, match="features must be at least one name, distinct as text"):
+    with pytest.raises(UserError, match="features must be one or more names that are distinct as text"):
         LDPSGDRegressor(budget=MU, features=features, seed=1)
 
 

@@ -84,5 +84,5 @@ def test_chains_are_merged_at_equal_counts_and_one_that_stands_still_stays() -> 
 
 
 def test_a_trail_of_other_coefficients_is_refused() -> None:
-    with pytest.raises(MurkError, match="chain 1 is damaged at: trail"):
+    with pytest.raises(MurkError, match=r"chain 1 is damaged \(invalid: trail"):
         merged_curve([Trail(), trail((16, 5, [1.0], [1.0]))], 2, PLUG_IN)

@@ -146,7 +146,7 @@ def test_random_scaling_is_made_an_interval_of_where_it_is_asked_for_by_name():
     assert np.all(np.isinf(found[None].half_widths(0.95)))
     assert np.all(np.isfinite(found["random-scaling"].half_widths(0.95)))
     assert "intervals: random-scaling gives these" in found[None].note
-    with pytest.raises(UserError, match="known are"):
+    with pytest.raises(UserError, match="is not one of"):
         engine(1, None, intervals="random scaling")
 
 

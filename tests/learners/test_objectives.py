@@ -234,7 +234,7 @@ def test_the_default_of_two_classes_is_balanced_and_the_published_one_logistic()
     LDPSGDClassifier(budget=budget, seed=1, features=["a"], objective="logistic").load_state_dict(state)
     with pytest.raises(MurkError, match="other settings"):
         LDPSGDClassifier(budget=budget, seed=1, features=["a"]).load_state_dict(state)
-    with pytest.raises(UserError, match="objective='hinge'; known are"):
+    with pytest.raises(UserError, match="objective='hinge' is not one of"):
         LDPSGDClassifier(budget=budget, objective="hinge")
 
 

@@ -76,6 +76,6 @@ def test_a_sketch_is_told_the_most_features_that_fit(method):
     for features in (500, 5_000):
         said = refusal(features, "sketch", block, SKETCH)
         assert said.startswith(f"{features:,} coded features: ")
-        most = int(re.search(r"at most (\d+) coded features would do", said)[1])
+        most = int(re.search(r"at most (\d+) coded features fit", said)[1])
     checked(most, "sketch", block, SKETCH)
     assert f"at most {most} coded" in refusal(most + 1, "sketch", block, SKETCH)

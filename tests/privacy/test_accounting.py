@@ -204,7 +204,7 @@ def test_questions_that_make_no_sense():
     composed = account(GaussianDP(1.0))
     with pytest.raises(UserError, match="did you mean 'gdp'"):
         composed.spent("gpd")
-    with pytest.raises(UserError, match="needs one of them"):
+    with pytest.raises(UserError, match="needs one of epsilon and delta"):
         composed.spent("approx")
     with pytest.raises(UserError, match="only"):
         composed.spent("gdp", delta=1e-6)

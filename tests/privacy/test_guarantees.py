@@ -100,9 +100,9 @@ def test_what_is_not_implied_is_refused_with_the_reason(guarantee, kind, reason)
 def test_what_is_asked_for_must_make_sense():
     with pytest.raises(UserError, match="did you mean 'approx'"):
         PureDP(1.0).to("aprox", delta=1e-6)
-    with pytest.raises(UserError, match="needs one of them"):
+    with pytest.raises(UserError, match="needs one of epsilon and delta"):
         GaussianDP(1.0).to("approx")
-    with pytest.raises(UserError, match="needs one of them"):
+    with pytest.raises(UserError, match="needs one of epsilon and delta"):
         GaussianDP(1.0).to("approx", delta=1e-6, epsilon=1.0)
     with pytest.raises(UserError, match="only"):
         GaussianDP(1.0).to("zcdp", delta=1e-6)

@@ -446,9 +446,9 @@ def test_figures_out_of_range_are_named(arguments, message):
 def test_questions_that_make_no_sense():
     with pytest.raises(UserError, match="did you mean 'blanket'"):
         shuffled_delta(4.0, 10, 0.5, bound="blankets")
-    with pytest.raises(UserError, match="needs one of them"):
+    with pytest.raises(UserError, match="needs one of epsilon and delta"):
         shuffled_guarantee(4.0, 10)
-    with pytest.raises(UserError, match="needs one of them"):
+    with pytest.raises(UserError, match="needs one of epsilon and delta"):
         shuffled_guarantee(4.0, 10, delta=1e-6, epsilon=1.0)
     with pytest.raises(UserError, match=r"delta=1\.0 is out of range"):
         shuffled_epsilon(4.0, 10, 1.0)

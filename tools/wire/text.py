@@ -43,7 +43,7 @@ the log URL gives another one.
 
 ## Messages
 
-The examples are of the smallest task of [task files](task-file.md), with d = 3 coefficients: `age`, `same_sex` and
+The examples belong to the smallest task in [task files](task-file.md), with d = 3 coefficients: `age`, `same_sex` and
 the intercept.
 
 - Integers have no decimal point and no exponent: `1.0` is refused, which JSON Schema cannot express.
@@ -146,7 +146,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "moment": (
         "Moments",
         "`protocol: moments` ([public-data GLM](public-glm.md)). A person's second moments. x is the coded features "
-        "with the constant last, y is in [-1, 1], r is the bound of the norm of x, and b = sqrt(2) r.\n\n"
+        "with the constant last, y is in [-1, 1], r is the bound on the norm of x, and b = sqrt(2) r.\n\n"
         "| `moments: {release}` | `payload` |\n| --- | --- |\n"
         "| `observed` | the upper triangle of x x', row by row, off-diagonal numbers times sqrt(2), then b x y. The "
         "square of the constant is replaced by r. Without a target it is -r, and all other numbers are 0 |\n"
@@ -215,7 +215,7 @@ CAUSES: Final[dict[Reason, str]] = {
     "chain": "`chain` is not below the number of partitions, or not the message's partition",
     "level": "`level` is not a level of the task",
     "dimension": "the length of `payload` is not the task's or the question's; `rows` is not the task's",
-    "magnitude": "a number of the payload, or its norm, exceeds the [mechanism's](#mechanisms) limit",
+    "magnitude": "an entry of the payload, or its norm, exceeds the [mechanism's](#mechanisms) limit",
     "expired": "the log appended the message after `expires`, in whole seconds",
     "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not. The message is "
     "counted and dropped, without a dead letter",

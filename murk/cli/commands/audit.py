@@ -50,7 +50,7 @@ def command(
     """Measure how much the releases of TASK disclose about a record.
 
     For worst-case neighbours, releases are made as devices make them and distinguished by the best known test, which
-    gives a lower bound of epsilon or mu. A bound above the claim refutes it, and the exit status is 1.
+    gives a lower bound on epsilon or mu. A bound above the claim refutes it, and the exit status is 1.
     """
     from murk.audit import audit, cases_of, catalogue
     from murk.privacy.noise import SimulatedNoise

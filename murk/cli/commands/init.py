@@ -144,7 +144,7 @@ def _task_name(name: str) -> str:
     stem = re.sub(r"(\.(yaml|csv|jsonl|ndjson|parquet|gz))+$", "", Path(name).name.lower())
     task_name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
     if not task_name:
-        raise UserError(f"{name!r} has no letter or digit: a task's name consists of small letters, digits and -")
+        raise UserError(f"{name!r} has no letter or digit: a task's name consists of lowercase letters, digits and -")
     return task_name[:64]
 
 

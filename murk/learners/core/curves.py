@@ -142,5 +142,5 @@ LINKS = {
 def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:
     """Return a curve by name, or raise UserError with the nearest known one."""
     if name not in among:
-        raise UserError(f"unknown {what} {name!r}{nearest(name, among)}; one of {', '.join(among)}")
+        raise UserError(f"unknown {what} {name!r}{nearest(name, among)}; use one of {', '.join(among)}")
     return among[name]

@@ -137,8 +137,8 @@ class StreamEstimator(base.Estimator):
         coded = tuple(map(str, names))
         if len(set(coded)) != len(coded) or any(map(is_constant, coded)) or not names:
             raise UserError(
-                f"features must be at least one name, distinct as text; {INTERCEPT!r} and '...:{INTERCEPT}' name the "
-                f"constant's coefficients and no feature: got {names!r}"
+                f"features must be one or more names that are distinct as text; {INTERCEPT!r} and '...:{INTERCEPT}' "
+                f"are reserved for the constant: got {names!r}"
             )
         classes = tuple(map(str, getattr(self, "classes", ())))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
@@ -319,7 +319,7 @@ class StreamEstimator(base.Estimator):
             raise MurkError("the state is malformed: it needs the keys 'features' and 'fold'") from error
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
-            raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")
+            raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:

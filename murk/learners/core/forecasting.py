@@ -1,6 +1,6 @@
 """Simulated sums of many people's releases, and rules of thumb for the variance of an effect.
 
-A sum is drawn at once, without the lattice's rounding, at the same cost for any number of people.
+A sum is drawn as a whole, without the lattice's rounding, at the same cost for any number of people.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any
 def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
     """Return the merged points of all chains, by number of releases; ``method`` is the intervals' method.
 
-    Raises MurkError if a trail has another number of coefficients.
+    Raises MurkError if a trail has a different number of coefficients.
     """
     tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
     grid = sorted({count for trail in trails for count in trail.counts})

@@ -117,7 +117,7 @@ class Drift:
 
 
 def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
-    """Return log E of changes.
+    """Return log e-values of changes.
 
     ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one, and
     ``share`` the share of new releases. For half of the information new, and a change of two earlier standard errors
@@ -160,7 +160,7 @@ def compare(
 
 
 def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
-    """Return log E and change of each coefficient; minus infinity and NaN where nothing was known before."""
+    """Return each coefficient's log e-value and change; minus infinity and NaN where nothing was known before."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
         known = np.isfinite(before) & np.isfinite(left)
@@ -185,7 +185,7 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return what to subtract from log E for the comparison's number, and for its ``views``."""
+    """Return the correction of a log e-value for the comparison's number and its ``views``, to be subtracted."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 

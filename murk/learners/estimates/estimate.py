@@ -30,9 +30,9 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return the critical value of random scaling for a number of chains; between tabled numbers, the larger value.
+    """Return the critical value of random scaling at a confidence level, for estimates from ``chains`` chains.
 
-    Raises UserError for a level other than 0.95, 0.90 or 0.80, which are tabled.
+    Between tabulated numbers of chains it is the larger value. Raises UserError unless the level is 0.95, 0.90 or 0.80.
     """
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
@@ -108,7 +108,7 @@ class Estimate:
     people: People | None = None  # features of the people, for averages over them
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
-    absent: float = 0.0  # share of targets that are missing, at least; 0 if unknown
+    absent: float = 0.0  # lower bound on the share of missing targets; 0 if unknown
     influence: Influence | None = None  # bound on one forged release's effect; None if unknown
 
     @property
@@ -140,7 +140,7 @@ class Estimate:
         return extent_of_rows(self.people.points, self.people.shares)
 
     def missing(self) -> float:
-        """Return the share of people whose target is missing, at least; 0 if unknown."""
+        """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
     def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:

@@ -56,12 +56,12 @@ class IWPSGD(SGDEstimator):
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         if self.inputs not in ("records", "released"):
-            raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
+            raise UserError(f"inputs={self.inputs!r} is not one of 'records', 'released'")
         for name in ("intercept", "corrected"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
-            raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
+            raise UserError(f"bound={self.bound!r}, the public bound on ||x||, must be positive and finite")
         self._former = former
         # Check early whatever does not depend on the features.
         if isinstance(self.budget, Guarantee):
@@ -164,12 +164,12 @@ class IWPSGD(SGDEstimator):
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def _check_released(self, x: Example, assumed: Noise) -> None:
-        """Raise UserError for an example of another kind of release, or with other noise, than the learner assumes."""
+        """Raise UserError for an example whose kind of release or noise differs from what the learner assumes."""
         settings = self._settings
         if (x.product, x.directed, x.matrix is not None) != (
             settings.form == k.PRODUCT or settings.outer, settings.directed, settings.outer
         ):  # fmt: skip
-            raise UserError("x is of another kind of release than this learner's: give the learner the same `release`")
+            raise UserError("x is a different kind of release from this learner's: give the learner the same `release`")
         if x.directed:
             # Its noise is a function of the direction's length and of the number of its features.
             names = set(x) - {"intercept"}

@@ -47,7 +47,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     bound
-        Public bound of the features' norm, to which they are projected; by default each feature to [-1, 1].
+        Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
     loss
         ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
         that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).

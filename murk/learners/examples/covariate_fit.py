@@ -98,13 +98,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Released:
-    """Sums of released outer products, for the learned coefficients."""
+    """Statistics of released outer products, from which the coefficients are estimated."""
 
     mean: Array  # mean A, (p, p)
     aimed: Array  # mean b, (p,)
     meat: Array  # covariance of A theta - b of these means at the chains' reference points, (p, p)
     points: Array  # the reference points, (chains, p)
-    noise: tuple[float, float]  # largest and smallest possible noise variance of a number of the means
+    noise: tuple[float, float]  # largest and smallest possible noise variance of an entry of the means
     people: float  # effective number of people
 
     @cached_property

@@ -179,7 +179,7 @@ class ExampleDirections(Wrapped):
 
     @property
     def steps(self) -> int:
-        """Integer bound of ``|(w, a)|``."""
+        """Integer bound on ``|(w, a)|``."""
         return self.noise.steps
 
     @property
@@ -194,12 +194,12 @@ class ExampleDirections(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Bound of the numbers in an honest payload, exceeded with probability below 1e-30."""
+        """Bound on the numbers in an honest payload, exceeded with probability below 1e-30."""
         return self.noise.magnitude - self.steps + missing_steps(self.steps)
 
     @property
     def reach(self) -> Reach:
-        """Bound of the length of an honest payload: sqrt 2 plus noise. A longer one is forged."""
+        """Bound on the length of an honest payload: sqrt 2 plus noise. A longer one is forged."""
         longest = math.isqrt(2 * self.steps**2) + 1
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 

@@ -187,7 +187,7 @@ class IWPEngine(IterateEngine):
     # Releases made elsewhere
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Refuse a release with a number beyond the bound of its coordinate.
+        """Refuse a release with a number beyond the bound on its coordinate.
 
         Raises RejectedError with reason ``"magnitude"``.
         """
@@ -195,7 +195,7 @@ class IWPEngine(IterateEngine):
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):
                 if abs(value) > bound:
-                    raise RejectedError("magnitude", f"a number beyond {bound}, the bound of its coordinate")
+                    raise RejectedError("magnitude", f"a number beyond {bound}, the bound on its coordinate")
         if self._labelled and release.payload[-1] not in (-1, 1):
             raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
@@ -255,7 +255,7 @@ class IWPEngine(IterateEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or for other settings.
         """
         p = self.settings.features
         with reading():

@@ -55,7 +55,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return coefficients by feature, and the constant, of a learner of Murk or a linear model of River.
+    """Return the coefficients by feature and the intercept of a Murk learner or a linear model from River.
 
     Raises UserError if the model is neither.
     """
@@ -133,7 +133,7 @@ class UnbiasedLoss(metrics.base.Metric):
 
     def __init__(self, loss: str = "quadratic", truncation: int = 3, positive: Any = True) -> None:
         if loss not in CODES:
-            raise UserError(f"loss={loss!r} is unknown{nearest(loss, CODES)}; one of {', '.join(CODES)}")
+            raise UserError(f"loss={loss!r} is unknown{nearest(loss, CODES)}; use one of {', '.join(CODES)}")
         self.loss = loss
         self.truncation = truncation
         self.positive = positive

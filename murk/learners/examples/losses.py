@@ -56,7 +56,7 @@ class ExampleLoss:
     code: int  # code in `murk.learners.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
     probabilities: Callable[[Scores], Scores] | None  # the positive label's, at scores; None for a real target
-    spread: Callable[[Size], float]  # approximate bound of E||gradient estimate||^2
+    spread: Callable[[Size], float]  # approximate bound on E||gradient estimate||^2
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
 
@@ -126,7 +126,7 @@ def check_loss(loss: str, target: str) -> None:
     fitting = BY_TARGET[target]
     if loss not in fitting:
         raise UserError(
-            f"loss={loss!r} is not a loss of a {target} target{nearest(loss, fitting)}; one of {', '.join(fitting)}"
+            f"loss={loss!r} is not a loss of a {target} target{nearest(loss, fitting)}; use one of {', '.join(fitting)}"
         )
 
 
@@ -203,7 +203,7 @@ def best_truncation(variance: float, reach: float) -> int:
 
 
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
-    """Return an approximate bound of ``E||gradient estimate||^2`` in the ball, from public settings alone.
+    """Return an approximate bound on ``E||gradient estimate||^2`` in the ball, from public settings alone.
 
     The bound weights people and scales steps, so it affects efficiency but not the estimand.
     """

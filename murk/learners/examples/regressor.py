@@ -37,7 +37,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products also
         ``PureDP``.
     target_bound
-        Public bound of ``|y|``, to which targets are clipped; required unless noise is simulated or examples are
+        Public bound on ``|y|``, to which targets are clipped; required unless noise is simulated or examples are
         released, then 1 by default.
     levels
         Further guarantees by name, for releases made elsewhere.
@@ -52,7 +52,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     bound
-        Public bound of the features' norm, to which they are projected; by default each feature to [-1, 1].
+        Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
     regularization, batch
         lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
     step, averaging
@@ -136,7 +136,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.loss = "squared"
         self._bound = stated_bounds("target_bound", target_bound, 1.0, seed=seed, records=inputs == "records")
         if not (math.isfinite(self._bound) and self._bound > 0):
-            raise UserError(f"target_bound={target_bound!r}, the public bound of |y|, must be positive and finite")
+            raise UserError(f"target_bound={target_bound!r}, the public bound on |y|, must be positive and finite")
         self._prepare()
 
     @classmethod

@@ -71,7 +71,7 @@ class ExampleSettings:
 
     target: Literal["binary", "real"]
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
-    square: float  # public bound of ||x||^2, the constant's 1 included
+    square: float  # public bound on ||x||^2, the constant's 1 included
     boxed: bool = True  # whether each feature is also projected to [-1, 1]
     release: ReleaseForm = "joint"
     split: float = 0.5  # the features' share of the guarantee in a separate release
@@ -100,7 +100,7 @@ class ExampleSettings:
             ("intervals", self.intervals, (ASKED, None)),
         ):
             if value not in known:
-                raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+                raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
         if self.intervals is not None and self.polish:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
@@ -129,7 +129,7 @@ class ExampleSettings:
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
-                f"the public bound of ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
+                f"the public bound on ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
                 "it must be finite and more than 1"
             )
         if self.truncation is not None and (self.loss != "log" or self.truncation not in (1, 2, 3)):
@@ -293,7 +293,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
-        # b, and each of the p products of A with theta, have half the noise variance of a number.
+        # b, and each of the p products of A with theta, have half the noise variance of an entry.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
         assert not isinstance(mechanism, CompositeMechanism)

@@ -55,7 +55,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``, which
         clips gradients and biases the estimate (Shi et al., Figure 1).
     clip
-        Bound of gradients with ``weights="clip"``.
+        Bound on gradients with ``weights="clip"``.
     second_moment
         Public ``E x x'`` of the features and the constant (last), for whitening.
     public
@@ -134,9 +134,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self._keep(locals())
         self._codes = several_labels(classes)
         if objective not in ("balanced", "logistic"):
-            raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
+            raise UserError(f'objective={objective!r} is not one of "balanced", "logistic"')
         if coordinates not in ("contrasts", "classes"):
-            raise UserError(f'coordinates={coordinates!r}; known are "contrasts", "classes"')
+            raise UserError(f'coordinates={coordinates!r} is not one of "contrasts", "classes"')
         self._prepare()
 
     @classmethod

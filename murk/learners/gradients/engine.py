@@ -261,7 +261,7 @@ class SGDEngine(IterateEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed or of another dimension.
+        Raises MurkError if the state is malformed or of a different dimension.
         """
         memory, d = self.memory, self.dimension
         with reading():

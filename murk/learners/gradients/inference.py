@@ -188,7 +188,7 @@ def _estimate(
 
 
 def _scaling(settings: Settings, memory: Memory) -> NDArray[np.float64]:
-    """Return the diagonal of V in reported coordinates (softmax: contrasts, un-whitened)."""
+    """Return the diagonal of random scaling's V in reported coordinates (softmax: contrasts, un-whitened)."""
     count = float(memory.whole[k.COUNT])
     if count == 0:
         return np.full(settings.dimension, math.inf)

@@ -105,8 +105,8 @@ class GradientProblem:
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.
 
-        Raises HostileModelError if ``theta`` has another size, is not finite, is outside the radius, or its scale is
-        out of bounds.
+        Raises HostileModelError if ``theta`` has a different size, is not finite or is outside the radius, or if its
+        scale is out of bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)

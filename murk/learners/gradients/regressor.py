@@ -45,7 +45,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``, which
         clips gradients and biases the estimate (Shi et al., Figure 1).
     clip
-        Bound of gradients with ``weights="clip"``.
+        Bound on gradients with ``weights="clip"``.
     c
         Huber's constant.
     scale

@@ -40,7 +40,7 @@ def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float 
     if weights == "mallows":
         peak = math.sqrt(2.0)
         return large if large < peak else 2.0 / small if small > peak else peak
-    raise UserError(f"weights={weights!r} have no reach; weights are one of {', '.join(NAMES)}")
+    raise UserError(f"weights={weights!r} have no reach; use one of {', '.join(NAMES)}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Settings:
     objective: Logistic | Balanced | Softmax | Huber
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     weights: Weights = "norm"
-    clip: float | None = None  # bound of gradients with weights="clip"
+    clip: float | None = None  # bound on gradients with weights="clip"
     step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"  # noise-aware: radius w_i / sqrt(2 sum w_j^2 v_j)
     averaging: Averaging = "polyak"  # how to average iterates
     weighting: Weighting = "inverse-variance"  # how to weight people by public noise levels
@@ -70,7 +70,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.weights not in NAMES:
-            raise UserError(f"weights={self.weights!r}; known are {', '.join(NAMES)}")
+            raise UserError(f"weights={self.weights!r} is not one of {', '.join(NAMES)}")
         if (self.weights == "clip") != (self.clip is not None):
             raise UserError('weights="clip" and clip= (the bound to clip at) go together')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
@@ -80,11 +80,11 @@ class Settings:
         if self.delays is not None and self.step != "noise-aware":
             raise UserError(f"delays={self.delays!r} has no effect on given steps: leave it out")
         if self.averaging not in ("polyak", "polynomial-decay", None):
-            raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
+            raise UserError(f'averaging={self.averaging!r} is not one of "polyak", "polynomial-decay", None')
         if self.intervals not in ("random-scaling", "complete", None):
-            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", "complete", None')
+            raise UserError(f'intervals={self.intervals!r} is not one of "random-scaling", "complete", None')
         if self.weighting not in ("inverse-variance", "uniform"):
-            raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance", "uniform"')
+            raise UserError(f'weighting={self.weighting!r} is not one of "inverse-variance", "uniform"')
         if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:
             raise UserError(
                 f"need 0 < scale_floor <= scale_start <= scale_ceiling, got {self.scale_floor!r}, "

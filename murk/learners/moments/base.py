@@ -74,10 +74,12 @@ class PublicMoments(PersonEstimator):
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
+                raise UserError(
+                    f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, filter(None, choices)))}"
+                )
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
-                "design='gaussian' computes the bound of features from public covariates: give public=, and no radius="
+                "design='gaussian' computes the bound on features from public covariates: give public=, and no radius="
             )
         if self.solver == "score" and self.public is None:
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
@@ -119,7 +121,7 @@ class PublicMoments(PersonEstimator):
             moment = sample.moment[:-1, :-1]
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
-            raise UserError(f"radius={reach!r}, the bound of the features' norm, must be positive and finite")
+            raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
         self._gain = math.sqrt(k) / reach
         whole = self._released in WHOLE
@@ -292,7 +294,7 @@ class PublicMoments(PersonEstimator):
             if not isinstance(other, PublicMoments):
                 raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
             if (other._directions is None) is not (self._directions is None):
-                raise UserError("directions merge with directions, and moments with moments: see release=")
+                raise UserError("learners of directions and of moments cannot be merged: give both the same release=")
         if self._directions is not None:
             return self._directions.merged(self._engines(others))
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))

@@ -21,10 +21,13 @@ from murk.stream.task.protocol import Scale
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases once, without seeing a model. They release either the direction of their whitened features
-    times the coded target, and coefficients are solved for over public covariates; or the noisy second moments
-    ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give
-    the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
+    Each person releases once, with noise and without seeing a model, one of two things:
+
+    - The direction of their whitened features times the coded target. The learner solves for coefficients over public
+      covariates.
+    - Their second moments ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where
+      public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and
+      ``c mean f'(a + c x'u) = 1``.
 
     Parameters
     ----------
@@ -53,17 +56,17 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     beyond
         For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
-        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: any of ``people`` normal vectors with the public
-        covariance exceeds it with probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: all of ``people`` normal vectors with the public
+        covariance are within the bound, except with probability ``failure``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions with
-        public covariates and no argument that only moments have (``calibration``, ``radius``, ``beyond``, ``design``,
-        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``); else ``"observed"``, or
-        ``"joint"`` without an intercept.
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. The default is directions if
+        there are public covariates and no argument is given that applies only to moments (``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
+        else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound on ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
@@ -77,7 +80,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     intercept
         Whether there is an intercept. Otherwise labels count as 0 and 1, as in the paper, and most data have no root.
     inputs
-        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers, by the names in ``moments``.
+        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
     seed, noise
         Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 

@@ -291,13 +291,15 @@ class MomentEngine(RecordEngine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed, or of other moments.
+        Raises MurkError if the state is malformed, or for different moments.
         """
         with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["moments"] != self.layout.digest:
-                raise MurkError("the state is of other moments: make the learner with the same features and bounds")
+                raise MurkError(
+                    "the state is for different moments: make the learner with the same features and bounds"
+                )
             count = count_of(state["n_releases"], "n_releases")
             total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
         self._learned = MomentSums(total, sums, count)

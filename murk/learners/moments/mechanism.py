@@ -32,7 +32,7 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 class MomentMechanism(Wrapped):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    A `GaussianMechanism` uses twice the bound of the vectors' norm, which exceeds D: 1.22 times with b = sqrt 2 r,
+    A `GaussianMechanism` uses twice the bound on the vectors' norm, which exceeds D: 1.22 times with b = sqrt 2 r,
     sqrt 2 times with small b. So this mechanism bounds the *record*: it computes a record from any vector, projects it
     into the task's bounds and computes its moments again before it adds noise. Two such vectors are at most D apart,
     and at most ``D/g + sqrt d`` lattice steps of width g when truncated;
@@ -90,12 +90,12 @@ class MomentMechanism(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return math.ceil(self.statistics.norm / self.spacing) + TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """Bound of the length of an honest payload; a longer one is forged."""
+        """Bound on the length of an honest payload; a longer one is forged."""
         steps = math.ceil(self.statistics.norm / self.spacing)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
 
@@ -160,7 +160,7 @@ def calibrated(
             return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
-        raise UserError(f'release={release!r}; one of "observed", "joint", "separate"')
+        raise UserError(f'release={release!r} is not one of "observed", "joint", "separate"')
     if kind not in (None, BEST, "gaussian"):
         raise UserError(
             f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint' or 'observed'"

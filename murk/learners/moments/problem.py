@@ -88,9 +88,9 @@ def check_size(layout: Statistics) -> None:
     public = layout.constant and not layout.observed
     most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
     raise UserError(
-        f"a release of {layout.dimension:,} second moments, of {layout.size:,} coded features, is longer than a log "
-        f"takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features fit (the constant "
-        "and each category but the first are one each). Give the task fewer features, or protocol: examples"
+        f"a release of {layout.dimension:,} second moments, for {layout.size:,} coded features, exceeds the largest "
+        f"message of a log ({MAX_MESSAGE:,} bytes): at most {most:,} coded features fit (the constant is one, and so "
+        "is each category but the first). Give the task fewer features, or protocol: examples"
     )
 
 

@@ -36,7 +36,7 @@ class MomentsBlock(Block):
     )
     design: Literal["bounded", "gaussian"] = Field(
         default="bounded",
-        description="the bound of a person's features: `bounded` by their box, `gaussian` by the public covariance",
+        description="the bound on a person's features: `bounded` by their box, `gaussian` by the public covariance",
     )
     covariance: Literal["both", "private", "pooled"] = Field(
         default="both",

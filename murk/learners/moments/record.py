@@ -95,8 +95,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
 class MomentMemory(KernelMemory):
     """Sums of moments of one mechanism, to which the kernel of one record adds.
 
-    The kernel holds the interpreter's lock and the sums are read at once, so nobody sees half of a release. ``learned``
-    are earlier sums, ``seed`` is the seed of simulated noise or None.
+    The kernel holds the interpreter's lock and the sums are read in one step, so nobody sees half of a release.
+    ``learned`` are earlier sums, ``seed`` is the seed of simulated noise or None.
     """
 
     def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:

@@ -24,10 +24,14 @@ from murk.stream.task.protocol import Scale
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases once, without seeing a model. They release either the direction of their whitened features
-    times the coded target, and coefficients are solved for over public covariates; or the noisy second moments
-    ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give
-    the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
+    Each person releases once, with noise and without seeing a model, one of two things:
+
+    - The direction of their whitened features times the coded target. The learner solves for coefficients over public
+      covariates.
+    - Their second moments ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where
+      public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and
+      ``c mean f'(a + c x'u) = 1``.
+
     ``link="identity"`` is least squares and needs no public covariates; ``link="exp"`` is Poisson regression of bounded
     counts.
 
@@ -56,21 +60,21 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record.
     radius
-        Public bound of the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
+        Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
         For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
-        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: any of ``people`` normal vectors with the public
-        covariance exceeds it with probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: all of ``people`` normal vectors with the public
+        covariance are within the bound, except with probability ``failure``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions with
-        public covariates, a link other than cubic and no argument that only moments have (``calibration``, ``radius``,
-        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
-        else ``"observed"``, or ``"joint"`` without an intercept.
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. The default is directions if
+        there are public covariates, the link is not cubic and no argument is given that applies only to moments
+        (``calibration``, ``radius``, ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``,
+        ``intercept``, ``inputs``); else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        Factor of the coded target in moments; by default ``sqrt 2`` times the bound of ``||x||``, at which ``x y`` has
+        Factor of the coded target in moments; by default ``sqrt 2`` times the bound on ``||x||``, at which ``x y`` has
         as little noise as if released alone.
     covariance
         ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
@@ -84,7 +88,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     intercept
         Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
     inputs
-        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers, by the names in ``moments``.
+        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
     seed, noise
         Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
 
@@ -170,7 +174,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         link, radius
             The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
         lipschitz, error
-            The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
+            The paper's L, a bound on ``|f'|``, and C, a bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
             within ``L r + |f(0)| + C``.
         **more
             Further constructor arguments.

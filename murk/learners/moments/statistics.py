@@ -56,7 +56,7 @@ class Statistics:
     """The layout of a release's numbers."""
 
     names: tuple[str, ...]  # coded features in their fixed order, the constant last if there is one
-    radius: float  # r, the bound of ||x||_2, the constant included
+    radius: float  # r, the bound on ||x||_2, the constant included
     weight: float = 1.0  # b, the factor of a coded target in [-1, 1]
     constant: bool = True  # whether the last feature is the constant 1, whose entry 1*1 is public and not released
     root: float = math.sqrt(2.0)  # factor of off-diagonal entries: sqrt 2, or 1 as published
@@ -70,7 +70,7 @@ class Statistics:
     def __post_init__(self) -> None:
         least = 1.0 if self.constant else 0.0
         if not (math.isfinite(self.radius) and self.radius > least):
-            raise UserError(f"the bound of ||x|| must be finite and above {least:g}, got {self.radius!r}")
+            raise UserError(f"the bound on ||x|| must be finite and above {least:g}, got {self.radius!r}")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UserError(f"the target's scale must be positive and finite, got {self.weight!r}")
         if self.observed and not self.constant:

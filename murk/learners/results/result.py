@@ -202,7 +202,7 @@ class Result:
         from murk.learners.results.plot import curve, forest
 
         if kind not in ("forest", "curve"):
-            raise UserError(f'kind={kind!r}; known are "forest" and "curve"')
+            raise UserError(f'kind={kind!r} is not one of "forest", "curve"')
         shown = [name for name in self.coefficients if not is_constant(name)] if names is None else names
         chosen = [self[name] for name in shown]
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)

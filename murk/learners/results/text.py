@@ -43,7 +43,7 @@ def percent_of(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return the name of an effect per unit."""
+    """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 
 

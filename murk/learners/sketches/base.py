@@ -88,7 +88,7 @@ class GaussMix(StreamEstimator):
         if self.method is None:
             return "linear-mixing" if given else "moments"
         if self.method not in ("moments", "newton", "linear-mixing", "mixing"):
-            raise UserError(f'method={self.method!r}; known are "moments", "newton", "linear-mixing" and "mixing"')
+            raise UserError(f'method={self.method!r} is not one of "moments", "newton", "linear-mixing", "mixing"')
         if self.method in ("moments", "newton") and given:
             raise UserError(
                 f'{given[0]}= is for mixtures, but method="{self.method}" mixes no records: leave {given[0]}= out'

@@ -107,7 +107,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         return mechanism
 
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
-        """Raise RejectedError if a payload has another size, or more records than a window."""
+        """Raise RejectedError if a payload has a different size, or more records than a window."""
         if integers.size != self.dimension:
             raise RejectedError("dimension", f"{integers.size} integers, but a {self.released} has {self.dimension}")
         window = self.settings.window
@@ -146,7 +146,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`.
 
-        Raises MurkError if the state is malformed or of other settings.
+        Raises MurkError if the state is malformed or for other settings.
         """
         d, sums = self.settings.columns, self._empty_sums()
         with reading():
@@ -325,7 +325,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         """Refuse a sketch that no honest organisation sends.
 
         Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the
-        bound of its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
+        bound on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
         Massart 2000), here 4e-31. Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers

@@ -144,7 +144,7 @@ class _Start:
 
     values: Vector
     covariance: Matrix
-    beyond: Vector  # bound of the bias, (p,)
+    beyond: Vector  # bound on the bias, (p,)
     known: bool  # whether every coefficient has an interval; if not, the values are a guess
 
 

@@ -1,4 +1,4 @@
-"""What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+"""Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Final, Literal
@@ -21,7 +21,7 @@ _OF_MOMENTS: Final = Offer(
 
 
 class SketchBlock(Block):
-    """What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+    """Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
 
     rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
         default=None,
@@ -72,9 +72,9 @@ class SketchBlock(Block):
         "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound of the features' length; `null`: their box's"
+        default=None, description="public bound on the features' length; `null`: their box's"
     )
-    target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
+    target_bound: Positive | None = Field(default=None, description="public bound on the target's size; `null`: 1")
 
     @property
     def most_rows(self) -> int:

@@ -129,7 +129,7 @@ class Scores:
         return math.inf
 
     def remainder(self, inverse: Matrix, information: Matrix, bounds: tuple[float, float]) -> Vector:
-        """Return an upper bound of ``|L^-1 R|`` for each coefficient (see the module), ``(p,)``."""
+        """Return an upper bound on ``|L^-1 R|`` for each coefficient (see the module), ``(p,)``."""
         rise = np.expm1(self.v)
         missed = rise / (1.0 + rise / (1.0 + np.exp(-self.u))) - self.v
         own = np.maximum(np.einsum("ij,jk,ki->i", inverse, information, inverse), 0.0)

@@ -51,7 +51,7 @@ class WindowSettings:
 
     def __post_init__(self) -> None:
         if self.weighting not in ("inverse-variance", "uniform"):
-            raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance" and "uniform"')
+            raise UserError(f'weighting={self.weighting!r} is not one of "inverse-variance", "uniform"')
         if self.window is not None and self.window < 1:
             raise UserError(f"window={self.window!r}: a sketch has at least one record")
         if self.reach is not None:
@@ -64,7 +64,7 @@ class WindowSettings:
 
     @property
     def columns(self) -> int:
-        """d = p + 1: the target comes last."""
+        """Number of columns, p + 1; the target comes last."""
         return self.features + 1
 
     @property
@@ -118,9 +118,9 @@ class GramSettings(WindowSettings):
         what = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
         raise UserError(
             f"{self.features:,} coded features: a release of {what} {self.columns:,} columns (they and the target) "
-            f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log at most "
-            f"{MAX_MESSAGE:,}: at most {most - 1:,} coded features would do (the constant is one of them, and each "
-            "category but the first). Give the task fewer, or, where people release for themselves, protocol: examples"
+            f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log may have "
+            f"{MAX_MESSAGE:,}: at most {most - 1:,} coded features fit (the constant is one, and so is each category "
+            "but the first). Give the task fewer, or, where people release for themselves, protocol: examples"
         )
 
 
@@ -207,6 +207,6 @@ def check_message(rows: int, columns: int) -> None:
     if longest_release("sketch", rows * columns) > MAX_MESSAGE:
         raise UserError(
             f"a sketch of rows={rows} and {columns} columns takes {longest_release('sketch', rows * columns):,} bytes, "
-            f"and a message of a log {MAX_MESSAGE:,} at most: set rows to {largest_rows(columns)} or fewer, and "
-            "release several windows in place of more rows"
+            f"and a message of a log may have at most {MAX_MESSAGE:,}: set rows to {largest_rows(columns)} or fewer, "
+            "and release several windows in place of more rows"
         )

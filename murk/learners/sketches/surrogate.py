@@ -64,7 +64,7 @@ def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
     (3.897, 3.533)
     """
     if surrogate not in ("minimax", "chebyshev"):
-        raise UserError(f'surrogate={surrogate!r}; known are "minimax" and "chebyshev"')
+        raise UserError(f'surrogate={surrogate!r} is not one of "minimax", "chebyshev"')
     if not _RANGE[0] <= reach <= _RANGE[1]:
         raise UserError(f"the range Q of the logistic surrogate lies from 0.001 to 1000, got {reach!r}")
 

@@ -52,7 +52,7 @@ class Costed(Protocol):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release to an account in ``currency``, rounded up."""
@@ -67,7 +67,7 @@ class Randomizer(Costed, Protocol):
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""
@@ -90,7 +90,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def radius(self) -> float:
-        """Public bound of the vectors' l2 norm; vectors beyond it are projected."""
+        """Public bound on the vectors' l2 norm; vectors beyond it are projected."""
 
     @property
     def steps(self) -> int:
@@ -136,14 +136,14 @@ def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, f
 
 
 def checked_bound(owner: str, name: str, value: object, advice: str = "") -> float:
-    """Return the bound of a norm, checked."""
+    """Return the bound on a norm, checked."""
     try:
         bound = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         bound = math.nan
     if isinstance(value, bool | str) or not _BOUNDS[0] <= bound <= _BOUNDS[1]:
         raise UserError(
-            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
+            f"{owner}: {name}={value!r} is not a bound on a norm; it needs a number above 0 "
             f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g}){advice}"
         )
     return bound
@@ -180,7 +180,7 @@ class LatticeMechanism:
     __slots__ = ()
 
     def _check_fields(self: Any, *integers: str) -> None:
-        """Check dimension, radius and the named integers, and store them in their own types."""
+        """Check dimension, radius and the named integers, and store them with the declared types."""
         owner = type(self).__name__
         dimension, radius = checked_shape(owner, self.dimension, self.radius)
         object.__setattr__(self, "dimension", dimension)
@@ -241,7 +241,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def norm(self: Mechanism) -> float:
-        """The norm B of a decoded release."""
+        """Norm B of a decoded release."""
         return self.unit
 
     @property
@@ -256,7 +256,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
         return TAIL * WIDTH
 
 
@@ -346,7 +346,7 @@ class Wrapped:
 
     @property
     def variance(self) -> float:
-        """Variance of a number of a decoded release."""
+        """Variance of each number of a decoded release."""
         return self.noise.variance
 
     @property
@@ -361,12 +361,12 @@ class Wrapped:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest payload, exceeded with probability below 1e-30."""
         return self.noise.magnitude
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return self.noise.reach
 
     def cost(self, currency: Currency) -> PrivacyLoss:

@@ -129,7 +129,7 @@ class CompositeMechanism:
 
     @property
     def magnitudes(self) -> Integers:
-        """Bound of each coordinate of an honest payload (D,), exceeded with probability below 1e-30; 1 for a label."""
+        """Bound on each coordinate of an honest payload, (D,), exceeded with probability below 1e-30; 1 for a label."""
         return self._each(lambda part: part.magnitude, 1).astype(np.int64)
 
     def _each(self, gaussian: Any, label: float) -> Vectors:
@@ -138,7 +138,7 @@ class CompositeMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return int(self.magnitudes.max())
 
     @property

@@ -106,12 +106,12 @@ class GaussianMechanism(AdditiveMechanism):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return self.steps + TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self.steps)),))
 
     @property
@@ -140,7 +140,7 @@ class GaussianMechanism(AdditiveMechanism):
                     "stated; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
                 )
             return cap_of(self.stated)
-        raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
+        raise UserError(f"unknown currency {currency!r}; use one of gdp, rho, epsilon, approx")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
@@ -160,7 +160,7 @@ class GaussianMechanism(AdditiveMechanism):
         that the lattice cannot express.
         """
         if method not in ("analytic", "classic"):
-            raise UserError(f"unknown calibration {method!r}; one of analytic, classic")
+            raise UserError(f"unknown calibration {method!r}; use one of analytic, classic")
         if method == "classic" and not isinstance(guarantee, ApproxDP):
             raise UserError(f"the classic calibration is for ApproxDP only, not for {guarantee!r}; drop method=")
         size, bound = checked_shape("GaussianMechanism", dimension, radius)

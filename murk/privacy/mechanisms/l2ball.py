@@ -74,7 +74,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def steps(self) -> int:
-        """Bound of the quantised vector in steps: 0, because directions are not quantised."""
+        """Bound on the quantised vector in steps: 0, because directions are not quantised."""
         return 0
 
     @property
@@ -98,7 +98,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
     def to_dict(self) -> dict[str, Any]:

@@ -89,12 +89,12 @@ class LaplaceMechanism(AdditiveMechanism):
 
     @property
     def magnitude(self) -> int:
-        """Bound of a coordinate of an honest payload, exceeded with probability below 1e-30."""
+        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
         return self.steps + _TAIL * WIDTH
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
 
     def cost(self, currency: Currency) -> PrivacyLoss:

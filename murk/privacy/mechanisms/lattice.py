@@ -222,7 +222,7 @@ def randomize(
     v
         The vector, shape (d,); projected to the bound, NaN counts as 0.
     radius
-        Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
+        Bound on the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
     spacing, steps
         Width of a lattice step and bound of the quantised vector's norm in steps; for `PRIVUNIT`, ``steps`` is the
         number of draws that count as closest; not used by `L2BALL`.

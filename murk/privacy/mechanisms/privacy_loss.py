@@ -75,7 +75,7 @@ class PrivacyLoss:
     def __post_init__(self) -> None:
         if self.currency not in get_args(Currency):
             known = ", ".join(get_args(Currency))
-            raise UserError(f"unknown currency {self.currency!r}; one of {known}")
+            raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -213,7 +213,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
         return PrivacyLoss("rho", ceil_units(exact * exact / 2))
     if currency in ("epsilon", "approx"):
         return PrivacyLoss(currency, ceil_units(exact))
-    raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
+    raise UserError(f"unknown currency {currency!r}; use one of gdp, rho, epsilon, approx")
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
@@ -246,7 +246,7 @@ def pure_only(kind: str, method: str) -> None:
 
 
 def log_odds(favoured: int, other: int) -> Decimal:
-    """Return an upper bound of log(favoured / other), 1e-55 above it; call within `precise`.
+    """Return an upper bound on log(favoured / other), 1e-55 above it; call within `precise`.
 
     Calibrated integers stay at least 1e-49 below their epsilon, so the bound stays below it, too.
     """

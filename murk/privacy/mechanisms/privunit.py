@@ -135,7 +135,7 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def reach(self) -> Reach:
-        """Bound of an honest payload's norm; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         # A release is at most 2 n a / 2^64 times as likely to be in a set as one draw is.
         likelier = Fraction(2 * self.draws * self.odds[0], _WORDS)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0, NATS + math.ceil(math.log(likelier)))),))

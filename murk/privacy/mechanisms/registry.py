@@ -59,7 +59,7 @@ def calibrate(
             return _best(guarantee, dimension, radius)
         kind = former_kind(guarantee)
     if kind not in KINDS:
-        raise UserError(f"unknown mechanism {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
+        raise UserError(f"unknown mechanism {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
     chosen = VECTOR_MECHANISMS[kind]
     mechanism: Mechanism = chosen.calibrate(guarantee, dimension=dimension, radius=radius, method=method)
     return mechanism

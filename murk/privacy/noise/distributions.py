@@ -186,7 +186,7 @@ def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tup
 
 
 def _weights(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[list[int], list[int]]:
-    """Return bounds of 2^precision times the weights of k, down to 2^-(bits + 32)."""
+    """Return bounds on 2^precision times the weights of k, down to 2^-(bits + 32)."""
     quadratic = _POWERS[kind] == 2
     exponent = Fraction(1, 2 * coarse**2) if quadratic else Fraction(1, coarse)
     low, high = exponential(exponent, precision)

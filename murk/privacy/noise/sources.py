@@ -270,7 +270,7 @@ def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int
     """
     drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
     if drawn is None:
-        raise UserError(f"{source!r} draws no noise of kind {kind!r}; known are {', '.join(NOISE_DISTRIBUTIONS)}")
+        raise UserError(f"{source!r} draws no noise of kind {kind!r}, only {', '.join(NOISE_DISTRIBUTIONS)}")
     noise: Integers = drawn(records, size)
     return noise
 

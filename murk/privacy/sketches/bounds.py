@@ -79,7 +79,7 @@ def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction,
 
 
 def tail(tau: Decimal) -> Decimal:
-    """Return a bound of P(z > tau), z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
+    """Return a bound on P(z > tau), z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
 
     The sum over steps exceeds the integral by at most one term, and the normaliser is at least S sqrt(2 pi).
     """
@@ -115,7 +115,7 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
     if neighbours == "replace-one":
         value += order * (1 + 1 / g).ln() - (1 + order / g).ln()
     elif neighbours != "zero-out":
-        raise UserError(f"unknown neighbours {neighbours!r}; one of zero-out, replace-one")
+        raise UserError(f"unknown neighbours {neighbours!r}; use one of zero-out, replace-one")
     return value * rows / (2 * (order - 1))
 
 

@@ -130,13 +130,13 @@ class GramMechanism:
 
     @property
     def feature_square(self) -> int:
-        """Bound of the features' squared norm in steps, rounding to the grid included."""
+        """Bound on the features' squared norm in steps, rounding to the grid included."""
         rounded = self.feature_bound * _SLACK / self.feature_step + math.sqrt(self.columns - 1) / 2
         return math.ceil(rounded * rounded * _SLACK)
 
     @property
     def square(self) -> int:
-        """B, the bound of a row's squared norm in steps."""
+        """B, the bound on a row's squared norm in steps."""
         return self.feature_square + self.target_steps**2
 
     @property
@@ -176,7 +176,7 @@ class GramMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
         return self.largest_window * self.room + TAIL * WIDTH + 64
 
     def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -41,7 +41,7 @@ class GaussMixMechanism:
         \text{std}^2 = \max(g - \lambda, 0)
 
     Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (others are scaled down), so ||z|| <= C. With ``"mixing"`` lambda
-    = 0. With ``"linear-mixing"`` it is a noisy lower bound of the smallest eigenvalue of Z'Z, which is released as the
+    = 0. With ``"linear-mixing"`` it is a noisy lower bound on the smallest eigenvalue of Z'Z, which is released as the
     sketch's ``spread``:
 
     .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
@@ -67,7 +67,7 @@ class GaussMixMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     g
-        Lower bound of the noisy second moment's smallest eigenvalue in units of C^2; the noise if lambda is 0.
+        Lower bound on the noisy second moment's smallest eigenvalue in units of C^2; the noise if lambda is 0.
         Above 1, or with ``"tight"`` above 2^-16.
     eta, tau
         Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
@@ -147,7 +147,7 @@ class GaussMixMechanism:
 
     @property
     def bound(self) -> float:
-        """C, the bound of a row's norm: sqrt(C_X^2 + C_Y^2), with 1e-12 of it for rounding."""
+        """C, the bound on a row's norm: sqrt(C_X^2 + C_Y^2), with 1e-12 of it for rounding."""
         return math.hypot(self.feature_bound, self.target_bound) * _SLACK
 
     @property
@@ -182,7 +182,7 @@ class GaussMixMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest sketch, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest sketch, exceeded with probability below 1e-30."""
         mixtures = math.ceil(TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
         return mixtures + TAIL * WIDTH + 64
 
@@ -328,7 +328,7 @@ def check_choice(name: str, value: object, kinds: Any) -> None:
     """Raise `UserError` if the value is not one of a literal type's values."""
     known = get_args(kinds)
     if value not in known:
-        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; one of {', '.join(known)}")
+        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; use one of {', '.join(known)}")
 
 
 def _check_guarantee(guarantee: object) -> ApproxDP:

@@ -97,7 +97,7 @@ class NewtonMechanism:
 
     @cached_property
     def step(self) -> GramMechanism:
-        """Mechanism of B: the same noise, for rows with other bounds."""
+        """Mechanism of the second Gram matrix, B: the same noise, for rows with other bounds."""
         return GramMechanism(
             self.start.columns,
             self.start.feature_bound / 2.0,
@@ -110,7 +110,7 @@ class NewtonMechanism:
 
     @property
     def columns(self) -> int:
-        """d = p + 1: features (a constant included) and the label."""
+        """Number of columns: features (a constant included) and the label."""
         return self.start.columns
 
     @property
@@ -120,7 +120,7 @@ class NewtonMechanism:
 
     @property
     def target_bound(self) -> float:
-        """Bound of the labels, 1."""
+        """Bound on the labels, 1."""
         return self.start.target_bound
 
     @property
@@ -135,7 +135,7 @@ class NewtonMechanism:
 
     @property
     def dimension(self) -> int:
-        """Number of integers in a release: both upper triangles, A's first."""
+        """Number of integers in a release: the upper triangle of the Gram matrix A, then that of B."""
         return 2 * self.start.dimension
 
     @property
@@ -145,7 +145,7 @@ class NewtonMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound of an integer of an honest release, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
         return max(self.start.magnitude, self.step.magnitude)
 
     def parts(self, records: int) -> tuple[int, int]:

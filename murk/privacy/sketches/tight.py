@@ -130,7 +130,7 @@ def mixing_delta(noise: Decimal, rows: int, epsilon: Decimal) -> Decimal:
 
 
 def mixing_epsilon(noise: Decimal, rows: int, delta: Decimal, claimed: Decimal) -> Decimal:
-    """Return an upper bound of the exact epsilon of mixing: ``claimed`` if that holds, else accurate to 1e-9."""
+    """Return an upper bound on the exact epsilon of mixing: ``claimed`` if that holds, else accurate to 1e-9."""
     if mixing_delta(noise, rows, claimed) <= delta:
         return claimed
     low, high = claimed, 2 * claimed
@@ -216,13 +216,13 @@ def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float,
 
 
 def forward(order: float, rows: int, m: Floats) -> Floats:
-    """Return log rho of k normals of variance m against m - 1, for m > order."""
+    """Return the log moment of ``rows`` normals of variance m against m - 1, for m > order."""
     found: Floats = rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m))
     return found
 
 
 def reverse(order: float, rows: int, m: Floats) -> Floats:
-    """Return log rho of k normals of variance m - 1 against m, for m > 1; less than `forward`.
+    """Return the log moment of ``rows`` normals of variance m - 1 against m, for m > 1; less than `forward`.
 
     With t = 1 / (m - 1), 2/k times the derivative of the difference by t is (2 a - 1) (1 / ((1 - (a - 1) t)(1 + a t)) -
     1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
@@ -233,7 +233,7 @@ def reverse(order: float, rows: int, m: Floats) -> Floats:
 
 
 def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """Return the logarithm of a bound of the moment of order a over all windows (see the module).
+    """Return the logarithm of a bound on the moment of order a over all windows (see the module).
 
     The order is in (1, 1 + g - d + eta (tau - reach)); d is the eigenvalue's sensitivity, and reach is Z, above which z
     is left out.
@@ -255,12 +255,12 @@ def _gain(a: float, d: float, eta: float) -> float:
 
 
 def _floor(eta: float) -> float:
-    """Return a lower bound of the computed least eigenvalue of any window."""
+    """Return a lower bound on the computed least eigenvalue of any window."""
     return -(2.0**-9 + eta * _STEP)
 
 
 def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
-    """Return the maximum of F over L."""
+    """Return the logarithm of a bound on the moment F, the largest over L (see the module)."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
@@ -281,7 +281,7 @@ def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int,
 
 
 def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """Return the maximum over L and D in the other direction."""
+    """Return the logarithm of a bound on the moment in the other direction, the largest over L and D."""
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)

@@ -222,7 +222,7 @@ class Sources:
 
 
 class Settling:
-    """Transactions of one open ledger, and the deletion of releases that the log has confirmed."""
+    """Transactions of one open ledger; they also delete releases that the log has confirmed."""
 
     def __init__(self, file: LedgerFile, names: Names) -> None:
         self._file, self._names = file, names

@@ -1,8 +1,8 @@
 """Merging the accounts that a person has under several spellings of their name.
 
 In a ledger with plain names, migration does this. A ledger with keyed hashes cannot read its names, so migration only
-lists the accounts in the table ``earlier``. When a person is named who has an earlier spelling there
-(`names.earlier_spellings`), their accounts are merged before anything is decided.
+lists the accounts in the table ``earlier``. When a caller names a person, their accounts under earlier spellings
+(`names.earlier_spellings`) in that table are merged before any release is decided.
 """
 
 from __future__ import annotations

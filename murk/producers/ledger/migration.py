@@ -1,6 +1,7 @@
-"""Migration of ledgers of earlier formats when they are opened, each in one transaction.
+"""Migration of a ledger in an earlier format when it is opened, in one transaction.
 
-A migration never loosens a promise and never lowers what anyone has spent. Earlier versions of Murk refuse the result.
+A migration never raises a promised cap and never lowers what anyone has spent. Earlier versions of Murk refuse the
+migrated ledger.
 """
 
 from __future__ import annotations

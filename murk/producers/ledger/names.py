@@ -374,9 +374,9 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
         wrong = True
     if wrong:
         raise UserError(
-            f"{path} is damaged, or the key of another ledger than {ledger}. {KEPT} as {path}", code=LOST_KEY
+            f"{path} is damaged, or is the key of a ledger other than {ledger}. {KEPT} as {path}", code=LOST_KEY
         )
-    raise UserError(f"the ledger {ledger} names people by a key, and {path} is not there. {KEPT} there", code=LOST_KEY)
+    raise UserError(f"the ledger {ledger} hashes names with a key, and {path} is missing. {KEPT} there", code=LOST_KEY)
 
 
 def _parse(text: str) -> NameKey | None:

@@ -102,7 +102,7 @@ class Membership(ABC):
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that others take over at once.
+        """Leave, so that others take over immediately.
 
         ``for_good=False`` is for a process that fails and will be restarted: it keeps its chains unless the restart
         takes too long.
@@ -200,8 +200,8 @@ class Log(ABC):
     def register_task(self, document: bytes) -> None:
         """Create the task's streams and store its document (`Task.document`).
 
-        Registering the same task again only updates its retention. If several processes register at once, exactly one
-        creates the streams. Raises `UserError` when the log carries another task, naming the keys that differ.
+        Registering the same task again only updates its retention. If several processes register concurrently, exactly
+        one creates the streams. Raises `UserError` when the log carries another task, naming the keys that differ.
         """
 
     @abstractmethod

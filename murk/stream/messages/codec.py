@@ -28,9 +28,10 @@ _Message = TypeVar("_Message", bound=BaseModel)
 
 
 class RejectedError(MurkError):
-    """A message that is not learned, with a reason from `REASONS`, which is used as a metrics label.
+    """Raised for a message that must not be learned from.
 
-    ``detail`` may quote the sender's bytes: bounded, and escaped to printable ASCII.
+    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes: bounded, and
+    escaped to printable ASCII.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -44,7 +45,7 @@ class RejectedError(MurkError):
 
 @dataclass(frozen=True, slots=True)
 class WireRules:
-    """What a release must satisfy to belong to a task.
+    """Conditions that a release must satisfy to belong to a task.
 
     >>> WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}).max_bytes
     578

@@ -27,8 +27,8 @@ from murk.stream.messages.codec import excerpt
 LEVEL = 0.95  # level of the intervals in a trail
 MOST_POINTS = 200
 FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no trail
-TRAIL_BYTES = 2**18  # approximate upper bound of a trail's size
-_OVERHEAD = 4096  # upper bound of a state's bytes besides its learner and its trail
+TRAIL_BYTES = 2**18  # approximate upper bound on a trail's size
+_OVERHEAD = 4096  # upper bound on a state's bytes besides its learner and its trail
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
 """Releases at a trail's first point. An organisation's release covers many records; a few people's show nothing."""
 
@@ -221,7 +221,7 @@ def _stride(index: int, first: int, most: int) -> int:
 
 
 def _damaged(where: str) -> MurkError:
-    return MurkError(f"the state of {where} is damaged at: trail. Restore the log from a copy")
+    return MurkError(f"the state of {where} is damaged (invalid: trail): restore the log from a copy")
 
 
 SCHEMA = 2
@@ -331,7 +331,7 @@ def decode_state(message: bytes, where: str) -> StateMessage:
         # The writer chose the keys: they are untrusted text.
         keys = sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
         raise MurkError(
-            f"the state of {where} is damaged at: {', '.join(keys)}. Restore the log from a copy"
+            f"the state of {where} is damaged (invalid: {', '.join(keys)}): restore the log from a copy"
         ) from error
 
 

@@ -63,7 +63,7 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
 
 
 def check_times(expiry: int, granularity: int, retention: int) -> None:
-    """Check that a release does not expire at once, and that the log keeps it until its expiry.
+    """Check that a release does not expire immediately, and that the log keeps it until its expiry.
 
     Devices send again until the expiry, which is truncated to the granularity; a repeated release that the log has
     already removed would count twice. Raises `PydanticCustomError`, naming the key.
@@ -71,7 +71,7 @@ def check_times(expiry: int, granularity: int, retention: int) -> None:
     if expiry < granularity:
         raise task_error(
             f"{format_duration(expiry)} is below granularity {format_duration(granularity)}, so that "
-            "releases would expire at once; raise it or lower granularity",
+            "releases would expire immediately; raise it or lower granularity",
             "expiry",
         )
     if retention < expiry:

@@ -18,10 +18,10 @@ from murk.stream.task.registry import BLOCKS, FORMER_PROTOCOL, FORMER_SET_ASIDE,
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
-    """Return the values of the log's task for keys that the task's file left to the rules.
+    """Return the log's values for keys that the task file leaves out and that earlier versions filled in differently.
 
-    ``by_rule`` has the keys that the file left to the rules: "protocol", "release", "method", "objective", "delays",
-    "models", "effects".
+    ``by_rule`` are the keys that the file leaves out, of "protocol", "release", "method", "objective", "delays",
+    "models" and "effects".
     """
     changes: dict[str, Any] = {}
     for name in BLOCKS:

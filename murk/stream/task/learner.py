@@ -52,7 +52,7 @@ class LearnerBlock(Block):
 
     weights: Literal["norm", "mallows", "clip"] = Field(
         default="norm",
-        description="the bound of a gradient: `norm` divides by the features' length, `mallows` weighs by min(1, "
+        description="the bound on a gradient: `norm` divides by the features' length, `mallows` weighs by min(1, "
         "2/length^2), `clip` shortens to `clip` and biases the estimate",
     )
     clip: Positive | None = Field(default=None, description="maximum length of a gradient with `weights: clip`")
@@ -61,7 +61,7 @@ class LearnerBlock(Block):
         default="estimate", description="`estimate`, or the known residual scale in coded units (`huber` only)"
     )
     scale_floor: Positive = Field(
-        default=0.01, description="lower bound of the estimated scale, in coded units (`huber` only)"
+        default=0.01, description="lower bound on the estimated scale, in coded units (`huber` only)"
     )
     scale_start: Positive = Field(
         default=1.0, description="start of the estimated scale, in coded units (`huber` only)"

@@ -97,7 +97,7 @@ def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
         raise UserError(
-            f"it costs {cost}, which cannot be converted to {currency}; write the cap in the guarantee's terms"
+            f"a release costs {cost}, which cannot be converted to {currency}; write the cap in the guarantee's terms"
         )
     return cost
 

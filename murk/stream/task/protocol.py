@@ -79,7 +79,7 @@ class TaskProtocol(ABC):
         """
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the settings of a log's task to keep where a task file leaves them to the rules of earlier versions.
+        """Return settings of a log's task that are defaults of earlier versions, to keep where a task file has none.
 
         ``block`` has the settings of the log's task; ``by_rule`` are the keys that the task file leaves out.
         """

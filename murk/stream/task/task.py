@@ -50,7 +50,7 @@ RESOLVED: Final = {
 
 def _task_name(name: str) -> str:
     if len(name) > 64 or not name or set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
-        raise task_error(f"{shown(name)} is not a task's name; use 1 to 64 small letters, digits and -")
+        raise task_error(f"{shown(name)} is not a task's name; use 1 to 64 lowercase letters, digits and -")
     return name
 
 
@@ -87,7 +87,7 @@ class Task(_ProtocolBlocks):
     """
 
     name: Annotated[Text, AfterValidator(_task_name)] = Field(
-        description="the task's name: small letters, digits and -"
+        description="the task's name: lowercase letters, digits and -"
     )
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
         description="the columns to learn from, in order"

@@ -1,7 +1,7 @@
 """Decide what becomes of a chain's messages (learned, duplicate or dead letter), and count it.
 
-A block of messages that are all plainly learnable is judged at once; otherwise each message is judged by itself, with
-the same outcome.
+A block of messages that are all plainly learnable is judged as a whole; otherwise each message is judged by itself,
+with the same outcome.
 """
 
 from __future__ import annotations
@@ -185,9 +185,10 @@ class Judged:
 
 
 class Intake:
-    """Judge a chain's messages before its learner learns from them.
+    """Decide which of a chain's messages its learner learns from.
 
-    If chains share models, ``renew`` informs the learner of new models and returns whether it looked for any.
+    If chains share models, ``renew`` reads new models from the log into the learner; it returns False if it did not
+    read the log.
     """
 
     def __init__(

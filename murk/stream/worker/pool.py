@@ -106,7 +106,7 @@ class WorkerPool(Generic[Learner]):
             return
 
     def close(self, *, for_good: bool = True) -> None:
-        """Release all chains: to others at once, or (``for_good=False``) only if this process does not come back."""
+        """Release all chains: to others now, or (``for_good=False``) only if this process does not come back."""
         self._drop(*self._workers)
         self._membership.close(for_good=for_good)
 

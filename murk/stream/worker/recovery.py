@@ -59,7 +59,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
     if begin > offset:
         raise MurkError(
             f"{where} has been read up to offset {offset}, but the log now begins at {begin}: retention "
-            f"has removed {begin - offset} messages unread, without which the estimate would be another one. "
+            f"has removed {begin - offset} messages unread, without which the estimate would be wrong. "
             "Restore the log from a copy, or begin with a new log and a longer retention",
             code="MURK-LOG-007",
         )

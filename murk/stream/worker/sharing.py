@@ -1,6 +1,6 @@
 """Models that all chains share: the first chain's worker makes them and informs the others.
 
-The first chain's commit writes a model to its state and to the log at once. So each version is made only once, and
+The first chain's commit writes a model to its state and to the log atomically. So each version is made only once, and
 every message was made at a model that was on the log before it: a worker that looks once after it has read messages
 knows the models of all of them.
 """
@@ -84,7 +84,7 @@ class Sharing:
         """Called when messages were read, whose models may be unknown."""
 
     def renew(self) -> bool:
-        """Inform the learner of new models; return whether any were looked for."""
+        """Read new models from the log into the learner; return False if the log was not read."""
         return False
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
@@ -102,14 +102,14 @@ class Sharing:
         released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
         try:
             if model.version > released:
-                raise UserError(f"it has learned {model.version} releases, and only {released} messages are on the log")
+                raise UserError(f"the model has learned {model.version} releases, but the log has only {released}")
             accept(model.version, model.iterate)
         except UserError as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
         # The first chain's worker publishes its model again.
-        _log.warning("%s: the newest model was not published by a learner: %s", self._log.url, error)
+        _log.warning("%s: the newest model is not one that a learner has published: %s", self._log.url, error)
 
 
 class Making(Sharing):
@@ -155,7 +155,7 @@ class Making(Sharing):
         return whole
 
     def _make(self) -> StreamLearner | None:
-        # Ends are an upper bound of what was learned, and cheaper than the states.
+        # Ends are an upper bound on what was learned, and cheaper than the states.
         if sum(self._log.ends()) < self._learner.next_model_at:
             return None
         others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}
@@ -185,7 +185,7 @@ class Told(Sharing):
         self._looked = False
 
     def renew(self) -> bool:
-        """Look for new models, once after messages were read.
+        """Read new models from the log, at most once after each read of messages.
 
         Raises `MurkError` if the log cannot be read: answers to models that are merely unknown are not refused.
         """

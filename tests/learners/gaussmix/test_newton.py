@@ -239,7 +239,7 @@ def test_what_does_not_go_with_a_step_is_refused():
         ({"rows": 64}, "mixes no records"),
         ({"range": 3.0}, "does not use"),
         ({"method": "moments", "first": 10}, "give method="),
-        ({"method": "newtons"}, "known are"),
+        ({"method": "newtons"}, "is not one of"),
     ):
         with pytest.raises(UserError, match=words):
             GaussMixClassifier(**{"budget": budget, "method": "newton", **more})

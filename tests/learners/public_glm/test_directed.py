@@ -235,7 +235,7 @@ def test_a_feature_that_does_not_vary_in_public_is_refused_as_in_tasks():
 
 
 def test_wrong_settings_name_the_remedy():
-    with pytest.raises(UserError, match="release='twice'; one of 'directions', 'observed', 'joint', 'separate'"):
+    with pytest.raises(UserError, match="release='twice' is not one of 'directions', 'observed', 'joint', 'separate'"):
         glm(release="twice")
     with pytest.raises(UserError, match="one of them"):
         glm(noise=SimulatedNoise(1))

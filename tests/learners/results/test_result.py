@@ -308,7 +308,7 @@ def test_tick_labels_of_a_forest_do_not_overlap(by):
 
 
 def test_bad_pictures_are_refused(result):
-    with pytest.raises(UserError, match='known are "forest" and "curve"'):
+    with pytest.raises(UserError, match='is not one of "forest", "curve"'):
         result.plot("pie")
     with pytest.raises(UserError, match="no history to draw"):
         Result(report()).plot("curve")

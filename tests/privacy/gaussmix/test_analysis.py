@@ -187,5 +187,5 @@ def test_norms_have_limits():
     for bound in (1e-100, 1e100):
         assert made(bound)
     for bound in (0.9e-100, 1.1e100, 0.0, -1.0, math.nan, math.inf, True, "1"):
-        with pytest.raises(UserError, match=r"is not a bound of a norm; it needs a number above 0 \(from 1e-100 to"):
+        with pytest.raises(UserError, match=r"is not a bound on a norm; it needs a number above 0 \(from 1e-100 to"):
             made(bound)

@@ -206,7 +206,7 @@ def test_every_source_draws_every_distribution(source, kind):
 
 
 def test_a_distribution_that_nobody_draws_is_refused():
-    with pytest.raises(UserError, match="draws no noise of kind 'cauchy'; known are gaussian, laplace"):
+    with pytest.raises(UserError, match="draws no noise of kind 'cauchy', only gaussian, laplace"):
         draw_noise(SecureNoise(), "cauchy", [0], 1)
     # Not every method of a source is a distribution.
     with pytest.raises(UserError, match="draws no noise of kind 'words'"):

@@ -292,8 +292,8 @@ def test_a_migration_that_is_not_finished_says_so(plain: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda lies: lies.unlink(), "names people by a key, and"),
-        (lambda lies: lies.write_text("murk ledger key 1 " + "00" * 32 + "\n"), "the key of another ledger"),
+        (lambda lies: lies.unlink(), "hashes names with a key, and"),
+        (lambda lies: lies.write_text("murk ledger key 1 " + "00" * 32 + "\n"), "the key of a ledger other than"),
         (lambda lies: lies.write_text(lies.read_text()[:40]), "is damaged, or the key of another"),
         (lambda lies: lies.write_bytes(b"\xff\xfe"), "cannot be read"),
     ],

@@ -78,7 +78,7 @@ REFUSED = [
         "kind: binry",
         "line 6: target.kind: 'binry' is not a kind of target; did you mean 'binary'?",
     ),
-    ("kind: binary, ", "", "target.kind: missing, and required; one of binary, classes, real"),
+    ("kind: binary, ", "", "target.kind: missing, and required; use one of binary, classes, real"),
     ("positive: yes, ", "", "target.positive: missing, and required; give the value that counts as 1"),
     ("negative: no", "negative: yes", "target.negative: 'yes' is the positive value too"),
     ("positive: yes, negative: no", "classes: [a, b]", "target.classes: unknown key"),

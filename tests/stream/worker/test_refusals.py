@@ -63,13 +63,13 @@ def change_state(log: SqliteLog, **changes: Any) -> None:
         ({"last_id": "0" * 32}, "last release before offset 10 is not the one"),
         ({"last_id": None}, "last release before offset 10 is not the one"),
         ({"schema": 3}, "another version of Murk .schema 3"),
-        ({"kind": "iterate"}, "damaged at: kind"),
-        ({"counters": {"learned": -1, "duplicates": 0, "dead": {}}}, "damaged at: counters.learned"),
+        ({"kind": "iterate"}, "invalid: kind"),
+        ({"counters": {"learned": -1, "duplicates": 0, "dead": {}}}, "invalid: counters.learned"),
         (
             {"counters": {"learned": 9, "duplicates": 1, "dead": {}}},
             "learned 10 releases, and 9 were counted",
         ),
-        ({"surprise": 1}, "damaged at: surprise"),
+        ({"surprise": 1}, "invalid: surprise"),
     ],
 )
 def test_a_state_that_is_not_this_logs_is_refused(log: SqliteLog, changes: dict[str, Any], words: str) -> None:

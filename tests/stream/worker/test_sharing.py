@@ -201,7 +201,7 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
         assert starts(log, 1) == [0, 3_000]
         assert len(reasons(log)) == 5 * (number + 1)
         # Of a version that is in the state nothing that a message says is looked at.
-        assert ("not published by a learner" in caplog.text) is (number != 3)
+        assert ("not one that a learner has published" in caplog.text) is (number != 3)
         caplog.clear()
     # The first chain's worker puts the right one there again.
     learn(log, 0)

@@ -24,8 +24,8 @@ Advance = Callable[[Chain, int, tuple[Epoch, ...]], Chain]
 class Answers(KernelMemory, Held):
     """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
 
-    The kernel holds the interpreter's lock and sums are read at once, so nobody reads half of an answer. ``seed`` is
-    the seed of simulated noise, or None for secure noise.
+    The kernel holds the interpreter's lock and sums are read in one step, so nobody reads half of an answer. ``seed``
+    is the seed of simulated noise, or None for secure noise.
     """
 
     def __init__(

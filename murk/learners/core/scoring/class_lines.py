@@ -76,14 +76,14 @@ class ClassLines:
 
     @property
     def missing(self) -> float:
-        """Share of people whose target is missing, at least; 0 unless significant."""
+        """Lower bound on the share of people whose target is missing; 0 unless significant."""
         if not self.lines:
             return 0.0
         share, error = self.lines[0].share
         return max(1.0 - share - _SURELY * error - _SAME, 0.0)
 
     def refit(self, found: Sequence[Summary]) -> ClassLines:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return ClassLines(found, len(self._basis))
 
     @property
@@ -175,7 +175,7 @@ def centre(model: Model, basis: Array) -> Array:
 
 
 def _largest(at: Array) -> float:
-    """Return m, the largest ``|e_k - q|``."""
+    """Return the largest ``|e_k - q|`` over classes k, for class probabilities q."""
     return math.sqrt(1.0 - 2.0 * float(at.min()) + float(at @ at))
 
 

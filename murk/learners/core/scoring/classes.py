@@ -60,16 +60,16 @@ class ClassScores:
         return cls(rows, basis, directions(rows.points, model), answers)
 
     def summands(self, at: Array) -> Array:
-        """Return the rows' terms of G, (m, (K - 1) p), at class probabilities ``at`` (m, K)."""
+        """Return each row's term of the expected score G, (m, (K - 1) p), at class probabilities ``at`` (m, K)."""
         mean = np.einsum("ik,ika->ia", at, self.answers)
         return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
 
     def score(self, at: Array) -> Array:
-        """Return G at class probabilities ``at``, ((K - 1) p,)."""
+        """Return the expected score G, ((K - 1) p,), at class probabilities ``at``."""
         return np.asarray(self.rows.shares @ self.summands(at))
 
     def slope(self, at: Array) -> Array:
-        """Return dG/dTheta, ((K - 1) p, (K - 1) p)."""
+        """Return the derivative of the expected score by Theta, ((K - 1) p, (K - 1) p)."""
         weighted = at[:, :, None] * self.answers
         steep = np.einsum("ika,kb->iab", weighted, self.basis)
         steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
@@ -129,7 +129,7 @@ class ClassSolution:
         return max(0.0, 1.0 - self.ratio)
 
     def refit(self, found: Sequence[Summary]) -> ClassSolution:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return ClassSolution(found, len(self._basis), self.rows)
 
     # The equations

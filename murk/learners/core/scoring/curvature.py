@@ -37,7 +37,7 @@ class Curvature:
     along: Array  # the direction of the coefficients, of length 1, (p,)
     root: Array  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
     correction: Array  # D, (p, p)
-    error: float  # variance of a number's remaining error
+    error: float  # variance of the remaining error of an entry
 
     @classmethod
     def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:

@@ -132,7 +132,7 @@ def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[l
 
 
 def _variance(answer: Answer) -> float:
-    """Return the variance of a number of a mean score, with the largest possible spread of people."""
+    """Return the variance of an entry of a mean score, with the largest possible spread of people."""
     return answer.noise + answer.share + answer.whole
 
 

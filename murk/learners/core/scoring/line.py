@@ -161,7 +161,7 @@ class ProbabilityLine:
         return max(mean, _LEAST), spread
 
     def _second_moments(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, float]:
-        """Return A in the newest coordinates, (p, p), and the variance of a number's error.
+        """Return A in the newest coordinates, (p, p), and the variance of an entry's error.
 
         A is shrunk towards that of even features, the more the noisier it is and the less people differ from such.
         """

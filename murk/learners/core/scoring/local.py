@@ -87,7 +87,7 @@ class LocalScores(RecordEngine, ScoreEngine):
             raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
         name = repr(guarantee)
         if name in self._declared:
-            raise UserError(f"the level named {name!r} has another guarantee: give that level another name")
+            raise UserError(f"levels={{...}} gives the name {name!r} to a different guarantee: rename that level")
         if name not in self._own:
             if len(self._own) >= MOST_BUDGETS:
                 raise UserError(

@@ -82,7 +82,7 @@ class OuterGaussian(Wrapped):
 
     @property
     def variance(self) -> float:
-        """Variance of a number's noise."""
+        """Variance of the noise on each entry."""
         return (WIDTH * self.unit) ** 2
 
     @property
@@ -91,7 +91,7 @@ class OuterGaussian(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Largest number of an honest payload, except with probability below 1e-30."""
+        """Largest entry of an honest payload, except with probability below 1e-30."""
         return self._steps + TAIL * WIDTH
 
     @property
@@ -196,7 +196,7 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The two mechanisms of a level. Any answer costs as much as the more expensive one."""
+    """The mechanisms of a privacy level for scores and for matrices. Every release is charged at the higher cost."""
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
@@ -229,7 +229,7 @@ class ScoreMechanisms:
 
     @property
     def magnitude(self) -> int:
-        """Largest number of an honest payload."""
+        """Largest entry of an honest payload."""
         return max(self.score.magnitude, self.mechanism("curvature").magnitude)
 
     def cost(self, currency: Currency) -> PrivacyLoss:

@@ -69,12 +69,12 @@ class Model:
 
     @property
     def matrix_reach(self) -> float:
-        """M: longer transformed features count for less in matrices."""
+        """Length M; transformed features that are longer have less weight in matrices."""
         return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
 
     @cached_property
     def back(self) -> Array:
-        """W^-1, (p, p)."""
+        """Inverse of the transform, (p, p)."""
         return np.asarray(np.linalg.inv(self.transform))
 
     @cached_property
@@ -176,7 +176,7 @@ class Response:
 
 
 def directions(X: Array, model: Model, reach: float | None = None) -> Array:
-    """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, with R or another reach."""
+    """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, at ``reach``, by default the model's."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -206,5 +206,5 @@ def facing(along: Array) -> Array:
 
 
 def own_variance(answer: Answer, features: int) -> float:
-    """Return the variance of a number of a mean matrix: the mechanism's noise and at most people's spread."""
+    """Return the variance of an entry of a mean matrix: the mechanism's noise and at most people's spread."""
     return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)

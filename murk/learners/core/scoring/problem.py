@@ -194,9 +194,9 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
         if instead and not settings.labels:
             instead += ", or examples"
         raise UserError(
-            f"{p:,} coded features (the constant is one of them, and each category but the first) have "
+            f"{p:,} coded features (the constant is one, and so is each category but the first) have "
             f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
-            f"log takes {MAX_STATE / 2**20:g} MB. Give the task fewer features, or protocol: gradients{instead}"
+            f"log accepts {MAX_STATE / 2**20:g} MB. Give the task fewer features, or protocol: gradients{instead}"
         )
 
 

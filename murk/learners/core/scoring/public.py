@@ -180,7 +180,7 @@ class PublicSolution:
         return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
 
     def _target_share(self, precision: Array) -> float:
-        """Return the pi that fits best at the linearization."""
+        """Return the share pi of people with a target that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
         share = (float(weighed @ self.moments.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
@@ -220,7 +220,7 @@ class PublicSolution:
         return theta, share
 
     def refit(self, found: Sequence[Summary]) -> PublicSolution:
-        """Return the solution of other answers."""
+        """Return the solution for other answers."""
         return PublicSolution(found, self.response, self.rows)
 
     # Precision of the solution
@@ -250,7 +250,7 @@ class PublicSolution:
 
     @property
     def doubt(self) -> float:
-        """Mean kappa over hypotheses: how much people may differ from the rows."""
+        """Posterior mean of kappa over the hypotheses, which measures how much people may differ from the rows."""
         return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
 
     @property

@@ -141,18 +141,18 @@ class Expected:
         return cls(rows, directions(rows.points, model), high, low, response)
 
     def score(self, logit: Array) -> Array:
-        """Return G at ``logit`` = X theta."""
+        """Return the expected mean score G at ``logit``, the logits of the rows."""
         return np.asarray(self.directions.T @ (self.rows.shares * self._mean(logit)))
 
     def slope(self, logit: Array) -> Array:
-        """Return dG/dtheta, (p, p)."""
+        """Return the derivative of the expected mean score by theta, (p, p)."""
         steep = self.response.steep(logit)
         if self.response.binary:
             steep = steep * (self.high - self.low)
         return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
 
     def spread(self, logit: Array) -> Array:
-        """Return the mean of ``r^2 c^2 z z'``, (p, p), an upper bound of a score's covariance."""
+        """Return the mean square of scores, ``r^2 c^2 z z'``, (p, p), an upper bound on a score's covariance."""
         if self.response.binary:
             q = np.clip(self.response.level(logit), 0.0, 1.0)
             square = q * self.high**2 + (1.0 - q) * self.low**2
@@ -167,7 +167,7 @@ class Expected:
 
     @property
     def level(self) -> tuple[Array, Array]:
-        """m of each row at probability (a real target's mean) 0, and its increase up to 1."""
+        """Mean answer m of each row at probability 0 (for a real target, at mean 0), and its increase up to 1."""
         if not self.response.binary:
             return np.zeros_like(self.high), np.ones_like(self.high)
         return self.low, self.high - self.low

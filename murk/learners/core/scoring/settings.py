@@ -199,7 +199,7 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """Return R, with or without public rows.
+        """Return the reach R of models, with or without public rows.
 
         People beyond it, mostly those of rare categories, count for less; released matrices' noise grows with it.
         """

@@ -120,7 +120,7 @@ class _Stacked:
         )
 
     def scores(self, level: Array) -> Array:
-        """Return G_k of each epoch, (..., k, p), at levels (..., m)."""
+        """Return each epoch's expected mean score, (..., k, p), at the rows' levels (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def displacements(self, theta: Array) -> tuple[Array, Array]:
@@ -190,7 +190,7 @@ class Solution:
         )
 
     def refit(self, found: Sequence[Summary]) -> Solution:
-        """Return the solution of other answers, solved in the same way."""
+        """Return the solution for other answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
     # The equations

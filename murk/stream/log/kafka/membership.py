@@ -135,7 +135,7 @@ class KafkaMembership(Membership):
         return self._assigned
 
     def close(self, *, for_good: bool = True) -> None:
-        """Leave the group, so that others take over at once; or only disconnect, to come back under the same name."""
+        """Leave the group, so that others take over now; or only disconnect, to come back under the same name."""
         self._for_good = for_good
         self._stop.set()
         self._asked.set()

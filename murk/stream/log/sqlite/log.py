@@ -141,10 +141,10 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
 
 def _split(number: int, value: bytes) -> list[bytes]:
     if not (1 < number <= BATCH_MESSAGES and _SIZE * number <= len(value)):
-        raise ValueError("a batch has another number of messages than it states")
+        raise ValueError("a batch does not have the number of messages that it states")
     ends = [*accumulate(struct.unpack_from(f"<{number}I", value), initial=_SIZE * number)]
     if ends[-1] != len(value):
-        raise ValueError("a batch has another length than its messages")
+        raise ValueError("the lengths of a batch and of its messages differ")
     return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
 
 

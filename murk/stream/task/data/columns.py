@@ -341,7 +341,7 @@ class CategoryColumn:
         return cell
 
     def target(self, value: Any) -> tuple[float, int]:
-        """Return one index as a coded target, NaN if missing or undeclared, and its outcome."""
+        """Return a value's category index as the coded target (NaN if missing or undeclared), and the outcome."""
         index, cell = self._index(value)
         return (math.nan if index < 0 else float(index)), cell
 

@@ -319,7 +319,7 @@ def _check_target_kind(value: Any) -> Any:
     if not isinstance(value, dict):
         raise task_error(f"{shown(value)} is not a mapping; write name, kind and what the kind needs")
     if "kind" not in value:
-        raise task_error(f"missing, and required; one of {', '.join(_TARGETS)}", "kind")
+        raise task_error(f"missing, and required; use one of {', '.join(_TARGETS)}", "kind")
     kind = value["kind"]
     if not isinstance(kind, str) or kind not in _TARGETS:
         raise task_error(f"{shown(kind)} is not a kind of target; {nearest(str(kind), _TARGETS)}", "kind")

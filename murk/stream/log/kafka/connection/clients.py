@@ -69,7 +69,7 @@ class InterruptibleProducer(KafkaProducer):  # type: ignore[misc]
     """
 
     def leave(self, patience: float = 0.0) -> None:
-        """Close; drop records that are not sent within ``patience`` seconds, and open transactions."""
+        """Close. Open transactions and records that are not sent within ``patience`` seconds are dropped."""
         with suppress(KafkaTimeoutError):
             self.flush(patience)
         self._sender.force_close()
@@ -115,7 +115,7 @@ class TransactionalProducer(InterruptibleProducer):
 
 
 class _Reader(KafkaConsumer):  # type: ignore[misc]
-    """A consumer that unpacks batches at once and raises for a topic to which it is denied access.
+    """A consumer that unpacks each batch as a whole, and raises for a topic to which it is denied access.
 
     The library's consumer requests such a topic's end again and again until time runs out.
     """
@@ -186,7 +186,7 @@ class Clients:
             Group instance id, under which the process keeps its partitions if it is away for less than the session
             time-out; None for a dynamic member.
         patience_ms
-            A member that was not polled for so long leaves the group.
+            Milliseconds without a poll after which the member leaves the group.
         """
         return self._make(
             Member,

@@ -56,7 +56,7 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """Cooperative assignor that distributes partitions with `share`.
 
-    It understands members of older versions, which distribute partitions in another way.
+    It understands members of older versions, which distribute partitions differently.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         return frozenset(assigned.partition for assigned in self.assignment())
 
     def leave(self, *, for_good: bool) -> None:
-        """Close. With ``for_good``, leave the group, so that others get this member's partitions at once."""
+        """Close. With ``for_good``, leave the group, so that others get this member's partitions now."""
         if for_good:
             # The library lets a static member's session time out instead.
             self._coordinator.is_dynamic_member = lambda: True

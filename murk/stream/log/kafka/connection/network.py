@@ -64,7 +64,7 @@ class Address:
                 )
         if slash and not _NAME.fullmatch(name):
             raise UserError(
-                "the name in the log URL is invalid: write small letters, digits and -, as in "
+                "the name in the log URL is invalid: write lowercase letters, digits and -, as in "
                 "kafka://HOST:PORT/third-child",
                 code="MURK-LOG-008",
             )

@@ -123,7 +123,7 @@ _record = partial(tuple.__new__, Record)  # faster than `Record._make`
 
 
 class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """The records of one partition's fetch, of which plain batches are unpacked at once.
+    """The records of one partition's fetch; each plain batch is unpacked as a whole.
 
     From the first batch that is not plain (compressed, control, older format, damaged, with keys or headers), the
     library unpacks the rest.
@@ -189,7 +189,7 @@ def plain(batch: Any) -> list[Record] | None:
 
 
 def unpack_at_once(consumer: Any) -> None:
-    """Let a consumer unpack plain batches at once, if the library's version is known."""
+    """Let a consumer unpack each plain batch as a whole, if the library's version is known."""
     if _is_known():
         consumer._fetcher.PartitionRecords = IndexedRecords
 

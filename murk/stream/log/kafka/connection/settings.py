@@ -41,7 +41,7 @@ class Settings:
     ssl_certificate_file: str | None = None  # client certificate, if the broker requires one
     ssl_key_file: str | None = None
     ssl_key_password: str | None = field(default=None, repr=False)
-    session_timeout_ms: int = 10_000  # a learner without a heartbeat for so long counts as dead
+    session_timeout_ms: int = 10_000  # time without a heartbeat after which a learner counts as dead
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
