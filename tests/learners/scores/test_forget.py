@@ -186,7 +186,7 @@ def test_fewer_than_eight_epochs_are_refused(wrong):
 
 
 def test_a_change_is_in_the_targets_own_units():
-    """It falls by 20 for half of the people, so that the mean of all moves by 10; shrinkage takes up to a third of it."""
+    """It falls by 20 for half of the people, so that the mean of all moves by 10; shrinkage takes up to a third."""
     rng, n = np.random.default_rng(9), 96_000
     X = rng.uniform(-1, 1, size=(n, 1))
     y = np.where(np.arange(n) < n // 2, 30.0, 10.0) * X[:, 0] + 50
