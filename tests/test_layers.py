@@ -18,11 +18,23 @@ ALLOWED = {
     "learners": {"privacy", "stream"},
     "producers": {"privacy", "stream", "learners", "planning"},
     "monitoring": {"privacy", "stream", "learners"},
+    "gateway": {"privacy", "stream", "learners", "monitoring"},
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
     "dossier": {"privacy", "stream", "learners", "producers"},
     "planning": {"privacy", "stream", "learners"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "planning"},
+    "cli": {
+        "privacy",
+        "stream",
+        "learners",
+        "producers",
+        "monitoring",
+        "audit",
+        "demo",
+        "dossier",
+        "planning",
+        "gateway",
+    },
 }
 NOT_INSTALLED = {"reproductions", "tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {

@@ -9,6 +9,7 @@ _FROM = {
     "learner": " From the learner's side.",
     "process": " From monitor and learners.",
     "people": " From the people's side.",
+    "gateway": " From the HTTP gateway.",
 }
 
 

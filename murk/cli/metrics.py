@@ -13,6 +13,7 @@ import click
 from murk.cli.logs import say
 
 if TYPE_CHECKING:
+    from murk.gateway.server import Gateway
     from murk.producers import Ledger
     from murk.stream import Task
     from murk.stream.worker.pool import WorkerPool
@@ -112,3 +113,24 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         say(f"{task.name}: metrics of its people at {server.url}/metrics", INFO)
         refresh()
         yield refresh
+
+
+@contextmanager
+def gateway_metrics(port: int | None, host: str, task: Task, gateway: Gateway) -> Iterator[None]:
+    """Serve a gateway's ``/metrics`` and ``/healthz`` on a port of their own, if there is one."""
+    if port is None:
+        yield
+        return
+    from functools import partial
+
+    from murk.monitoring.web.routes import metrics
+    from murk.monitoring.web.server import Response, Route, Server, text
+
+    def healthz(headers: object) -> Response:
+        trouble = gateway.appending.trouble
+        return text(200, "ok") if trouble is None else text(503, trouble)
+
+    routes: dict[str, Route] = {"/metrics": partial(metrics, gateway.registry), "/healthz": healthz}
+    with Server(routes, host, port, options=_OPTIONS, allowed=_names(host)) as server:
+        say(f"{task.name}: metrics of this gateway at {server.url}/metrics", INFO)
+        yield

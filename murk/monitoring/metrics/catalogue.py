@@ -12,7 +12,7 @@ from typing import Literal
 PREFIX = "murk_"
 
 Kind = Literal["counter", "gauge", "histogram"]
-Side = Literal["monitor", "learner", "process", "people"]
+Side = Literal["monitor", "learner", "process", "people", "gateway"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Metric:
     help: str  # meaning, in one sentence
     labels: tuple[str, ...] = ("task",)
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without infinity
-    # exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, or ``"people"`` for a population or a gateway
+    # exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, ``"people"`` for a population or the gateway of a
+    # file, or ``"gateway"`` for the HTTP gateway
     side: Side = "monitor"
     optional: str = ""  # condition under which the metric is exported
 
@@ -145,5 +146,23 @@ METRICS = (
         side="people",
     ),
     Metric("murk_outbox_pending", "gauge", "Releases that wait for the log to confirm them.", side="people"),
+    Metric(
+        "murk_gateway_releases_total", "counter", "Releases of devices acknowledged, repeated ones included.",
+        side="gateway",
+    ),
+    Metric(
+        "murk_gateway_refusals_total", "counter", "Releases of devices refused at the door, by reason.",
+        ("task", "reason"), side="gateway",
+    ),
+    Metric(
+        "murk_gateway_requests_total", "counter", "Requests answered, by HTTP status.", ("task", "status"),
+        side="gateway", optional="from the first request with the status",
+    ),
+    Metric(
+        "murk_gateway_waiting_releases", "gauge", "Releases of devices that wait for a durable write.", side="gateway"
+    ),
+    Metric(
+        "murk_gateway_log_reachable", "gauge", "1 while the gateway can write to the log, else 0.", side="gateway"
+    ),
 )  # fmt: skip
 """All metrics, in the order in which documents list them."""

@@ -175,6 +175,26 @@ DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a p
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
 
+def check_expiry(release: Received, appended: int) -> None:
+    """Raise `RejectedError` if the log appended a release (at a time in seconds since 1970) after its expiry."""
+    if appended > release.expires:
+        raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
+
+
+def admit(learner: StreamLearner, release: Received, ahead: int, renew: Callable[[], bool] | None) -> None:
+    """Raise `RejectedError` if a learner cannot learn a release as number ``n_releases + ahead``.
+
+    ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
+    """
+    try:
+        learner.admit(release, ahead)
+    except RejectedError as rejected:
+        # The learner may not know the release's model yet.
+        if rejected.reason not in _UNKNOWN_MODEL or renew is None or not renew():
+            raise
+        learner.admit(release, ahead)
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters."""
@@ -220,7 +240,7 @@ class Intake:
         return Judged(releases, times[-1])
 
     def _judge_each(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
-        chain, receive, seen, admit = self._chain, self.receive, window.seen, self._admit
+        chain, receive, seen, learner, renew = self._chain, self.receive, window.seen, self._learner, self._renew
         admitted: list[Received] = []
         dead: list[DeadLetter] = []
         newest = 0
@@ -233,12 +253,11 @@ class Intake:
                     raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
                 # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the
                 # window cannot change the outcome.
-                if appended > release.expires:
-                    raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
+                check_expiry(release, appended)
                 if duplicate:
                     tally.duplicate()
                     continue
-                admit(release, len(admitted))
+                admit(learner, release, len(admitted), renew)
             except RejectedError as rejected:
                 dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
                 tally.dead(rejected.reason)
@@ -246,12 +265,3 @@ class Intake:
             admitted.append(release)
             newest = appended
         return Judged(admitted, newest, dead)
-
-    def _admit(self, release: Received, ahead: int) -> None:
-        try:
-            self._learner.admit(release, ahead)
-        except RejectedError as rejected:
-            # The learner may not know the release's model yet.
-            if rejected.reason not in _UNKNOWN_MODEL or self._renew is None or not self._renew():
-                raise
-            self._learner.admit(release, ahead)

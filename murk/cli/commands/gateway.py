@@ -1,0 +1,110 @@
+"""``murk gateway``: let devices read the task and send releases over HTTP."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, suppress
+from logging import INFO
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.interrupts import between_steps
+from murk.cli.logs import logging_options, say, start_logging
+from murk.cli.metrics import gateway_metrics, metrics_port
+from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.gateway.server import Gateway
+    from murk.stream import Task
+    from murk.stream.log.base import Log
+
+_LEAST_TOKEN = 16
+"""Least number of characters of a bearer token."""
+
+
+@click.command("gateway")
+@existing_log
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, metavar="N",
+              help="Port to listen on; 0 lets the system choose.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
+              help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
+@click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM; needs --tls-key.")
+@click.option("--tls-key", metavar="FILE", help="Key of the certificate in PEM.")
+@click.option("--origin", "origins", multiple=True, metavar="ORIGIN",
+              help="Origin of pages that may use the gateway, such as https://app.example.org; * for all. May be "
+              "repeated.")  # fmt: skip
+@click.option("--rate", type=click.IntRange(0), default=600, show_default=True, metavar="N",
+              help="Most releases and other requests of an address prefix (IPv4 /24, IPv6 /48) in a minute; 0: no "
+              "limit, as behind a proxy that has one.")  # fmt: skip
+@click.option("--connections", type=click.IntRange(1, 60_000), default=1_000, show_default=True, metavar="N",
+              help="Most open connections.")  # fmt: skip
+@click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
+@wait_for_task
+@metrics_port("Serve /metrics and /healthz on port N, and no metrics on --port.")
+@logging_options
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+def command(
+    log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
+    connections: int, token_file: str | None, wait: bool, metrics_port: int | None, metrics_host: str, verbose: int,
+    log_json: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
+
+    A release is answered with 202 once it is durable on the log. The gateway needs no secret: the rules of admission
+    are those of the log's learners, and no address is logged.
+    """
+    from murk.gateway.app import Settings
+    from murk.gateway.server import Gateway
+
+    start_logging(verbose, log_json)
+    if (tls_cert is None) != (tls_key is None):
+        raise UserError("--tls-cert and --tls-key belong together: give both or neither")
+    for origin in origins:
+        _check_origin(origin)
+    token = None if token_file is None else _token(token_file)
+    with ExitStack() as stack:
+
+        def open_gateway(log: Log, task: Task) -> Gateway:
+            settings = Settings(origins=origins, token=token, rate=rate, metrics=metrics_port is None)
+            return Gateway(
+                log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
+            )
+
+        log, task, gateway = begin_on(log_url, open_gateway, wait=wait)
+        stack.callback(log.close)
+        stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway))
+        with between_steps() as asked, gateway:
+            _print_address(task, gateway, as_json)
+            with suppress(KeyboardInterrupt):
+                while not asked():
+                    gateway.step()
+        say("stopped", INFO)
+
+
+def _check_origin(origin: str) -> None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(origin)
+    if origin != "*" and (parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin):
+        raise UserError(f"--origin {origin}: write an origin as https://app.example.org, without a path, or *")
+
+
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(4_096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not ASCII"
+        raise UserError(f"--token-file {path}: cannot be read ({reason})") from None
+    if len(token) < _LEAST_TOKEN or not token.isprintable() or " " in token:
+        raise UserError(f"--token-file {path}: a token is one word of at least {_LEAST_TOKEN} characters")
+    return token
+
+
+def _print_address(task: Task, gateway: Gateway, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"task": task.name, "url": gateway.url, "host": gateway.host, "port": gateway.port}))
+    else:
+        click.echo(f"{task.name}: devices at {gateway.url}/v1/tasks/{task.name}")

@@ -1,0 +1,121 @@
+"""The rules of admission at the door: those of the chain's worker, without its state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from murk.errors import UserError
+from murk.learners.problem import interactive_of, problem_for
+from murk.stream.log.base import FIRST_CHAIN
+from murk.stream.messages.codec import RejectedError, decode_iterate
+from murk.stream.messages.wire import Received, receiver
+from murk.stream.worker.intake import admit, check_expiry
+from murk.stream.worker.learner import wire_rules
+from murk.stream.worker.sharing import SharingLearner, Told
+
+if TYPE_CHECKING:
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
+
+
+class Admission:
+    """Decide whether a task's worker can learn a release.
+
+    A release is refused only if the worker is certain to refuse it. What a chain has learned by the time it reads the
+    release is at least the version of its newest model and at most the end of its partition; of the counts in between
+    the most favourable decides. Duplicates are left to the worker.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from murk.stream import Task, open_log
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     log.register_task(task.document())
+    ...     Admission(log, task).check(b"{}", 1_700_000_000)
+    Traceback (most recent call last):
+    murk.stream.messages.codec.RejectedError: schema: id: missing
+    """
+
+    def __init__(self, log: Log, task: Task) -> None:
+        self._log = log
+        self._task = task
+        problem = problem_for(task)
+        self._problem = interactive_of(problem)
+        # It learns nothing: `ahead` stands for what the chain has learned.
+        self._learner = problem.engine()
+        self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
+        self.rules = wire_rules(task, self._learner)
+        self._receive = receiver(self.rules)
+        self._checked: dict[int, tuple[bytes, int]] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}
+
+    @property
+    def interactive(self) -> bool:
+        """Whether devices need a model."""
+        return self._problem is not None
+
+    def source(self, chain: int) -> int:
+        """Return the chain under which a chain's models are stored."""
+        return FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
+
+    def begin(self) -> None:
+        """Allow the log to be looked at again; call it before each group of releases that arrived together."""
+        self._bounds.clear()
+        if self._sharing is not None:
+            self._sharing.arrived()
+
+    def check(self, data: bytes, now: int) -> Received:
+        """Return the release, or raise `RejectedError` if it will not be learned.
+
+        ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
+        """
+        release = self._receive(data)
+        check_expiry(release, now)
+        if self._problem is None or self._sharing is not None:
+            admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
+            return release
+        chain = release.chain
+        version: int = getattr(release, "version", 0)
+        if chain not in self._bounds:
+            message, end = self._log.cached_model(chain)
+            self._bounds[chain] = self._version(chain, message), end
+        if version > self._bounds[chain][1]:
+            # What was read may be a moment old.
+            self._bounds[chain] = self._version(chain, self._log.model(chain)), self._log.end(chain)
+        low, high = self._bounds[chain]
+        self._learner.admit(release, min(max(version, low), high))
+        return release
+
+    def model(self, chain: int) -> bytes | None:
+        """Return the newest valid model for devices of a chain, or None.
+
+        Raises `MurkError` if the log cannot be read.
+        """
+        source = self.source(chain)
+        message, _ = self._log.cached_model(source)
+        self._version(source, message)
+        known = self._checked.get(source)
+        return None if known is None else known[0]
+
+    def _version(self, chain: int, message: bytes | None) -> int:
+        """Return the version of the newest valid model of a chain, 0 if there is none."""
+        known = self._checked.get(chain)
+        if message is not None and self._problem is not None and (known is None or known[0] != message):
+            try:
+                model = decode_iterate(
+                    message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain
+                )
+                if not self._problem.is_published(model.version):
+                    raise UserError(f"no model is published at version {model.version}")
+            except (RejectedError, UserError):
+                # Devices would refuse it as well: the last valid one stays.
+                pass
+            else:
+                known = self._checked[chain] = message, model.version
+        return 0 if known is None else known[1]

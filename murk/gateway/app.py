@@ -1,0 +1,405 @@
+"""The ASGI application of a gateway: requests and answers, without a framework and without a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from email.message import Message
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+
+from murk.errors import unexpected
+from murk.gateway.appending import Appending, Submission
+from murk.gateway.limits import RateLimit
+from murk.monitoring.web.routes import metrics
+from murk.stream.messages.codec import Reason
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from murk.stream.task.task import Task
+
+MOST_RELEASES = 256
+"""Largest number of releases in a request."""
+
+BODY_BYTES = 2**20
+"""Largest body, unless one release of the task may be longer."""
+
+BODY_SECONDS = 10.0
+"""Time for a request's body."""
+
+HELD_BYTES = 64 * 2**20
+"""Largest size of all bodies that are being received."""
+
+STATUS_OF: Final[Mapping[Reason, int]] = {
+    "malformed": 400, "schema": 400, "wrong-task": 409, "simulated": 409, "stale": 409, "future": 409, "version": 409,
+    "expired": 410, "too-large": 413, "chain": 422, "level": 422, "dimension": 422, "magnitude": 422, "duplicate": 422,
+}  # fmt: skip
+"""Status of a refusal by its reason."""
+
+_AWAY, _BUSY = 5, 1  # seconds after which to come again
+_EXPOSED = "ETag, Murk-Task-Hash, Retry-After"
+_METHODS = {"GET": "GET, HEAD, OPTIONS", "POST": "POST, OPTIONS"}
+_JSON, _TEXT = "application/json", "text/plain"
+_log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the operator of a gateway sets.
+
+    Parameters
+    ----------
+    origins
+        Origins of pages that may use the gateway; ``*`` for all.
+    token
+        Bearer token that requests need, or None.
+    rate
+        Largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
+    metrics
+        Whether ``/metrics`` is answered here.
+    """
+
+    origins: tuple[str, ...] = ()
+    token: str | None = None
+    rate: int = 600
+    metrics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and headers of an answer."""
+
+    status: int
+    body: bytes = b""
+    kind: str = _JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, name: str, **headers: str) -> None:
+        super().__init__(status, name)
+        self.answer = Answer(status, msgspec.json.encode({"error": name}), headers=headers)
+
+
+def split(body: bytes) -> list[bytes] | None:
+    """Return the bytes of each release of a body, or None if it is not one release or an array of 1 to 256.
+
+    >>> split(b'[{"a": 1}, {}]'), split(b' {"a": 1} '), split(b"[]")
+    ([b'{"a": 1}', b'{}'], [b'{"a": 1}'], None)
+    """
+    body = body.strip(b" \t\r\n")
+    if not body.startswith(b"["):
+        return [body] if body else None
+    try:
+        return [bytes(one) for one in _ARRAY.decode(body)]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+_ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_RELEASES)])
+
+
+class Door:
+    """Answer requests about one log's task.
+
+    Parameters
+    ----------
+    task, document
+        The task, and the bytes that were registered.
+    settings
+        What the operator sets.
+
+    Attributes
+    ----------
+    registry
+        Metrics, set before the first request.
+    requests
+        Numbers of answered requests by status.
+    """
+
+    def __init__(self, task: Task, document: bytes, settings: Settings) -> None:
+        self.registry: CollectorRegistry | None = None
+        self.requests: Counter[int] = Counter()
+        self._task = task
+        self._document = document
+        self._settings = settings
+        self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
+        self._limit = RateLimit(settings.rate)
+        self._appending: Appending | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._held = 0
+        self._reading: set[asyncio.Timeout] = set()
+        self._stopping = False
+        # Gradients age quickly.
+        self._age = 1 if task.protocol == "gradients" else 5
+        self._tags: dict[bytes, str] = {}
+
+    # The log's thread
+
+    def serve(self, appending: Appending) -> None:
+        """Set what appends releases, before the first request."""
+        self._appending = appending
+        longest = appending.admission.rules.max_bytes
+        self._most = max(longest, min(MOST_RELEASES * (longest + 2), BODY_BYTES))
+
+    def resolve(self, group: Sequence[Submission]) -> None:
+        """Answer requests; called in the log's thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(_resolve, group)
+
+    def stop(self) -> None:
+        """Answer 503 from now on; called in any thread."""
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        for timeout in list(self._reading):
+            timeout.reschedule(0.0)
+
+    # Requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        self._loop = asyncio.get_running_loop()
+        headers = {name: value for name, value in scope["headers"] if name in _READ}
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except RefusedError as refused:
+            answer = refused.answer
+        except _GoneError:
+            return
+        except Exception as error:  # noqa: BLE001 - neither a value nor a traceback may get out
+            _log.warning("a request failed: %s", unexpected(error))
+            answer = Answer(500, b'{"error":"fault"}', headers={"Connection": "close"})
+        self.requests[answer.status] += 1
+        named = {**_SAFE, **answer.headers, **self._allowed(headers)}
+        if answer.body or answer.status not in (204, 304):
+            named |= {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+        lines = [(name.lower().encode(), value.encode("latin-1")) for name, value in named.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": lines})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        method, path = scope["method"], scope["path"]
+        base = f"/v1/tasks/{self._task.name}"
+        routes: dict[str, Callable[[], Answer]] = {
+            "/v1/tasks": self._tasks,
+            base: lambda: self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash}),
+            f"{base}/model": lambda: self._model(scope, headers),
+            "/openapi.json": lambda: self._cached(self._description, headers, 60, {}),
+            "/healthz": self._healthz,
+        }
+        if self._settings.metrics:
+            routes["/metrics"] = lambda: self._metrics(headers)
+        post = path == f"{base}/releases"
+        route = routes.get(path)
+        if route is None and not post:
+            raise RefusedError(404, "unknown-task" if path.startswith("/v1/tasks/") else "not-found", **_CLOSE)
+        if method == "OPTIONS":
+            return Answer(204, headers={"Allow": _METHODS["POST" if post else "GET"]})
+        if (method != "POST") if post else (method not in ("GET", "HEAD")):
+            raise RefusedError(405, "method", Allow=_METHODS["POST" if post else "GET"], **_CLOSE)
+        if path != "/healthz":
+            self._check_token(headers)
+        if route is not None:
+            if path.startswith("/v1/"):
+                self._check_rate(scope, 1)
+            return route()
+        return await self._releases(scope, headers, receive)
+
+    def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
+        if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+            raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
+
+    def _check_rate(self, scope: Scope, number: int) -> None:
+        client = scope.get("client")
+        seconds = self._limit.wait(client[0] if client else "", number)
+        if seconds:
+            raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
+
+    def _tasks(self) -> Answer:
+        return _json(200, {"tasks": [{"name": self._task.name, "hash": self._task.hash}]}, **self._fresh(60))
+
+    def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        appending = self._ready()
+        chosen = parse_qs(scope["query_string"].decode("latin-1")).get("chain", ["0"])[-1]
+        if not (chosen.isascii() and chosen.isdigit() and len(chosen) < 9 and int(chosen) < self._task.log.partitions):
+            raise RefusedError(404, "no-chain")
+        if not appending.admission.interactive:
+            raise RefusedError(404, "no-models")
+        model = appending.models.get(int(chosen))
+        if model is None:
+            return Answer(204, headers=self._fresh(self._age))
+        return self._cached(model, headers, self._age, {})
+
+    def _cached(self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str]) -> Answer:
+        """Return a body with its tag, or 304 if the client has it."""
+        tag = self._tags.get(body)
+        if tag is None:
+            if len(self._tags) > 1_000:
+                self._tags.clear()
+            tag = self._tags[body] = f'"{sha256(body).hexdigest()[:32]}"'
+        named = {"ETag": tag, **self._fresh(age), **more}
+        known = headers.get(b"if-none-match", b"").decode("latin-1")
+        if known == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
+            return Answer(304, headers=named)
+        return Answer(200, body, headers=named)
+
+    def _fresh(self, seconds: int) -> dict[str, str]:
+        # Caches in between must not answer those who have no token.
+        return {"Cache-Control": f"{'public' if self._token is None else 'private'}, max-age={seconds}"}
+
+    @cached_property
+    def _description(self) -> bytes:
+        from murk.gateway.openapi import description
+
+        return description(self._task)
+
+    def _healthz(self) -> Answer:
+        trouble = "it is stopping" if self._stopping else self._ready().trouble
+        return Answer(200, b"ok\n", _TEXT) if trouble is None else Answer(503, f"{trouble}\n".encode(), _TEXT)
+
+    def _metrics(self, headers: Mapping[bytes, bytes]) -> Answer:
+        if self.registry is None:
+            raise _away()
+        asked = Message()
+        asked["Accept"] = headers.get(b"accept", b"").decode("latin-1")
+        _, kind, body = metrics(self.registry, asked)
+        return Answer(200, body, kind)
+
+    def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
+        """Return the headers by which a browser lets pages of declared origins read an answer."""
+        origins = self._settings.origins
+        if not origins:
+            return {}
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not origin or not (origin in origins or "*" in origins):
+            return {"Vary": "Origin"}
+        return {
+            "Vary": "Origin",
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": _EXPOSED,
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
+            "Access-Control-Max-Age": "7200",
+        }
+
+    # Releases
+
+    async def _releases(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        kind = headers.get(b"content-type", _JSON.encode()).partition(b";")[0].strip().lower().decode("latin-1")
+        if kind not in (_JSON, _TEXT):
+            raise RefusedError(415, "type", **_CLOSE)
+        self._check_rate(scope, 1)
+        releases = split(await self._body(headers, receive))
+        if releases is None:
+            raise RefusedError(400, "malformed")
+        if len(releases) > 1:
+            self._check_rate(scope, len(releases) - 1)
+        appending = self._ready()
+        submission = Submission(releases, asyncio.get_running_loop().create_future())
+        if not appending.submit(submission):
+            if appending.closed:
+                raise _away()
+            raise RefusedError(429, "too-many", **{"Retry-After": str(_BUSY)})
+        await submission.waiter
+        if submission.outcomes is None:
+            raise _away()
+        return _outcome(submission.outcomes)
+
+    def _ready(self) -> Appending:
+        if self._appending is None:
+            raise _away()
+        return self._appending
+
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """Read a body within its limits of size and time."""
+        stated = headers.get(b"content-length", b"0")
+        if stated.isdigit() and int(stated[:20]) > self._most:
+            raise RefusedError(413, "too-large", **_CLOSE)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS) as timeout:
+                self._reading.add(timeout)
+                while True:
+                    if self._stopping:
+                        raise _away()
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _GoneError
+                    part = message.get("body", b"")
+                    size += len(part)
+                    self._held += len(part)
+                    parts.append(part)
+                    if size > self._most:
+                        raise RefusedError(413, "too-large", **_CLOSE)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+                    if self._held > HELD_BYTES:
+                        raise RefusedError(429, "too-many", **{"Retry-After": str(_BUSY)}, **_CLOSE)
+        except TimeoutError:
+            raise _away() if self._stopping else RefusedError(408, "too-slow", **_CLOSE) from None
+        finally:
+            self._reading.discard(timeout)
+            self._held -= size
+
+
+class _GoneError(Exception):
+    """The client has disconnected."""
+
+
+# No cookie, no identifier; pages may not be framed or run anything.
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_CLOSE: Final = {"Connection": "close"}
+_READ: Final = frozenset((b"accept", b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"))
+
+
+def _away() -> RefusedError:
+    return RefusedError(503, "unavailable", **{"Retry-After": str(_AWAY)}, **_CLOSE)
+
+
+def _json(status: int, content: object, **headers: str) -> Answer:
+    return Answer(status, msgspec.json.encode(content), headers=headers)
+
+
+def _outcome(outcomes: Sequence[str | None]) -> Answer:
+    """Return the answer to a request whose releases are durable (None) or refused for a reason."""
+    refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]
+    content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
+    if len(refused) < len(outcomes):
+        return _json(207 if refused else 202, content)
+    statuses = {STATUS_OF[one["reason"]] for one in refused}  # type: ignore[index]
+    return _json(statuses.pop() if len(statuses) == 1 else 422, {"error": refused[0]["reason"], **content})
+
+
+def _resolve(group: Sequence[Submission]) -> None:
+    for submission in group:
+        # The client may have gone.
+        if not submission.waiter.done():
+            submission.waiter.set_result(None)

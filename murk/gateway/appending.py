@@ -1,0 +1,248 @@
+"""Group commit: releases that arrive together are checked and appended in one durable write, in random order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from murk.errors import MurkError, unexpected
+from murk.gateway.admission import Admission
+from murk.stream.messages.codec import RejectedError
+
+if TYPE_CHECKING:
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
+
+GROUP = 4_096
+"""Largest number of releases appended at once, but for those of the last request."""
+WAITING = 16_384
+"""Largest number of releases that wait; further requests are asked to come again."""
+WAITING_BYTES = 32 * 2**20
+"""The same in bytes."""
+REMEMBERED = 65_536
+"""Least number of newest accepted releases whose bytes are recognised."""
+LOOK, CHECK = 0.25, 2.0
+"""Seconds between two looks at the newest models, and between two requests that show whether the log is there."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Submission:
+    """Releases of one request, and what becomes of them.
+
+    ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
+    unknown because the log was away.
+    """
+
+    releases: Sequence[bytes]
+    waiter: asyncio.Future[None]
+    outcomes: list[str | None] | None = None
+
+
+class Accepted:
+    """Recognise the bytes of the newest ``size`` to ``2 size`` accepted releases.
+
+    >>> accepted = Accepted(1)
+    >>> accepted.add([b"one", b"two", b"three"])
+    >>> [data in accepted for data in (b"one", b"two", b"three")]
+    [False, True, True]
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._newer: set[bytes] = set()
+        self._older: set[bytes] = set()
+
+    def add(self, messages: Sequence[bytes]) -> None:
+        """Remember accepted releases."""
+        for data in messages:
+            self._newer.add(_digest(data))
+            if len(self._newer) > self._size:
+                self._older, self._newer = self._newer, set()
+
+    def __contains__(self, data: bytes) -> bool:
+        digest = _digest(data)
+        return digest in self._newer or digest in self._older
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+@dataclass
+class Counts:
+    """Sums since the start, for metrics."""
+
+    accepted: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    appended: int = 0  # releases written; repeated ones are not written again
+    groups: int = 0  # durable writes
+
+
+class Appending:
+    """Append releases to a log that belongs to one thread, for requests in another.
+
+    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    answer
+        Called in the log's thread with requests whose outcome is known.
+    clock
+        Time in seconds since 1970, by which releases expire.
+
+    Attributes
+    ----------
+    counts
+        Sums since the start.
+    models
+        The newest model for devices of each chain that has one.
+    trouble
+        Why the log could not be used last, or None.
+    closed
+        Whether no further releases are taken.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        task: Task,
+        answer: Callable[[Sequence[Submission]], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.admission = Admission(log, task)
+        self.counts = Counts()
+        self.models: dict[int, bytes] = {}
+        self.trouble: str | None = None
+        self._log = log
+        self._chains = range(task.log.partitions) if self.admission.interactive else range(0)
+        self._answer = answer
+        self._clock = clock
+        self._accepted = Accepted(REMEMBERED)
+        self._waiting: deque[Submission] = deque()
+        self._number = self._bytes = 0
+        self.closed = False
+        self._arrived = threading.Condition()
+        self._shuffle = SystemRandom().shuffle
+        self._due = self._check_due = 0.0
+        self._look()
+
+    def submit(self, submission: Submission) -> bool:
+        """Hand over a request's releases and return True; return False if too many wait, or none are taken any more."""
+        size = sum(map(len, submission.releases))
+        with self._arrived:
+            full = self._number + len(submission.releases) > WAITING or self._bytes + size > WAITING_BYTES
+            if full or self.closed:
+                return False
+            self._waiting.append(submission)
+            self._number += len(submission.releases)
+            self._bytes += size
+            self._arrived.notify()
+            return True
+
+    @property
+    def waiting(self) -> int:
+        """Number of releases that wait."""
+        return self._number
+
+    def step(self) -> int:
+        """Wait for releases for at most `LOOK` seconds, append them durably, and return the number of requests."""
+        group = self._take()
+        if group:
+            try:
+                self._append(group)
+                self.trouble = None
+            except (MurkError, OSError) as error:
+                self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")
+            except Exception as error:  # noqa: BLE001 - one request must not end the process
+                self._report(unexpected(error))
+            self._answer(group)
+        if time.monotonic() >= self._due:
+            self._look()
+        return len(group)
+
+    def close(self) -> None:
+        """Take no further releases, and append those that wait."""
+        with self._arrived:
+            self.closed = True
+            self._arrived.notify()
+        while self._waiting:
+            self.step()
+
+    def _take(self) -> list[Submission]:
+        group: list[Submission] = []
+        with self._arrived:
+            if not self._waiting and not self.closed:
+                self._arrived.wait(LOOK)
+            number = 0
+            while self._waiting and number < GROUP:
+                submission = self._waiting.popleft()
+                group.append(submission)
+                number += len(submission.releases)
+                self._bytes -= sum(map(len, submission.releases))
+            self._number -= number
+        return group
+
+    def _append(self, group: Sequence[Submission]) -> None:
+        now, check, accepted = int(self._clock()), self.admission.check, self._accepted
+        self.admission.begin()
+        # Bytes that came twice are appended once.
+        fresh: dict[bytes, int] = {}
+        outcomes: list[list[str | None]] = []
+        refused: list[str] = []
+        for submission in group:
+            found: list[str | None] = []
+            for data in submission.releases:
+                if data in fresh or data in accepted:
+                    found.append(None)
+                    continue
+                try:
+                    fresh[data] = check(data, now).chain
+                    found.append(None)
+                except RejectedError as rejected:
+                    found.append(rejected.reason)
+                    refused.append(rejected.reason)
+            outcomes.append(found)
+        # The order of arrival would tell who sent which.
+        batch = [(chain, data) for data, chain in fresh.items()]
+        self._shuffle(batch)
+        if batch:
+            self._log.append(batch)
+            accepted.add(list(fresh))
+        for submission, found in zip(group, outcomes, strict=True):
+            submission.outcomes = found
+            self.counts.accepted += found.count(None)
+        self.counts.refused.update(refused)
+        self.counts.appended += len(batch)
+        self.counts.groups += bool(batch)
+
+    def _look(self) -> None:
+        """Read the newest models, and from time to time ask whether the log is there."""
+        now = time.monotonic()
+        self._due = now + LOOK
+        try:
+            found = {chain: self.admission.model(chain) for chain in self._chains}
+            self.models = {chain: model for chain, model in found.items() if model is not None}
+            if now >= self._check_due:
+                self._check_due = now + CHECK
+                # On Kafka models are cached, and this is not.
+                self._log.begin(0)
+                self.trouble = None
+        except (MurkError, OSError) as error:
+            self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")
+
+    def _report(self, words: str) -> None:
+        if words != self.trouble:
+            _log.warning("%s", words)
+        self.trouble = words

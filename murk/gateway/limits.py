@@ -1,0 +1,163 @@
+"""Limits of connections and of what one address prefix may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from hashlib import blake2b
+from ipaddress import IPv6Address, ip_address
+from time import monotonic
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_BYTES = 16 * 2**10
+"""Largest size of a request's line and headers."""
+
+HEADER_SECONDS = 10.0
+"""Time for a request's line and headers, and for a connection between two requests."""
+
+ANSWER_SECONDS = 30.0
+"""Time for a client to read an answer."""
+
+MINUTE = 60.0
+PREFIXES = 65_536
+"""Number of address prefixes that are counted separately in a minute; all further ones share a count."""
+
+
+class RateLimit:
+    """Limit what an address prefix (IPv4 /24, IPv6 /48) may ask for in a minute.
+
+    Prefixes are kept as hashes under a key that, like the counts, is drawn anew every minute. A ``rate`` of 0 means no
+    limit.
+
+    >>> limit = RateLimit(2)
+    >>> [limit.wait("192.0.2.7") > 0, limit.wait("192.0.2.8") > 0, limit.wait("192.0.2.9") > 0, limit.wait("::1") > 0]
+    [False, False, True, False]
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._end = 0.0
+        self._key = b""
+        self._counts: dict[bytes, int] = {}
+
+    def wait(self, address: str, number: int = 1) -> float:
+        """Count requests; return 0 if they are allowed, else the seconds until they may come again."""
+        if not self._rate:
+            return 0.0
+        now = monotonic()
+        if now >= self._end:
+            self._counts, self._key, self._end = {}, secrets.token_bytes(16), now + MINUTE
+        name = blake2b(_prefix(address), digest_size=8, key=self._key).digest()
+        most = self._rate
+        if name not in self._counts and len(self._counts) >= PREFIXES:
+            name, most = b"", self._rate * 16
+        count = self._counts.get(name, 0)
+        # Whoever has asked for nothing yet may ask for more than the rate at once.
+        if count and count + number > most:
+            return self._end - now
+        self._counts[name] = count + number
+        return 0.0
+
+
+def _prefix(address: str) -> bytes:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return b""
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is None:
+            return parsed.packed[:6]
+        parsed = parsed.ipv4_mapped
+    return parsed.packed[:3]
+
+
+class Connection(HttpToolsProtocol):
+    """A connection with a limit on their number, on the size and time of headers, and on the time to read an answer."""
+
+    most = 1_000
+    """Largest number of open connections."""
+
+    _waiting = True
+    """Whether the headers of a request are incomplete."""
+
+    _head = 0
+    """Number of bytes received since then."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.write(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\r\n")
+            transport.close()
+        self._limit(HEADER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._limit(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, unless its headers are too long."""
+        if self.transport.is_closing():
+            return
+        self._head += len(data)
+        super().data_received(data)
+        if self._waiting and self._head > HEADER_BYTES:
+            self._refuse()
+
+    def on_headers_complete(self) -> None:
+        """Pass a request on."""
+        line = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if line > HEADER_BYTES:
+            self._refuse()
+            return
+        self._waiting = False
+        self._limit(None)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a part of the body on."""
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Pass the end of the body on."""
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._limit(ANSWER_SECONDS)
+        elif self.cycle.response_complete:
+            self._waiting, self._head = True, 0
+            # What was written may not be read.
+            self._limit(ANSWER_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Leave it to the timer of headers."""
+
+    def _refuse(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.close()
+        self._limit(ANSWER_SECONDS)
+
+    def _limit(self, seconds: float | None) -> None:
+        """Close the connection after some seconds, in place of the time set before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+
+
+def connection(most: int) -> type[Any]:
+    """Return the class of connections, of which at most some may be open."""
+    return type("Connection", (Connection,), {"most": most})

@@ -1,0 +1,178 @@
+"""The server of a gateway: it answers in a thread of its own, and the log stays with the thread that opened it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING, Self
+
+from murk.errors import MurkError, UserError
+from murk.gateway.app import Door, Settings
+from murk.gateway.appending import Appending
+from murk.gateway.metrics import GatewayMetrics
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
+
+GRACE = 12.0
+"""Seconds at the end for requests that are being answered."""
+
+_BACKLOG = 1_024
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
+
+    The thread that opened the log calls `step` again and again.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    host, port
+        Listening address; port 0 lets the system choose.
+    settings
+        What the operator sets.
+    connections
+        Largest number of open connections.
+    certificate, key
+        Files in PEM for TLS, both or neither.
+
+    Raises
+    ------
+    UserError
+        If the address or a file is invalid, or uvicorn is not installed.
+    MurkError
+        If the port is in use, or the log cannot be read.
+
+    Attributes
+    ----------
+    appending
+        What appends the releases.
+    registry
+        The gateway's metrics.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        task: Task,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        settings: Settings | None = None,
+        connections: int = 1_000,
+        certificate: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        try:
+            import uvicorn
+
+            from murk.gateway.limits import connection
+        except ModuleNotFoundError as error:
+            raise UserError(
+                'a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"',
+                code="MURK-CLI-003",
+            ) from error
+        document = log.document()
+        assert document is not None
+        self._door = Door(task, document, settings or Settings())
+        config = uvicorn.Config(
+            self._door, http=connection(connections), ws="none", lifespan="off", loop="asyncio",
+            log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
+            ssl_certfile=certificate, ssl_keyfile=key, timeout_graceful_shutdown=int(GRACE),
+        )  # fmt: skip
+        # The library's lines quote nothing, but its tracebacks might.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        try:
+            config.load()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise UserError(
+                f"the certificate or its key cannot be used ({_reason(error)}): name files in PEM that belong together"
+            ) from None
+        self.appending = Appending(log, task, self._door.resolve)
+        self._door.serve(self.appending)
+        self.registry = GatewayMetrics(task.name, self.appending, self._door.requests).registry
+        self._door.registry = self.registry
+        self._server = uvicorn.Server(config)
+        self._socket = _listen(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self._scheme = "http" if certificate is None else "https"
+        self._thread = threading.Thread(target=self._serve, name="murk-gateway", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """URL for a client on this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"{self._scheme}://[{host}]:{self.port}" if ":" in host else f"{self._scheme}://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Start answering."""
+        self._thread.start()
+
+    def step(self) -> int:
+        """Append the releases that wait, and return the number of their requests; see `Appending.step`.
+
+        Raises `MurkError` if the server has ended.
+        """
+        if not self._thread.is_alive():
+            raise MurkError("the server of the gateway has ended unexpectedly: start it again")
+        return self.appending.step()
+
+    def close(self) -> None:
+        """Answer 503 to further releases, append those that wait, and end."""
+        self._door.stop()
+        self.appending.close()
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(GRACE + 3.0)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        async def run() -> None:
+            await self._server.serve([self._socket])
+
+        try:
+            asyncio.run(run())
+        except Exception as error:  # noqa: BLE001 - the log's thread notices
+            _log.warning("the server failed: %s", type(error).__name__)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+        except BaseException:
+            listening.close()
+            raise
+        return listening
+    except (OSError, OverflowError, UnicodeError) as error:
+        kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
+        raise kind(
+            f"cannot listen on {host} port {port} ({_reason(error)}): choose another --port (0 lets the system choose) "
+            "or --host"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "not an address of this machine"
