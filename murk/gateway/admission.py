@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Admission:
     """Decide whether a task's worker can learn a release.
 
-    A release is refused only if the worker is certain to refuse it. What a chain has learned by the time it reads the
-    release is at least the version of its newest model and at most the end of its partition; of the counts in between
-    the most favourable decides. Duplicates are left to the worker.
+    A release of a published model is refused only if the worker is certain to refuse it. What a chain has learned by
+    the time it reads the release is at least the version of its newest model and at most the end of its partition; of
+    the counts in between the most favourable decides. Duplicates are left to the worker.
 
     Examples
     --------

@@ -85,6 +85,9 @@ class Connection(HttpToolsProtocol):
     _head = 0
     """Number of bytes received since then."""
 
+    _ended = False
+    """Whether further requests on the connection are ignored."""
+
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -108,25 +111,37 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._waiting and self._head > HEADER_BYTES:
             self._refuse()
+        if self.transport.is_closing():
+            self._limit(ANSWER_SECONDS)
 
     def on_headers_complete(self) -> None:
-        """Pass a request on."""
-        line = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        """Pass a request on, unless the one before it is not answered yet.
+
+        The library would read any number of such requests into memory.
+        """
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+            self._ended = True
+            self.flow.pause_reading()
+        if self._ended or self.transport.is_closing():
+            return
+        line = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if line > HEADER_BYTES:
             self._refuse()
             return
         self._waiting = False
-        self._limit(None)
+        if not self.flow.write_paused:
+            self._limit(None)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of the body on."""
-        if not self.transport.is_closing():
+        if not (self._ended or self.transport.is_closing()):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Pass the end of the body on."""
-        if not self.transport.is_closing():
+        if not (self._ended or self.transport.is_closing()):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -138,6 +153,16 @@ class Connection(HttpToolsProtocol):
             self._waiting, self._head = True, 0
             # What was written may not be read.
             self._limit(ANSWER_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not read."""
+        super().pause_writing()
+        self._limit(ANSWER_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Go on with an answer."""
+        super().resume_writing()
+        self._limit(HEADER_SECONDS if self._waiting else None)
 
     def timeout_keep_alive_handler(self) -> None:
         """Leave it to the timer of headers."""

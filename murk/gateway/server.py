@@ -162,6 +162,8 @@ def _listen(host: str, port: int) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, port))
+            # Whoever connects before the server has started waits.
+            listening.listen(_BACKLOG)
         except BaseException:
             listening.close()
             raise

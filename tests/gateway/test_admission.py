@@ -1,0 +1,136 @@
+"""The door refuses what the worker would refuse, for the same reason, and nothing that the worker would learn."""
+
+import json
+import random
+import secrets
+import time
+from collections import Counter
+
+import pytest
+
+from murk.gateway.admission import Admission
+from murk.learners.problem import problem_for
+from murk.stream import Worker, open_log
+from murk.stream.messages.codec import RejectedError
+from tests.gateway.devices import announced, honest, release, task, wire
+
+SPOILED = {
+    "expired": lambda fields: fields | {"expires": 1_000_000_000},
+    "wrong-task": lambda fields: fields | {"task": "0" * 64},
+    "simulated": lambda fields: fields | {"simulated": True},
+    "level": lambda fields: fields | {"level": "strict"},
+    "dimension": lambda fields: fields | {"payload": fields["payload"][1:]},
+    "magnitude": lambda fields: fields | {"payload": [2**50, *fields["payload"][1:]]},
+    "schema": lambda fields: fields | {"extra": 1},
+    "chain": lambda fields: fields | {"chain": 7},
+}
+AHEAD = {"future": lambda fields: fields | {"version": 3_000_000}}
+PROTOCOLS = ("scores", "gradients", "examples")
+
+
+def judged(log, of, messages):
+    """The reasons for which the worker refuses messages, None for those that it learns."""
+    log.append([(0, message) for message in messages])
+    worker = Worker(log, of, problem_for(of).engine())
+    while worker.step().read:
+        pass
+    worker.close()
+    refused = {letter.offset: letter.reason for letter in log.dead_letters(0)}
+    assert worker.counters.learned == len(messages) - len(refused)
+    return [refused.get(offset) for offset in range(len(messages))]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_door_and_worker_agree(tmp_path, protocol):
+    of = task(protocol=protocol)
+    messages = [json.loads(one) for one in honest(of, 20)]
+    kinds = SPOILED | (AHEAD if protocol != "examples" else {})
+    # With ids of their own: duplicates are left to the worker.
+    spoiled = [wire(change(messages[0] | {"id": secrets.token_hex(16)})) for change in kinds.values()]
+    junk = [b"", b"{", b"null", b"[]", b"1e999", b'{"schema":1,"schema":1}', b"\xff", b"x" * 5_000]
+    offered = [*map(wire, messages), *spoiled, *junk]
+    with open_log(announced(tmp_path, of)) as log:
+        door = Admission(log, of)
+        door.begin()
+        at_door = []
+        for message in offered:
+            try:
+                door.check(message, int(time.time()))
+                at_door.append(None)
+            except RejectedError as rejected:
+                at_door.append(rejected.reason)
+        assert at_door[: len(messages)] == [None] * len(messages)
+        assert at_door[len(messages) : len(messages) + len(kinds)] == list(kinds)
+        by_worker = judged(log, of, offered)
+    assert at_door == by_worker
+
+
+@pytest.mark.parametrize(
+    ("keys", "together"), [({}, 400), ({"log": {"partitions": 2}}, 400), ({"protocol": "gradients"}, 40)]
+)
+def test_versions_are_judged_as_the_worker_does(tmp_path, keys, together):
+    """Over a chain's life: whatever the door accepts of honest and of random versions, the worker learns, and more."""
+    of = task(**keys)
+    base = json.loads(honest(of, 1)[0])
+    draw, reasons, ahead = random.Random(1), {}, set()
+    with open_log(announced(tmp_path, of)) as log:
+        door = Admission(log, of)
+        workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
+        for _ in range(24 if together == 400 else 80):
+            door.begin()
+            offered = []
+            models = [door.model(chain) for chain in range(log.partitions)]
+            newest = [0 if model is None else json.loads(model)["version"] for model in models]
+            for _ in range(together):
+                chain = draw.randrange(log.partitions)
+                known = newest[chain]
+                version = draw.choice((known, known, known, known, known + 1, 3_000, draw.randrange(20_000)))
+                fields = base | {"id": f"{draw.getrandbits(128):032x}", "chain": chain, "version": version}
+                offered.append((chain, message := wire(fields)))
+                if version > known:
+                    ahead.add(message)
+                try:
+                    door.check(message, int(time.time()))
+                    reasons[message] = None
+                except RejectedError as rejected:
+                    reasons[message] = rejected.reason
+            log.append(offered)
+            for worker in workers:
+                while worker.step().read:
+                    pass
+        learned = sum(worker.counters.learned for worker in workers)
+        for worker in workers:
+            worker.close()
+        dead = {letter.value: letter.reason for letter in log.dead_letters()}
+    seen = Counter((reason, dead.get(message)) for message, reason in reasons.items())
+    assert learned > 0.4 * len(reasons)
+    # Refused at the door is refused by the worker, apart from guesses of models that nobody had published.
+    assert {message for message, reason in reasons.items() if reason is not None} - dead.keys() <= ahead
+    # The door knows what the worker knew a moment ago: hardly anything passes that is refused after all.
+    assert seen[None, "future"] + seen[None, "version"] + seen[None, "stale"] < 0.05 * learned, seen
+    assert seen["future", "future"] > 0.02 * len(reasons)
+
+
+def test_a_model_that_nobody_publishes_is_not_served(tmp_path):
+    of = task(protocol="gradients")
+    with open_log(announced(tmp_path, of)) as log:
+        door = Admission(log, of)
+        assert door.model(0) is None
+        log.publish(0, b"nonsense")
+        time.sleep(0.02)
+        assert door.model(0) is None
+        worker = Worker(log, of, problem_for(of).engine())
+        worker.step()
+        worker.close()
+        time.sleep(0.02)
+        model = door.model(0)
+        assert model is not None
+        log.publish(0, model.replace(b'"version":0', b'"version":-3'))
+        time.sleep(0.02)
+        assert door.model(0) == model
+
+
+def test_a_made_up_release_of_these_tests_is_one_that_passes(tmp_path):
+    of = task()
+    with open_log(announced(tmp_path, of)) as log:
+        assert Admission(log, of).check(wire(release(of)), int(time.time())).chain == 0
