@@ -86,7 +86,7 @@ def test_services_know_each_others_addresses():
     asked[prometheus.LEARNER_JOB] = (found["names"][0], str(found["port"]))
     assert (
         set(asked)
-        == {alerts.MONITOR_JOB, prometheus.LEARNER_JOB, prometheus.PEOPLE_JOB}
+        == {alerts.MONITOR_JOB, prometheus.LEARNER_JOB, prometheus.PEOPLE_JOB, prometheus.GATEWAY_JOB}
         == {job["job_name"] for job in jobs}
     )
     for service, port in asked.values():

@@ -20,6 +20,7 @@ from tests.services.secure import PASSWORDS
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "kubernetes"
 UNITS = ROOT / "deploy" / "systemd"
+UNIT_NAMES = ("murk-gateway.service", "murk-learner@.service", "murk-monitor.service")
 VERSIONS = ("1.29", "1.37")
 """The oldest and the newest that the manifests are held against."""
 
@@ -207,11 +208,11 @@ def test_policies_let_prometheus_in_and_brokers_be_reached_and_nothing_else():
     assert set(policies["murk"]["policyTypes"]) == {"Ingress", "Egress"}
     _, brokers = policies["murk"]["egress"]
     assert f":{brokers['ports'][0]['port']}/" in SETTINGS["log"]
-    for name in ("learner", "monitor"):
+    for name in ("gateway", "learner", "monitor"):
         assert policies[name]["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": name}
-        [rule] = policies[name]["ingress"]
-        assert [port["port"] for port in rule["ports"]] == list(ports_of(name))
-        assert all("podSelector" in peer for peer in rule["from"])
+        rules = policies[name]["ingress"]
+        assert [port["port"] for rule in rules for port in rule["ports"]] == list(ports_of(name))
+        assert all("podSelector" in peer for rule in rules for peer in rule["from"])
 
 
 def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for():
@@ -241,8 +242,9 @@ def test_commands_are_understood_with_the_settings_of_the_configuration(name, tm
     known = set(re.findall(r"--[a-z-]+", done.output))
     assert {word for word in words if word.startswith("--")} <= known
     # Where it listens is where it is asked.
-    port = SETTINGS.get(words[0], {}).get("port", SETTINGS.get(words[0], {}).get("metrics-port"))
-    assert [one["containerPort"] for one in container.get("ports", [])] == ([] if port is None else [port])
+    settings = SETTINGS.get(words[0], {})
+    ports = [settings[key] for key in ("port", "metrics-port") if key in settings]
+    assert [one["containerPort"] for one in container.get("ports", [])] == ports
 
 
 def test_the_task_is_that_of_compose_and_every_learner_has_a_chain():
@@ -273,10 +275,10 @@ def units(tmp_path):
 
 
 def test_there_are_units():
-    assert {path.name for path in UNITS.iterdir()} == {"murk-learner@.service", "murk-monitor.service", "murk.toml"}
+    assert {path.name for path in UNITS.iterdir()} == {*UNIT_NAMES, "murk.toml"}
 
 
-@pytest.mark.parametrize("name", ["murk-learner@.service", "murk-monitor.service"])
+@pytest.mark.parametrize("name", UNIT_NAMES)
 def test_systemd_understands_the_unit_and_finds_it_confined(units, name):
     program = shutil.which("systemd-analyze")
     assert program, "systemd-analyze: .ci/services installs it"
@@ -298,7 +300,7 @@ def test_systemd_understands_the_unit_and_finds_it_confined(units, name):
     assert done.returncode == 0, done.stdout[-300:]
 
 
-@pytest.mark.parametrize("name", ["murk-learner@.service", "murk-monitor.service"])
+@pytest.mark.parametrize("name", UNIT_NAMES)
 def test_units_start_commands_that_there_are(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = unit(UNITS / name)

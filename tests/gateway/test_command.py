@@ -33,9 +33,10 @@ def begun(url: str, folder: Path, *more: object):
 class Load:
     """Devices that post releases as fast as they are answered, and note what was acknowledged."""
 
-    def __init__(self, of, address: str, devices: int = 4) -> None:
+    def __init__(self, of, address: str, devices: int = 4, name: str = "third-child") -> None:
         self.acknowledged: list[bytes] = []
         self.statuses: list[int] = []
+        self._name = name
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._post, args=(of, address, number)) for number in range(devices)]
         for thread in self._threads:
@@ -47,7 +48,7 @@ class Load:
             with contextlib.suppress(OSError, http.client.HTTPException), Client(address) as client:
                 while not self._ended.is_set():
                     messages = [wire(release(of)) for _ in range(1 if number % 2 else 16)]
-                    answer = client.post(*messages)
+                    answer = client.post(*messages, name=self._name)
                     self.statuses.append(answer.status)
                     if answer.status == 202:
                         self.acknowledged += messages

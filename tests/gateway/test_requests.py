@@ -13,12 +13,14 @@ from hashlib import sha256
 
 import jsonschema
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from murk.errors import MurkError, UserError
 from murk.gateway import app, appending, limits
 from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.learners.problem import problem_for
+from murk.monitoring.metrics.catalogue import METRICS
 from murk.stream import Worker, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
@@ -550,3 +552,19 @@ def test_split_keeps_every_byte():
     first, second = b'{"a" : 1.0e0,  "b":"\\u00e9"}', b'{"c":[1, 2]}'
     assert split(b" \n" + first + b"\t") == [first]
     assert split(b" [ " + first + b" , " + second + b"]\n") == [first, second]
+
+
+def test_metrics_are_those_of_the_catalogue(door):
+    _, _, gateway = door
+    with Client(gateway.url) as client:
+        client.get("/healthz")
+        text = client.get("/metrics").body.decode()
+    found = list(text_string_to_metric_families(text))
+    wanted = [metric for metric in METRICS if metric.side == "gateway"]
+    assert [family.name + ("_total" if family.type == "counter" else "") for family in found] == [
+        metric.name for metric in wanted
+    ]
+    for family, metric in zip(found, wanted, strict=True):
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert family.samples
+        assert all(sample.labels.keys() == set(metric.labels) for sample in family.samples)

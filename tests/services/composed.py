@@ -157,7 +157,7 @@ class Composed:
         """Text with the addresses that its services have here, for one of several copies."""
         hosts = "|".join(self.services)
         text = re.sub(rf"\b(?:{hosts}|localhost)(?=:\d)", "127.0.0.1", text)
-        text = re.sub(r"\b(9092|9464|9465)\b", lambda found: str(self._port(found[1])), text)
+        text = re.sub(r"\b(9092|9464|9465|8080|9467)\b", lambda found: str(self._port(found[1])), text)
         return re.sub(r"\b9466\b", lambda found: str(self._port(f"{found[0]} {copy}")), text)
 
     def scraped(self, config):

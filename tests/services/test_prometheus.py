@@ -107,10 +107,13 @@ def tool(folder, *arguments):
         running.process.stderr.close()
 
 
-def configuration(monitors, people, learner):
+def configuration(monitors, people, learner, gateway):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    targets = {alerts.MONITOR_JOB: monitors, prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner]}
+    targets = {
+        alerts.MONITOR_JOB: monitors, prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner],
+        prometheus.GATEWAY_JOB: [gateway],
+    }  # fmt: skip
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
         job.pop("dns_sd_configs", None)
@@ -166,9 +169,16 @@ def scraped(tmp_path_factory):
             for name in OTHERS
         ]
         monitors = [address(one.line('"url"')) for one in (monitor, *others)]
+        # Without a port for metrics it serves them itself, and scrapes are its requests.
+        gateway = stack.enter_context(tool(folder, "gateway", "--log", LOG, "--port", 0, "--rate", 0, "--json"))
         # The learner's port is known before it is started, so that it is scraped from the first release on.
         held = reserve()
-        targets = monitors, address(people.line("/metrics")), f"127.0.0.1:{number(held)}"
+        targets = (
+            monitors,
+            address(people.line("/metrics")),
+            f"127.0.0.1:{number(held)}",
+            address(gateway.line('"url"')),
+        )
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (
             held,

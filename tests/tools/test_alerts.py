@@ -130,6 +130,7 @@ def test_the_services_of_the_deployment_are_scraped():
         # Every address that the name has: there is one for each learner.
         "murk-learner": [{"names": ["learner"], "type": "A", "port": 9466}],
         "murk-population": [{"targets": ["population:9465"]}],
+        "murk-gateway": [{"targets": ["gateway:9467"]}],
     }
 
 

@@ -18,6 +18,7 @@ VERSION = 'avg(max by (partition) (murk_model_version{task="$task"}))'
 OUTBOX = 'sum(murk_outbox_pending{task="$task"})'
 BY_LEARNER = f'sum by (instance) (rate(murk_learner_messages_total{{task="$task"}}{RATE}))'
 NO_PEOPLE = "not exported here"
+NO_GATEWAY = "no HTTP gateway runs"
 NO_LEARNERS = "learners run without --metrics-port"
 NO_GRADIENTS = "only gradients have an age"
 
@@ -41,6 +42,10 @@ def pipeline() -> Json:
             Section("Learners, as they tell of themselves", [
                 Line([_owned(), _read_by(), _versions()], 7),
                 Line([_own_lag(), _commit_age(), _reached()], 7),
+            ]),
+            Section("Devices over HTTP", [
+                Line([_posted(), _refused(), _requests()], 7),
+                Line([_waiting(), _door()], 7),
             ]),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
@@ -258,4 +263,60 @@ def _quiet() -> Json:
         target('time() - max(murk_last_release_timestamp_seconds{task="$task"})', "quiet for"),
         unit="s",
         least=0,
+    )
+
+
+def _posted() -> Json:
+    return timeseries(
+        "Acknowledged by gateways",
+        "Releases per second that HTTP gateways acknowledged as durable, repeated ones included.",
+        target(f'sum(rate(murk_gateway_releases_total{{task="$task"}}{RATE}))', "acknowledged"),
+        unit="cps",
+        least=0,
+        empty=NO_GATEWAY,
+    )
+
+
+def _refused() -> Json:
+    return timeseries(
+        "Refused at the door",
+        "Releases per second that HTTP gateways refused, by reason. They never reach the log.",
+        target(f'sum by (reason) (rate(murk_gateway_refusals_total{{task="$task"}}{RATE}))', "{{reason}}"),
+        unit="cps",
+        stack=True,
+        least=0,
+        empty=NO_GATEWAY,
+    )
+
+
+def _requests() -> Json:
+    return timeseries(
+        "Requests by status",
+        "Requests per second that HTTP gateways answered. 429 is too much of one address prefix or of all, 503 a log "
+        "that is away.",
+        target(f'sum by (status) (rate(murk_gateway_requests_total{{task="$task"}}{RATE}))', "{{status}}"),
+        unit="reqps",
+        stack=True,
+        least=0,
+        empty=NO_GATEWAY,
+    )
+
+
+def _waiting() -> Json:
+    return timeseries(
+        "Waiting at the door",
+        "Releases that wait for a durable write. Beyond 16,384 of a gateway, devices are asked to come again.",
+        target('max by (instance) (murk_gateway_waiting_releases{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_GATEWAY,
+    )
+
+
+def _door() -> Json:
+    return timeseries(
+        "Log, as gateways see it",
+        "1 while the gateway can write to the log, else 0. Devices keep their releases meanwhile.",
+        target('min by (instance) (murk_gateway_log_reachable{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_GATEWAY,
     )

@@ -1,0 +1,89 @@
+"""The HTTP gateway in front of a Kafka cluster: what it acknowledges is there, whatever happens to it or the broker."""
+
+import json
+import random
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy.broker import Broker
+from murk.learners.problem import problem_for
+from murk.stream import Task, Worker, open_log
+from tests.cli.harness import finish
+from tests.gateway.devices import TASK, Client, honest, release, stored, wire
+from tests.gateway.test_command import Load, begun
+from tests.services.services import eventually
+
+
+def announced(servers: str, **keys: object) -> tuple[Task, str]:
+    name = f"gateway-{secrets.token_hex(4)}"
+    text = TASK.replace("third-child", name, 1) + "".join(
+        f"{key}: {json.dumps(value)}\n" for key, value in keys.items()
+    )
+    of = Task.parse(text)
+    with open_log(servers, name=name) as log:
+        log.register_task(of.document())
+    return of, f"{servers}/{name}"
+
+
+@pytest.mark.parametrize("protocol", ["scores", "gradients"])
+def test_a_worker_learns_what_was_posted(tmp_path: Path, broker: Broker, protocol: str) -> None:
+    of, url = announced(broker.url, protocol=protocol, log={"partitions": 2})
+    messages = honest(of, 6)
+    process, address = begun(url, tmp_path)
+    with Client(address) as client, open_log(url, create=False) as log:
+        base = f"/v1/tasks/{of.name}"
+        assert client.get(base).body == of.document()
+        assert client.post(*messages, name=of.name).json == {"accepted": 6, "refused": []}
+        assert client.post(messages[0], name=of.name).status == 202
+        workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(2)]
+        for worker in workers:
+            while worker.step().read:
+                pass
+        assert sum(worker.counters.learned for worker in workers) == 6
+        chain = int(json.loads(messages[0])["chain"])
+        newest = log.model(0 if protocol == "scores" else chain)
+        eventually(lambda: client.get(f"{base}/model?chain={chain}").body == newest)
+        for worker in workers:
+            worker.close()
+        # Not a second time: the gateway remembers the bytes.
+        assert sum(log.ends()) == 6
+    process.terminate()
+    assert finish(process).status == 0
+
+
+def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path, broker: Broker) -> None:
+    of, url = announced(broker.url)
+    draw, acknowledged = random.Random(), []
+    for _ in range(3):
+        process, address = begun(url, tmp_path)
+        load = Load(of, address, name=of.name)
+        eventually(lambda load=load: load.acknowledged)
+        time.sleep(draw.uniform(0.0, 0.3))
+        process.kill()
+        load.end()
+        process.wait()
+        acknowledged += load.acknowledged
+    assert set(acknowledged) <= set(stored(url))
+
+
+def test_a_broker_that_is_away_is_503_and_comes_back(tmp_path: Path, own_broker: Broker) -> None:
+    of, url = announced(own_broker.url)
+    process, address = begun(url, tmp_path)
+    with Client(address) as client:
+        first, second = wire(release(of)), wire(release(of))
+        assert client.post(first, name=of.name).status == 202
+        own_broker.freeze()
+        answer = client.post(second, name=of.name)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        assert client.get("/healthz").status == 503
+        # The task is known all the same.
+        assert client.get(f"/v1/tasks/{of.name}").body == of.document()
+        own_broker.thaw()
+        eventually(lambda: client.post(second, name=of.name).status == 202)
+        eventually(lambda: client.get("/healthz").status == 200)
+    process.terminate()
+    assert finish(process).status == 0
+    assert {first, second} <= set(stored(url))
