@@ -11,6 +11,7 @@ NAMES = {
     "kafka": "the same on Kafka beside bare kafka-python, and sending, sharing, commits (6 minutes; needs Java)",
     "kafka_soak": "memory, disk and speed of a worker and its broker through Kafka (60 minutes; --seconds; needs Java)",
     "release": "CPU of one release of a device beyond a bare commit (1 minute)",
+    "gateway": "durable releases a second over HTTP, beside a server that does nothing (1 minute; --log for Kafka)",
     "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
     "staleness": "the error against the age of gradients (8 minutes; --ignore-age: docs/staleness.png; --long)",

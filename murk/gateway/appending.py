@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from murk.errors import MurkError, unexpected
 from murk.gateway.admission import Admission
@@ -32,6 +34,8 @@ REMEMBERED = 65_536
 LOOK, CHECK = 0.25, 2.0
 """Seconds between two looks at the newest models, and between two requests that show whether the log is there."""
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 
@@ -49,11 +53,11 @@ class Submission:
 
 
 class Accepted:
-    """Recognise the bytes of the newest ``size`` to ``2 size`` accepted releases.
+    """Recognise the newest ``size`` to ``2 size`` accepted releases by a digest of their bytes.
 
     >>> accepted = Accepted(1)
     >>> accepted.add([b"one", b"two", b"three"])
-    >>> [data in accepted for data in (b"one", b"two", b"three")]
+    >>> [digest in accepted for digest in (b"one", b"two", b"three")]
     [False, True, True]
     """
 
@@ -62,20 +66,15 @@ class Accepted:
         self._newer: set[bytes] = set()
         self._older: set[bytes] = set()
 
-    def add(self, messages: Sequence[bytes]) -> None:
+    def add(self, digests: Iterable[bytes]) -> None:
         """Remember accepted releases."""
-        for data in messages:
-            self._newer.add(_digest(data))
+        for digest in digests:
+            self._newer.add(digest)
             if len(self._newer) > self._size:
                 self._older, self._newer = self._newer, set()
 
-    def __contains__(self, data: bytes) -> bool:
-        digest = _digest(data)
+    def __contains__(self, digest: bytes) -> bool:
         return digest in self._newer or digest in self._older
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16).digest()
 
 
 @dataclass
@@ -86,6 +85,16 @@ class Counts:
     refused: Counter[str] = field(default_factory=Counter)
     appended: int = 0  # releases written; repeated ones are not written again
     groups: int = 0  # durable writes
+
+
+def shuffled(items: Sequence[T]) -> list[T]:
+    """Return items in an order drawn from the operating system's randomness.
+
+    >>> sorted(shuffled(["a", "b", "c"]))
+    ['a', 'b', 'c']
+    """
+    keys = np.frombuffer(os.urandom(8 * len(items)), dtype=np.uint64)
+    return [items[place] for place in np.argsort(keys, kind="stable").tolist()]
 
 
 class Appending:
@@ -134,7 +143,6 @@ class Appending:
         self._number = self._bytes = 0
         self.closed = False
         self._arrived = threading.Condition()
-        self._shuffle = SystemRandom().shuffle
         self._due = self._check_due = 0.0
         self._look()
 
@@ -198,28 +206,28 @@ class Appending:
         now, check, accepted = int(self._clock()), self.admission.check, self._accepted
         self.admission.begin()
         # Bytes that came twice are appended once.
-        fresh: dict[bytes, int] = {}
+        fresh: dict[bytes, tuple[int, bytes]] = {}
         outcomes: list[list[str | None]] = []
         refused: list[str] = []
         for submission in group:
             found: list[str | None] = []
             for data in submission.releases:
-                if data in fresh or data in accepted:
+                digest = blake2b(data, digest_size=16).digest()
+                if digest in fresh or digest in accepted:
                     found.append(None)
                     continue
                 try:
-                    fresh[data] = check(data, now).chain
+                    fresh[digest] = check(data, now).chain, data
                     found.append(None)
                 except RejectedError as rejected:
                     found.append(rejected.reason)
                     refused.append(rejected.reason)
             outcomes.append(found)
         # The order of arrival would tell who sent which.
-        batch = [(chain, data) for data, chain in fresh.items()]
-        self._shuffle(batch)
+        batch = shuffled(list(fresh.values()))
         if batch:
             self._log.append(batch)
-            accepted.add(list(fresh))
+            accepted.add(fresh)
         for submission, found in zip(group, outcomes, strict=True):
             submission.outcomes = found
             self.counts.accepted += found.count(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import ExitStack, suppress
 from logging import INFO
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from murk.gateway.server import Gateway
     from murk.stream import Task
     from murk.stream.log.base import Log
+
+_SWITCH = 0.0005
+"""Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
+call of the system while releases are checked."""
 
 _LEAST_TOKEN = 16
 """Least number of characters of a bearer token."""
@@ -59,6 +64,7 @@ def command(
     from murk.gateway.server import Gateway
 
     start_logging(verbose, log_json)
+    sys.setswitchinterval(_SWITCH)
     if (tls_cert is None) != (tls_key is None):
         raise UserError("--tls-cert and --tls-key belong together: give both or neither")
     for origin in origins:

@@ -1,0 +1,192 @@
+"""Durably acknowledged releases a second through the HTTP gateway: ``python -m benchmarks.gateway``.
+
+Ratios to the same server that answers 202 to the same bodies and does nothing else, and to ``log.append`` in blocks.
+Both servers run beside each other, in turns, and the load comes from one process with many connections.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from murk.stream import Task, open_log
+
+TASK = """
+name: third-child
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+CONNECTIONS = 64
+
+
+def releases(task, number):
+    """Releases of made-up numbers, each with an id of its own."""
+    now = int(time.time())
+    fields = {
+        "schema": 1, "kind": "score", "id": "", "task": task.hash, "level": "default", "chain": 0, "payload": [],
+        "time": now - now % task.granularity, "expires": now + task.expiry - (now + task.expiry) % task.granularity,
+        "simulated": False, "version": 0, "question": "score",
+    }  # fmt: skip
+    made = []
+    for _ in range(number):
+        fields["id"], fields["payload"] = secrets.token_hex(16), [secrets.randbelow(2**20) for _ in range(3)]
+        made.append(json.dumps(fields, separators=(",", ":")).encode())
+    return made
+
+
+def requests(bodies, name):
+    head = (
+        "POST /v1/tasks/{}/releases HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+    )
+    return [head.format(name, len(body)).encode() + body for body in bodies]
+
+
+def load(port, made, connections=CONNECTIONS):
+    """Seconds until all requests are answered with 202, each connection one after the other; latencies of each."""
+    selector, waiting = selectors.DefaultSelector(), iter(made)
+    found, latencies, done = {}, [], 0
+    sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(min(connections, len(made)))]
+    began = time.perf_counter()
+    for one in sockets:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(one, selectors.EVENT_READ)
+        found[one] = b"", time.perf_counter()
+        one.sendall(next(waiting))
+    while done < len(made):
+        for key, _ in selector.select():
+            one = key.fileobj
+            data, since = found[one]
+            data += one.recv(65_536)
+            if not data.endswith(b"}"):
+                found[one] = data, since
+                continue
+            assert data.startswith(b"HTTP/1.1 202"), data
+            done += 1
+            now = time.perf_counter()
+            latencies.append(now - since)
+            found[one] = b"", now
+            request = next(waiting, None)
+            if request is not None:
+                one.sendall(request)
+    seconds = time.perf_counter() - began
+    for one in sockets:
+        one.close()
+    return seconds, latencies
+
+
+def nothing():
+    """The same server, which reads each body and answers 202: the peer."""
+    import uvicorn
+
+    from murk.gateway.limits import connection
+
+    async def application(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"27")]
+        await send({"type": "http.response.start", "status": 202, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"accepted":1,"refused":[]}'})
+
+    config = uvicorn.Config(
+        application, http=connection(10_000), ws="none", lifespan="off", loop="asyncio", log_config=None,
+        access_log=False, server_header=False, port=0,
+    )  # fmt: skip
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1_024)
+    print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
+    asyncio.run(uvicorn.Server(config).serve([listening]))
+
+
+def started(stack, *words):
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return json.loads(process.stdout.readline())["port"], process.pid
+
+
+def cpu(pid):
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def compared(url, task, total, rounds):
+    """Rows: releases a request; a second of the gateway, the peer and appends; the ratio to the smaller one; more."""
+    with ExitStack() as stack:
+        options = ["--port", "0", "--rate", "0", "--connections", "10000", "--json"]
+        gateway, process = started(stack, "-m", "murk", "gateway", "--log", url, *options)
+        peer, other_process = started(stack, "-m", "benchmarks.gateway", "--peer")
+        log = stack.enter_context(open_log(url, create=False))
+        for together in (1, 64):
+            clocks = {"gateway": [], "peer": [], "append": []}
+            used = {"gateway": 0.0, "peer": 0.0}
+            slow = []
+            for turn in range(rounds + 1):
+                made = releases(task, total * (1 if together == 1 else 4))
+                bodies = made if together == 1 else [
+                    b"[" + b",".join(made[at : at + together]) + b"]" for at in range(0, len(made), together)
+                ]  # fmt: skip
+                asked = requests(bodies, task.name)
+                before = cpu(process), cpu(other_process)
+                seconds, latencies = load(gateway, asked)
+                other, _ = load(peer, asked)
+                used["gateway"] += (cpu(process) - before[0]) / len(made) / (rounds + 1)
+                used["peer"] += (cpu(other_process) - before[1]) / len(made) / (rounds + 1)
+                blocks = [[(0, one) for one in releases(task, 1_000)] for _ in range(5)]
+                begin = time.perf_counter()
+                for block in blocks:
+                    log.append(block)
+                bare = (time.perf_counter() - begin) / 5_000
+                # The first turn warms up.
+                if turn:
+                    clocks["gateway"].append(seconds / len(made))
+                    clocks["peer"].append(other / len(made))
+                    clocks["append"].append(bare)
+                    slow += latencies
+            ratios = [max(peer, bare) / one for one, peer, bare in zip(*clocks.values(), strict=True)]
+            rates = {name: 1.0 / statistics.median(found) for name, found in clocks.items()}
+            slow.sort()
+            yield together, rates, used, statistics.median(ratios), slow[len(slow) // 2], slow[len(slow) * 99 // 100]
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--releases", type=int, default=4_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--log", metavar="URL", help="a cluster, kafka://HOST:PORT; by default a file")
+    chosen = parser.parse_args(argv)
+    if chosen.peer:
+        nothing()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"gateway-{secrets.token_hex(4)}"
+        task = Task.parse(TASK.replace("third-child", name, 1))
+        url = f"sqlite:///{Path(folder)}/log.db" if chosen.log is None else f"{chosen.log}/{name}"
+        with open_log(url, name=name) as log:
+            log.register_task(task.document())
+        for together, rates, used, ratio, median, tail in compared(url, task, chosen.releases, chosen.rounds):
+            print(
+                f"{together:3d} a request, {CONNECTIONS} connections: {rates['gateway']:,.0f} durable releases/s, "
+                f"{ratio:.2f} of the smaller of the same server doing nothing ({rates['peer']:,.0f}/s) and appends in "
+                f"blocks of 1,000 ({rates['append']:,.0f}/s); CPU {1e6 * used['gateway']:.0f} us a release, of the "
+                f"server doing nothing {1e6 * used['peer']:.0f}; answered in {1e3 * median:.1f} ms, 99% in "
+                f"{1e3 * tail:.1f} ms",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
