@@ -14,6 +14,8 @@ log: nothing is pickled, compressed or signed. A device does three things:
 2. It [makes a release](#make-a-release), with code in plain Python.
 3. It appends the release to its chain's partition on `murk-NAME-releases`.
 
+Over [HTTP](guides/http.md) a gateway does the first and the last.
+
 *`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
 
 ## Topics
