@@ -58,7 +58,7 @@ class Accepted:
     >>> accepted = Accepted(1)
     >>> accepted.add([b"one", b"two", b"three"])
     >>> [digest in accepted for digest in (b"one", b"two", b"three")]
-    [False, True, True]
+    [False, False, True]
     """
 
     def __init__(self, size: int) -> None:
@@ -70,7 +70,7 @@ class Accepted:
         """Remember accepted releases."""
         for digest in digests:
             self._newer.add(digest)
-            if len(self._newer) > self._size:
+            if len(self._newer) >= self._size:
                 self._older, self._newer = self._newer, set()
 
     def __contains__(self, digest: bytes) -> bool:
