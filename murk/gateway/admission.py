@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from murk.errors import UserError
 from murk.learners.problem import interactive_of, problem_for
 from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.wire import Received, receiver
+from murk.stream.messages.wire import Received, block_receiver, receiver
 from murk.stream.worker.intake import admit, check_expiry
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
@@ -51,7 +52,7 @@ class Admission:
         self._learner = problem.engine()
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
-        self._receive = receiver(self.rules)
+        self._receive, self._receive_block = receiver(self.rules), block_receiver(self.rules)
         self._checked: dict[int, tuple[bytes, int]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
 
@@ -70,12 +71,18 @@ class Admission:
         if self._sharing is not None:
             self._sharing.arrived()
 
-    def check(self, data: bytes, now: int) -> Received:
+    def decoded(self, values: Sequence[bytes]) -> Sequence[Received | None]:
+        """Decode many releases at once, for `check`; all are None if one of them may be invalid."""
+        return self._receive_block(values) or [None] * len(values)
+
+    def check(self, data: bytes, now: int, release: Received | None = None) -> Received:
         """Return the release, or raise `RejectedError` if it will not be learned.
 
-        ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
+        ``now`` is in seconds since 1970, and ``release`` the result of `decoded`. Raises `MurkError` if the log cannot
+        be read.
         """
-        release = self._receive(data)
+        if release is None:
+            release = self._receive(data)
         check_expiry(release, now)
         if self._problem is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)

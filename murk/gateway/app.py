@@ -138,6 +138,7 @@ class Door:
         self.requests: Counter[int] = Counter()
         self._task = task
         self._document = document
+        self._base = f"/v1/tasks/{task.name}"
         self._settings = settings
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate)
@@ -200,18 +201,8 @@ class Door:
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         method, path = scope["method"], scope["path"]
-        base = f"/v1/tasks/{self._task.name}"
-        routes: dict[str, Callable[[], Answer]] = {
-            "/v1/tasks": self._tasks,
-            base: lambda: self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash}),
-            f"{base}/model": lambda: self._model(scope, headers),
-            "/openapi.json": lambda: self._cached(self._description, headers, 60, {}),
-            "/healthz": self._healthz,
-        }
-        if self._settings.metrics:
-            routes["/metrics"] = lambda: self._metrics(headers)
-        post = path == f"{base}/releases"
-        route = routes.get(path)
+        post = path == f"{self._base}/releases"
+        route = None if post else self._route(path)
         if route is None and not post:
             raise RefusedError(404, "unknown-task" if path.startswith("/v1/tasks/") else "not-found", **_CLOSE)
         if method == "OPTIONS":
@@ -220,11 +211,23 @@ class Door:
             raise RefusedError(405, "method", Allow=_METHODS["POST" if post else "GET"], **_CLOSE)
         if path != "/healthz":
             self._check_token(headers)
-        if route is not None:
-            if path.startswith("/v1/"):
-                self._check_rate(scope, 1)
-            return route()
-        return await self._releases(scope, headers, receive)
+        if route is None:
+            return await self._releases(scope, headers, receive)
+        if path.startswith("/v1/"):
+            self._check_rate(scope, 1)
+        return route(scope, headers)
+
+    def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
+        routes = {
+            "/v1/tasks": self._tasks,
+            self._base: self._task_itself,
+            f"{self._base}/model": self._model,
+            "/openapi.json": self._openapi,
+            "/healthz": self._healthz,
+        }
+        if self._settings.metrics:
+            routes["/metrics"] = self._metrics
+        return routes.get(path)
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
@@ -236,8 +239,11 @@ class Door:
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
 
-    def _tasks(self) -> Answer:
+    def _tasks(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         return _json(200, {"tasks": [{"name": self._task.name, "hash": self._task.hash}]}, **self._fresh(60))
+
+    def _task_itself(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        return self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash})
 
     def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         appending = self._ready()
@@ -274,11 +280,14 @@ class Door:
 
         return description(self._task)
 
-    def _healthz(self) -> Answer:
+    def _openapi(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        return self._cached(self._description, headers, 60, {})
+
+    def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         trouble = "it is stopping" if self._stopping else self._ready().trouble
         return Answer(200, b"ok\n", _TEXT) if trouble is None else Answer(503, f"{trouble}\n".encode(), _TEXT)
 
-    def _metrics(self, headers: Mapping[bytes, bytes]) -> Answer:
+    def _metrics(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         if self.registry is None:
             raise _away()
         asked = Message()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
-GROUP = 4_096
+GROUP = 1024
 """Largest number of releases appended at once, but for those of the last request."""
 WAITING = 16_384
 """Largest number of releases that wait; further requests are asked to come again."""
@@ -203,37 +203,34 @@ class Appending:
         return group
 
     def _append(self, group: Sequence[Submission]) -> None:
-        now, check, accepted = int(self._clock()), self.admission.check, self._accepted
-        self.admission.begin()
-        # Bytes that came twice are appended once.
-        fresh: dict[bytes, tuple[int, bytes]] = {}
-        outcomes: list[list[str | None]] = []
-        refused: list[str] = []
-        for submission in group:
-            found: list[str | None] = []
-            for data in submission.releases:
-                digest = blake2b(data, digest_size=16).digest()
-                if digest in fresh or digest in accepted:
-                    found.append(None)
-                    continue
-                try:
-                    fresh[digest] = check(data, now).chain, data
-                    found.append(None)
-                except RejectedError as rejected:
-                    found.append(rejected.reason)
-                    refused.append(rejected.reason)
-            outcomes.append(found)
-        # The order of arrival would tell who sent which.
-        batch = shuffled(list(fresh.values()))
-        if batch:
-            self._log.append(batch)
-            accepted.add(fresh)
-        for submission, found in zip(group, outcomes, strict=True):
-            submission.outcomes = found
-            self.counts.accepted += found.count(None)
-        self.counts.refused.update(refused)
-        self.counts.appended += len(batch)
-        self.counts.groups += bool(batch)
+        now, admission, accepted = int(self._clock()), self.admission, self._accepted
+        digests = [[blake2b(data, digest_size=16).digest() for data in one.releases] for one in group]
+        # Bytes that came before, or twice, are appended once.
+        fresh = {
+            digest: data
+            for one, names in zip(group, digests, strict=True)
+            for data, digest in zip(one.releases, names, strict=True)
+            if digest not in accepted
+        }
+        admission.begin()
+        admitted: dict[bytes, tuple[int, bytes]] = {}
+        reasons: dict[bytes, str] = {}
+        values = list(fresh.values())
+        for digest, data, release in zip(fresh, values, admission.decoded(values), strict=True):
+            try:
+                admitted[digest] = admission.check(data, now, release).chain, data
+            except RejectedError as rejected:
+                reasons[digest] = rejected.reason
+        if admitted:
+            # The order of arrival would tell who sent which.
+            self._log.append(shuffled(list(admitted.values())))
+            accepted.add(admitted)
+            self.counts.appended += len(admitted)
+            self.counts.groups += 1
+        for submission, names in zip(group, digests, strict=True):
+            submission.outcomes = [reasons.get(digest) for digest in names]
+            self.counts.accepted += submission.outcomes.count(None)
+            self.counts.refused.update(reason for reason in submission.outcomes if reason is not None)
 
     def _look(self) -> None:
         """Read the newest models, and from time to time ask whether the log is there."""
