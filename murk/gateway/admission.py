@@ -55,19 +55,17 @@ class Admission:
         self._receive, self._receive_block = receiver(self.rules), block_receiver(self.rules)
         self._checked: dict[int, tuple[bytes, int]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
+        self._renewed: set[int] = set()
 
     @property
     def interactive(self) -> bool:
         """Whether devices need a model."""
         return self._problem is not None
 
-    def source(self, chain: int) -> int:
-        """Return the chain under which a chain's models are stored."""
-        return FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
-
     def begin(self) -> None:
         """Allow the log to be looked at again; call it before each group of releases that arrived together."""
         self._bounds.clear()
+        self._renewed.clear()
         if self._sharing is not None:
             self._sharing.arrived()
 
@@ -92,8 +90,9 @@ class Admission:
         if chain not in self._bounds:
             message, end = self._log.cached_model(chain)
             self._bounds[chain] = self._version(chain, message), end
-        if version > self._bounds[chain][1]:
-            # What was read may be a moment old.
+        if version > self._bounds[chain][1] and chain not in self._renewed:
+            # What was read may be a moment old; once in a group, since forged versions must not keep the log busy.
+            self._renewed.add(chain)
             self._bounds[chain] = self._version(chain, self._log.model(chain)), self._log.end(chain)
         low, high = self._bounds[chain]
         self._learner.admit(release, min(max(version, low), high))
@@ -104,7 +103,7 @@ class Admission:
 
         Raises `MurkError` if the log cannot be read.
         """
-        source = self.source(chain)
+        source = FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
         message, _ = self._log.cached_model(source)
         self._version(source, message)
         known = self._checked.get(source)

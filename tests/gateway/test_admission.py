@@ -134,3 +134,20 @@ def test_a_made_up_release_of_these_tests_is_one_that_passes(tmp_path):
     of = task()
     with open_log(announced(tmp_path, of)) as log:
         assert Admission(log, of).check(wire(release(of)), int(time.time())).chain == 0
+
+
+@pytest.mark.parametrize("keys", [{}, {"log": {"partitions": 2}}, {"protocol": "gradients"}])
+def test_forged_versions_do_not_keep_the_log_busy(tmp_path, monkeypatch, keys):
+    of, asked = task(**keys), []
+    fields = json.loads(honest(of, 1)[0]) | {"chain": 0}
+    with open_log(announced(tmp_path, of)) as log:
+        door = Admission(log, of)
+        for name in ("model", "end", "ends", "checkpoint"):
+            look = getattr(log, name)
+            monkeypatch.setattr(log, name, lambda *chain, look=look: asked.append(chain) or look(*chain))
+        for group in range(3):
+            door.begin()
+            for version in range(50):
+                with pytest.raises(RejectedError, match="future"):
+                    door.check(wire(fields | {"version": 3_000 << version % 40}), int(time.time()))
+            assert len(asked) <= 6 * (group + 1)

@@ -317,8 +317,8 @@ def test_a_log_that_is_away_is_503_and_nothing_is_lost(tmp_path, monkeypatch):
             patch.setattr(SqliteLog, "begin", away)
             answer = client.post(*messages)
             assert (answer.status, answer.json, answer.headers["retry-after"]) == (503, {"error": "unavailable"}, "5")
-            assert (answer := client.get("/healthz")).status == 503
-            assert answer.body == b"the log is away\n"
+            answer = client.get("/healthz")
+            assert (answer.status, answer.json) == (503, {"error": "unavailable"})
             assert b'murk_gateway_log_reachable{task="third-child"} 0.0' in client.get("/metrics").body
         assert client.post(*messages).status == 202
         assert client.get("/healthz").status == 200

@@ -31,6 +31,7 @@ def composed(tmp_path_factory):
     with Composed(tmp_path_factory.mktemp("composed")) as everything:
         everything.began = began
         everything.healthy("population")
+        everything.healthy("gateway")
         # What is waited for is time and scrapes: people who release as fast as they can would take all cores meanwhile.
         everything.slow("population")
         yield everything
@@ -41,7 +42,7 @@ def status(composed):
 
 
 def test_all_services_become_healthy(composed):
-    for name in ("learner", "monitor", "population"):
+    for name in ("gateway", "learner", "monitor", "population"):
         composed.healthy(name)
 
 
