@@ -1,0 +1,14 @@
+/** What tests of the device reach into; not part of the package. */
+export * from "./coding.js";
+export * from "./exact.js";
+export * from "./lattice.js";
+export * from "./mechanisms.js";
+export * from "./noise.js";
+export * from "./philox.js";
+export * from "./privunit.js";
+export * from "./protocol.js";
+export * from "./protocols.js";
+export * from "./release.js";
+export * from "./task.js";
+export * from "./wire.js";
+export * from "./words.js";
