@@ -1,7 +1,7 @@
 """Test vectors for devices in other languages, one JSON object a line.
 
-A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any other
-line is a record of that task: from the same random words the device must find the same coded numbers, question,
+A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any
+other line is a record of that task: from the same random words the device must find the same coded numbers, question,
 quantised integers, noise and message. A line with ``refused`` must be refused with that reason.
 
 Words are those of `murk.privacy.noise.SimulatedNoise` (Philox4x32-10), one stream for each purpose, so that a vector
@@ -14,10 +14,10 @@ an eigenvector is computed; everything after them is exact.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import math
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -356,7 +356,9 @@ def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:
     while number < records:
         own = _Vectors(_task(draw, protocol, number), draw)
         yield own.task_line()
-        for number in range(number + 1, min(number + RECORDS_OF_A_TASK, records) + 1):
+        last = min(number + RECORDS_OF_A_TASK, records)
+        while number < last:
+            number += 1
             yield own.record_line(number)
         yield from own.refusals()
 
@@ -371,7 +373,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of tasks, records and words (default 1)")
     options = parser.parse_args(arguments)
     for line in vectors(options.protocol, options.records, options.seed):
-        print(json.dumps(line, separators=(",", ":"), allow_nan=False))
+        sys.stdout.write(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
