@@ -11,5 +11,6 @@ for (let i = Number(from); i < Number(from) + Number(count); i++) {
   else process.stdout.write(`${receipt.outcome}\n`);
 }
 await device.flush();
-process.stdout.write(`waiting ${(await device.status()).waiting}\n`);
+const status = await device.status();
+process.stdout.write(`waiting ${status.waiting}\ndebits ${status.released}\n`);
 device.close();
