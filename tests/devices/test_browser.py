@@ -76,7 +76,7 @@ def test_a_person_shares_by_keyboard(chromium, gateway):
     status = driver.execute_script(
         "return document.querySelector('murk-consent').shadowRoot.querySelector('[role=status]').textContent"
     )
-    assert status == "Your blurred answer was sent."
+    assert status.startswith("Your blurred answer was sent. Your privacy budget for this task is spent")
     assert run(driver, "return (await window.device.release({})).reason") == "task-cap"
     assert [entry["message"] for entry in driver.get_log("browser")] == []
 

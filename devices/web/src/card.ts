@@ -139,8 +139,8 @@ export function defineCard(name = "murk-consent"): void {
         const { texts } = this;
         if (receipt.outcome === "released") return fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
-        // The account below says the rest.
-        return receipt.reason.endsWith("-cap") ? texts.done : "";
+        // The account says the rest.
+        return "";
       }
 
       private show(status: Status): void {
@@ -155,7 +155,9 @@ export function defineCard(name = "murk-consent"): void {
             ? texts.optOut
             : status.silentFor > 0
               ? fill(texts.silent, { days: String(Math.ceil(status.silentFor / 86_400)) })
-              : "";
+              : status.room
+                ? ""
+                : texts.done;
         const focused = (root.activeElement as HTMLElement | null)?.id;
         const element = <K extends keyof HTMLElementTagNameMap>(tag: K, text = "", changes: Partial<HTMLElementTagNameMap[K]> = {}) =>
           Object.assign(document.createElement(tag), { textContent: text }, changes);

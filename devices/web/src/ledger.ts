@@ -70,6 +70,8 @@ export interface Account {
   /** Spent and the cap in the cap's currency, in units of 1e-12; spent is null if it is not known there. */
   readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null }[];
   readonly withdrawn: boolean;
+  /** Whether the caps have room for one more release. */
+  readonly room: boolean;
 }
 
 const read = <T>(rows: Rows, key: string): T | undefined => {
@@ -240,17 +242,22 @@ export class Ledger {
 
   /** A task's account. */
   account(prepared: Prepared, level: string): Promise<Account> {
-    const { task } = prepared;
+    const { task, protocol } = prepared;
     const own = taskKey(task.hash);
-    return this.store.update([own, "out:"], (rows): [Account, Changes] => {
+    const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
+    const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
+    return this.store.update([own, "out:", "all"], (rows): [Account, Changes] => {
       const row = read<TaskRow>(rows, own);
-      const waiting = [...rows.keys()].filter((key) => key !== own && read<Waiting>(rows, key)!.task === task.hash);
+      const waiting = [...rows.keys()].filter((key) => key.startsWith("out:") && read<Waiting>(rows, key)!.task === task.hash);
+      const after = plus(row?.spent ?? {}, cost);
+      const all = !lifetime || fits(plus(read<Spent>(rows, "all") ?? {}, cost), lifetime);
+      const room = all && capsOf(prepared, level, this.policy).every(({ cap }) => fits(after, cap));
       const caps = capsOf(prepared, level, this.policy).map(({ cap }) => {
         const total = (row?.spent ?? {})[cap.currency];
         return { cap, spent: total === undefined ? 0n : total && BigInt(total[0]) };
       });
       return [
-        { name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn: row?.withdrawn ?? false },
+        { name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn: row?.withdrawn ?? false, room },
         {},
       ];
     });

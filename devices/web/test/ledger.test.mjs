@@ -46,6 +46,7 @@ for (const [kind, begin] of Object.entries(kinds)) {
       const status = await device.status();
       // As `murk ledger` counts it: mu^2 in units of 1e-12, rounded up.
       assert.equal(status.caps[0].spent, 999996185315n);
+      assert.equal(status.room, false);
       assert.equal(status.caps[0].cap.units, 1_000_000_000_000n);
       assert.equal(murk.percent(status.attackAccuracy), "69.2%");
       const sent = gateway.posts[0].init;
