@@ -93,15 +93,12 @@ export class Device {
 
   /** Read the task and open the ledger. Raises `Refused`. */
   static async connect(store: () => Promise<Store>, protocols: Protocols, options: Options): Promise<Device> {
-    const ask = options.fetch ?? fetch;
-    let bytes: Uint8Array;
-    const response = await ask(`${options.gateway}/v1/tasks/${encodeURIComponent(options.task)}`, plain(options));
-    if (!response.ok) throw new Refused("unavailable", `the gateway has no task ${options.task} for this device (${response.status})`);
-    bytes = new Uint8Array(await response.arrayBuffer());
-    const prepared = prepare(await readTask(bytes, options.hash), protocols);
+    const opened = await store();
+    const text = await documentOf(opened, options);
+    const prepared = prepare(await readTask(text, options.hash), protocols);
     if (prepared.task.name !== options.task) throw new Refused("task", "the gateway sent a task of another name");
     const now = (options.clock ?? (() => Date.now() / 1000))();
-    const ledger = await Ledger.open(await store(), options.policy, options.first, now);
+    const ledger = await Ledger.open(opened, options.policy, options.first, now);
     const device = new Device(prepared, ledger, options);
     device.later(0);
     return device;
@@ -243,6 +240,28 @@ export class Device {
     // In Node a waiting release does not keep the process alive: the next one sends it.
     (this.timer as { unref?: () => void }).unref?.();
   }
+}
+
+/** The task's document from the gateway, else as it was last time: a person can withdraw without a connection. */
+async function documentOf(store: Store, options: Options): Promise<string> {
+  const { gateway, task } = options;
+  const key = `document:${gateway} ${task}`;
+  let status: unknown = "no answer";
+  try {
+    const response = await (options.fetch ?? fetch)(`${gateway}/v1/tasks/${encodeURIComponent(task)}`, plain(options));
+    if (response.ok) {
+      // Bytes that are not UTF-8 would decode to others, with another hash.
+      const text = await response.text();
+      await store.update([], () => [null, { [key]: text }]);
+      return text;
+    }
+    status = response.status;
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+  }
+  const known = await store.update([key], (rows) => [rows.get(key), {}] as const);
+  if (known === undefined) throw new Refused("unavailable", `the gateway has no task ${task} for this device (${String(status)})`);
+  return known;
 }
 
 /** Settings of every request: no cookies, no referrer, nothing kept that names a person. */

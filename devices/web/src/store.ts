@@ -52,7 +52,9 @@ export async function indexedDbStore(name = "murk"): Promise<Store> {
         }
         const table = transaction.objectStore(TABLE);
         const rows = new Map<string, string>();
-        let waiting = prefixes.length;
+        // One request at least, so that the transaction begins.
+        const wanted = prefixes.length ? prefixes : ["identity"];
+        let waiting = wanted.length;
         const write = (): void => {
           try {
             const [value, changes] = change(rows);
@@ -66,7 +68,7 @@ export async function indexedDbStore(name = "murk"): Promise<Store> {
             transaction.abort();
           }
         };
-        for (const prefix of prefixes) {
+        for (const prefix of wanted) {
           const request = table.openCursor(IDBKeyRange.bound(prefix, `${prefix}\uffff`));
           request.onsuccess = () => {
             const cursor = request.result;

@@ -175,15 +175,13 @@ function check(task: TaskDocument): void {
  *
  * `hash` is the pinned hash, if the page has one: a server that serves another task is then refused. Raises `Refused`.
  */
-export async function readTask(document: string | Uint8Array, hash?: string): Promise<Task> {
-  let text: string;
+export async function readTask(text: string, hash?: string): Promise<Task> {
   let content: TaskDocument;
-  if (document.length > MOST_BYTES) refuse("its document is too long");
+  if (text.length > MOST_BYTES) refuse("its document is too long");
   try {
-    text = typeof document === "string" ? document : new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(document);
     content = JSON.parse(text) as TaskDocument;
   } catch {
-    refuse("its document is not JSON in UTF-8");
+    refuse("its document is not JSON");
   }
   if (typeof content !== "object" || content === null || text[0] !== "{") refuse("its document is not an object");
   const found = await sha256(withoutLog(text));

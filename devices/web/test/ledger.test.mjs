@@ -260,6 +260,13 @@ for (const [kind, begin] of Object.entries(kinds)) {
       assert.equal((await device.release(record)).outcome, "unavailable");
       assert.equal((await device.status()).released, 0);
       device.close();
+      // The task is known from before: a person can look and withdraw.
+      const offline = await connect(gateway, place, { fetch });
+      await offline.withdraw();
+      assert.equal((await offline.status()).withdrawn, true);
+      offline.close();
+      place.wipe();
+      await assert.rejects(connect(gateway, place, { fetch }), { reason: "unavailable" });
     });
 
     test("storage that is full releases nothing", async () => {
@@ -287,6 +294,6 @@ for (const [kind, begin] of Object.entries(kinds)) {
 
 test("a build of scores alone refuses other protocols", async () => {
   const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
-  const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: {} };
+  const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: { update: async (_, change) => change(new Map())[0] } };
   await assert.rejects(murk.connecting({ scores: murk.ALL.scores })(options), { reason: "task" });
 });
