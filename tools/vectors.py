@@ -62,6 +62,7 @@ class _Still:
 
 def _feature(draw: random.Random, place: int) -> dict[str, Any]:
     name, kind = f"f{place}", draw.random()
+    feature: dict[str, Any]
     if kind < 0.45:
         low = draw.choice([0, -1, 21, 0.1, -1e6, 1e-3])
         feature = {"name": name, "low": low, "high": low + draw.choice([1, 14, 0.7, 1e6, 3])}
@@ -214,7 +215,8 @@ class _Vectors:
     """The vectors of one task."""
 
     def __init__(self, task: Task, draw: random.Random) -> None:
-        self.task, self.draw, self.problem = task, draw, person_problem_for(task)
+        self.task, self.draw = task, draw
+        self.problem: Any = person_problem_for(task)
         self.asks, self.interactive = hasattr(self.problem, "ask"), self.problem.interactive
         self.versioned = "version" in KINDS[self.problem.kind].model_fields
         self.write = writer(self.problem.kind)
@@ -238,7 +240,7 @@ class _Vectors:
             return None
         numbers, version = _iterate(self.draw, self.problem, self.task)
         source = FIRST_CHAIN if getattr(self.problem, "shares_models", False) else chain
-        fields = {"task": self.task.hash, "chain": source, "version": version, "iterate": numbers}
+        fields: dict[str, Any] = {"task": self.task.hash, "chain": source, "version": version, "iterate": numbers}
         return encode_iterate(IterateMessage(**fields)).decode()
 
     def record_line(self, number: int) -> dict[str, Any]:
@@ -257,19 +259,19 @@ class _Vectors:
         version, theta = 0, getattr(problem, "initial", None)
         if message is not None:
             version, theta = json.loads(message)["version"], np.array(json.loads(message)["iterate"])
-            problem.check_iterate(theta)  # type: ignore[attr-defined]
+            problem.check_iterate(theta)
         x, y = np.array(coded.x)[None, :], np.array([coded.y])
         question, mechanism = None, problem.mechanisms[level]
         if self.asks:
-            (question,) = problem.ask(noise, index, theta)  # type: ignore[attr-defined]
-            mechanism = problem.mechanism(level, question)  # type: ignore[attr-defined]
-            vectors = problem.vectors(x, y, theta, question)  # type: ignore[call-arg]
+            (question,) = problem.ask(noise, index, theta)
+            mechanism = problem.mechanism(level, question)
+            vectors = problem.vectors(x, y, theta, question)
         else:
             vectors = problem.vectors(x, y, theta)
         (payload,) = mechanism.randomize(vectors, noise, index).tolist()
         quantised = None
         if mechanism.kind not in ("l2-ball", "privunit"):
-            (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()  # type: ignore[arg-type]
+            (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()
         now = draw.randrange(1_700_000_000, 1_900_000_000)
         (identifier,) = identifiers(noise, index)
         fields: dict[str, Any] = {
@@ -299,12 +301,13 @@ class _Vectors:
         yield {"name": name, "why": "other bytes", "document": weaker, "hash": self.task.hash, "refused": "wrong-hash"}
         other = json.dumps({**content, "log": {"partitions": 5, "retention": "9d"}}, sort_keys=True)
         yield {"name": name, "why": "white space", "document": other, "hash": self.task.hash, "refused": "task"}
-        for why, changes in {
+        damages: dict[str, dict[str, Any]] = {
             "simulated": {"simulated": True}, "schema": {"schema": 2}, "unknown key": {"further": 1},
             "unknown protocol": {"protocol": "sketch"}, "no features": {"features": []},
             "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for why, changes in damages.items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
         privacy = content["privacy"]
@@ -319,20 +322,15 @@ class _Vectors:
         if not self.interactive:
             return
         numbers, version = _iterate(self.draw, self.problem, self.task)
-        base = {
-            "schema": 1,
-            "kind": "iterate",
-            "task": self.task.hash,
-            "chain": 0,
-            "version": version,
-            "iterate": numbers,
-        }
-        for why, changes in {
+        base = {"schema": 1, "kind": "iterate", "task": self.task.hash, "chain": 0}
+        base |= {"version": version, "iterate": numbers}
+        forgeries: dict[str, dict[str, Any]] = {
             "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
             "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
             "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for why, changes in forgeries.items():
             yield {
                 "name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model",
                 "model": json.dumps({**base, **changes}),
