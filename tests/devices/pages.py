@@ -29,6 +29,12 @@ window.ready = true;
 </script></body></html>"""
 
 
+FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form</title>
+<link rel="icon" href="data:,"></head><body><form id="form"><input name="age" value="28"><input name="sex" value="yes"><input name="third" value="no"></form>
+<script>const HASH = "{hash}", once = async () => true;</script>
+{example}</body></html>"""
+
+
 def task_of(cap):
     return Task.parse(f"""
     name: third-child
@@ -45,7 +51,7 @@ class Gateway(ThreadingHTTPServer):
 
     def __init__(self, task):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.task, self.received, self.away = task, [], False
+        self.task, self.received, self.away, self.page = task, [], False, PAGE
         problem = person_problem_for(task)
         magnitudes = {level: each.magnitude for level, each in problem.mechanisms.items()}
         self.rules = WireRules(
@@ -83,10 +89,13 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/v1/tasks/"):
             self.answer(200, self.server.task.document())
         else:
-            self.answer(200, PAGE.encode(), "text/html")
+            self.answer(200, self.server.page.encode(), "text/html")
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/account/first-ledger":
+            self.answer(200)
+            return
         if self.server.away:
             self.answer(503)
             return

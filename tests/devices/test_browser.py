@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.keys import Keys
 
 from tests.devices import web
-from tests.devices.pages import served
+from tests.devices.pages import FORM, served
 from tests.services import services
 
 KILLS = int(os.environ.get("MURK_WEB_KILLS", "3"))
@@ -79,6 +80,19 @@ def test_a_person_shares_by_keyboard(chromium, gateway):
     assert status.startswith("Your blurred answer was sent. Your privacy budget for this task is spent")
     assert run(driver, "return (await window.device.release({})).reason") == "task-cap"
     assert [entry["message"] for entry in driver.get_log("browser")] == []
+
+
+@pytest.mark.parametrize("page", ["docs/guides/web.md", "devices/web/README.md"])
+def test_the_example_of_a_document_works(chromium, gateway, page):
+    text = (web.FOLDER.parents[1] / page).read_text()
+    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.M | re.S)
+    example = example.replace("https://murk.example.org", gateway.url).replace("…64 hex digits…", gateway.task.hash)
+    gateway.page = FORM.replace("{hash}", gateway.task.hash).replace("{example}", example)
+    chromium.get(f"{gateway.url}/")
+    share = "return document.querySelector('murk-consent')?.shadowRoot?.querySelector('#share')"
+    services.eventually(lambda: chromium.execute_script(share)).click()
+    services.eventually(lambda: "was sent" in card_text(chromium))
+    assert len(gateway.ids) == 1
 
 
 def test_a_withdrawal_ends_it(chromium, gateway):

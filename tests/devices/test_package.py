@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import tarfile
 
 import pytest
 
 from tests.devices import web
+from tests.devices.pages import served
 
 # Compressed, with sending, the ledger and all mechanisms.
 LARGEST = {"scores.js": 17_500, "murk.js": 21_500, "card.js": 3_500, "node.js": 1_000}
@@ -94,3 +96,17 @@ def test_a_program_type_checks_and_runs(package):
     )
     said = subprocess.run([web.node(), "run.mjs"], cwd=package, capture_output=True, text=True)
     assert said.stdout.split() == ["true", "unavailable"], said.stderr
+
+
+def test_the_examples_of_documents_run_in_node(package):
+    examples = [
+        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.M | re.S)[0]
+        for page in ("docs/guides/web.md", "devices/web/README.md")
+    ]
+    with served() as gateway:
+        program = [f'const gateway = "{gateway.url}";', *examples, "console.log(receipt.outcome, receipt.delivery);"]
+        (package / "examples.mjs").write_text("\n".join(program))
+        command = [web.node_with_sqlite(), "--no-warnings", "examples.mjs"]
+        said = subprocess.run(command, cwd=package, capture_output=True, text=True)
+        assert said.stdout.split() == ["released", "sent"], said.stderr
+        assert len(gateway.ids) == 1
