@@ -306,6 +306,10 @@ class _Vectors:
             "unknown protocol": {"protocol": "sketch"}, "no features": {"features": []},
             "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
+            "unknown kind": {"target": {"name": "y", "kind": "toString"}}, "no privacy": {"privacy": None},
+            "no levels": {"privacy": {"guarantee": {"gdp": {"mu": 1}}, "levels": None}}, "text": {"features": "abc"},
+            "no learner": {"learner": 3, "features": [None]}, "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
+            "too many": {"features": [{"name": f"f{i}", "low": 0, "high": 1} for i in range(60_000)]},
         }  # fmt: skip
         for why, changes in damages.items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -313,7 +317,7 @@ class _Vectors:
         privacy = content["privacy"]
         for why, guarantee in {
             "endless": {"gdp": {"mu": 1e6}}, "negative": {"pure": {"epsilon": -1}}, "two": {"gdp": {"mu": 1}, "x": {}},
-            "nothing": {"zcdp": {"rho": 0}}, "foreign": {"pure": {"mu": 1}},
+            "nothing": {"zcdp": {"rho": 0}}, "foreign": {"pure": {"mu": 1}}, "inherited": {"toString": {}}, "none": {},
         }.items():  # fmt: skip
             text = json.dumps(
                 {**content, "privacy": {**privacy, "guarantee": guarantee}}, sort_keys=True, separators=(",", ":")

@@ -30,7 +30,8 @@ window.ready = true;
 
 
 FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form</title>
-<link rel="icon" href="data:,"></head><body><form id="form"><input name="age" value="28"><input name="sex" value="yes"><input name="third" value="no"></form>
+<link rel="icon" href="data:,"></head><body><form id="form"><input name="age" value="28"><input name="sex" value="yes">
+<input name="third" value="no"></form>
 <script>const HASH = "{hash}", once = async () => true;</script>
 {example}</body></html>"""
 

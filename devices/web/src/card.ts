@@ -107,8 +107,14 @@ export function defineCard(name = "murk-consent"): void {
 
       /** Show the account as it is now. */
       async update(): Promise<void> {
-        const status = await this.connected?.status(this.level);
-        if (status) this.show(status);
+        try {
+          const status = await this.connected?.status(this.level);
+          if (status) this.show(status);
+        } catch {
+          const alert = Object.assign(document.createElement("p"), { textContent: this.texts.failed });
+          alert.setAttribute("role", "alert");
+          (this.shadowRoot ?? this.attachShadow({ mode: "open" })).replaceChildren(alert);
+        }
       }
 
       private async act(work: (device: Device) => Promise<string>): Promise<void> {

@@ -9,6 +9,7 @@ import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { Refused } from "./words.js";
 
+const LEAST_SILENCE = 86_400;
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
@@ -24,7 +25,7 @@ export interface Policy {
 /**
  * Whether this device may spend at once although it has no ledger yet. It may have had one whose storage was wiped.
  *
- * `wait`: it keeps silent for the task's `expiry`. A function asks an account of the team's, which answers true once
+ * `wait`: it keeps silent for the task's `expiry`, at least a day. A function asks an account of the team's, which answers true once
  * for each account: then a wiped ledger cannot begin again.
  */
 export type First = "wait" | ((identity: string) => Promise<boolean>);
@@ -140,7 +141,8 @@ export class Ledger {
 
   /** Seconds until this ledger may spend for a task; 0 if it may now. */
   silence(expirySeconds: number, now: number): number {
-    return this.identity.claimed ? 0 : Math.max(0, this.identity.born + expirySeconds - now);
+    // A task must not shorten the silence to nothing.
+    return this.identity.claimed ? 0 : Math.max(0, this.identity.born + Math.max(expirySeconds, LEAST_SILENCE) - now);
   }
 
   /**

@@ -41,7 +41,7 @@ function refuse(why: string): never {
 export function capOf(guarantee: Guarantee): Loss {
   const [entry, other] = Object.entries(guarantee);
   const kind = entry?.[0] as keyof typeof CURRENCIES;
-  const names = NAMES[kind];
+  const names = Object.hasOwn(NAMES, kind) ? NAMES[kind] : undefined;
   const values = entry?.[1] ?? {};
   if (other || !names || Object.keys(values).sort().join() !== [...names].sort().join()) refuse("not a guarantee");
   for (const name of names) {

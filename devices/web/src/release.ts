@@ -15,12 +15,23 @@ export interface Prepared {
   readonly protocol: Protocol;
 }
 
+const MOST_BYTES = 1_000_000; // of a message
+
 /** Prepare a task: recompute its mechanisms from its guarantees. Raises `Refused`. */
 export function prepare(task: Task, protocols: Protocols): Prepared {
   const make = Object.hasOwn(protocols, task.protocol) ? protocols[task.protocol] : undefined;
   if (!make) throw new Refused("task", `this build of the device does not answer tasks of ${task.protocol}`);
-  const coding = codingOf(task);
-  return { task, coding, protocol: make(task, coding.size) };
+  try {
+    const coding = codingOf(task);
+    const protocol = make(task, coding.size);
+    for (const question of ["score", "curvature"] as const)
+      if (512 + 22 * protocol.mechanism("default", question).dimension > MOST_BYTES)
+        throw new Refused("task", "the task has too many features for a message");
+    return { task, coding, protocol };
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    throw new Refused("task", "the task is damaged");
+  }
 }
 
 export interface Choice {

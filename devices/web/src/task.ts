@@ -163,7 +163,7 @@ function check(task: TaskDocument): void {
   const { target, privacy } = task;
   const bounded = finite(target?.low) && finite(target.high) && target.low < target.high;
   const fits = { binary: typeof target?.positive === "string", classes: texts(target?.classes), real: bounded };
-  if (typeof target?.name !== "string" || !fits[target.kind]) refuse("its target is damaged");
+  if (typeof target?.name !== "string" || !Object.hasOwn(fits, target.kind) || !fits[target.kind]) refuse("its target is damaged");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
   for (const level of Object.keys(privacy.levels)) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
   const partitions = task.log?.partitions;
@@ -186,7 +186,12 @@ export async function readTask(text: string, hash?: string): Promise<Task> {
   if (typeof content !== "object" || content === null || text[0] !== "{") refuse("its document is not an object");
   const found = await sha256(withoutLog(text));
   if (hash !== undefined && hash !== found) throw new Refused("wrong-hash", "the task's hash is not the pinned one");
-  check(content);
+  try {
+    check(content);
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    refuse("its document is damaged");
+  }
   return {
     ...content,
     hash: found,
