@@ -308,7 +308,8 @@ class _Vectors:
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
             "unknown kind": {"target": {"name": "y", "kind": "toString"}}, "no privacy": {"privacy": None},
             "no levels": {"privacy": {"guarantee": {"gdp": {"mu": 1}}, "levels": None}}, "text": {"features": "abc"},
-            "no learner": {"learner": 3, "features": [None]}, "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
+            "no learner": {"learner": 3, "features": [None]},
+            "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
             "too many": {"features": [{"name": f"f{i}", "low": 0, "high": 1} for i in range(60_000)]},
         }  # fmt: skip
         for why, changes in damages.items():
