@@ -34,7 +34,7 @@ from murk.stream.task.task import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
-RECORDS_OF_A_TASK = 125
+TASKS = 40
 ODD = (
     None, "", "  ", "nan", "inf", "1e3", "-.5", "3.", "2_4", "\uff12\uff14", "TRUE", " false ", True, False, 0, 1, "1",
     "1.0", math.nan, math.inf, -math.inf, -0.0, 1e300, 2**53 + 1, 10**400, "9007199254740993", "?", "\u2003yes\x1c",
@@ -214,8 +214,8 @@ def _cost(mechanism: Any, currency: str) -> list[str] | None:
 class _Vectors:
     """The vectors of one task."""
 
-    def __init__(self, task: Task, draw: random.Random) -> None:
-        self.task, self.draw = task, draw
+    def __init__(self, task: Task, draw: random.Random, number: int) -> None:
+        self.task, self.draw, self.number = task, draw, number
         self.problem: Any = person_problem_for(task)
         self.asks, self.interactive = hasattr(self.problem, "ask"), self.problem.interactive
         self.versioned = "version" in KINDS[self.problem.kind].model_fields
@@ -310,11 +310,14 @@ class _Vectors:
             "no levels": {"privacy": {"guarantee": {"gdp": {"mu": 1}}, "levels": None}}, "text": {"features": "abc"},
             "no learner": {"learner": 3, "features": [None]},
             "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
-            "too many": {"features": [{"name": f"f{i}", "low": 0, "high": 1} for i in range(60_000)]},
         }  # fmt: skip
         for why, changes in damages.items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
+        if self.number == 0:
+            many = [{"high": 1, "low": 0, "name": f"f{i}"} for i in range(60_000)]
+            text = json.dumps({**content, "features": many}, sort_keys=True, separators=(",", ":"))
+            yield {"name": name, "why": "too many features", "document": text, "refused": "task"}
         privacy = content["privacy"]
         for why, guarantee in {
             "endless": {"gdp": {"mu": 1e6}}, "negative": {"pure": {"epsilon": -1}}, "two": {"gdp": {"mu": 1}, "x": {}},
@@ -355,11 +358,11 @@ def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:
     >>> [sorted(set(line) & {"document", "bytes", "refused"}) for line in lines[:2]]
     [['document'], ['bytes']]
     """
-    draw, number = random.Random(f"{protocol} {seed}"), 0
+    draw, number, several = random.Random(f"{protocol} {seed}"), 0, max(1, records // TASKS)
     while number < records:
-        own = _Vectors(_task(draw, protocol, number), draw)
+        own = _Vectors(_task(draw, protocol, number), draw, number)
         yield own.task_line()
-        last = min(number + RECORDS_OF_A_TASK, records)
+        last = min(number + several, records)
         while number < last:
             number += 1
             yield own.record_line(number)

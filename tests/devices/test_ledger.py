@@ -6,7 +6,7 @@ from murk.learners.problem import person_problem_for
 from murk.stream.task.task import Task
 from tests.devices import web
 
-KILLS = 24
+KILLS = 16
 
 
 def test_scenarios_on_both_stores():
