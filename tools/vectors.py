@@ -358,7 +358,7 @@ def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:
     >>> [sorted(set(line) & {"document", "bytes", "refused"}) for line in lines[:2]]
     [['document'], ['bytes']]
     """
-    draw, number, several = random.Random(f"{protocol} {seed}"), 0, max(1, records // TASKS)
+    draw, number, several = random.Random(f"{protocol} {seed}"), 0, max(min(10, records), records // TASKS)
     while number < records:
         own = _Vectors(_task(draw, protocol, number), draw, number)
         yield own.task_line()
