@@ -1,0 +1,127 @@
+/** Features and target, randomized once (`protocol: examples`). */
+import { composite, divided, labelOf } from "./composite.js";
+import { added, quantise, type Vector } from "./lattice.js";
+import { calibrate, capOf, type Guarantee, isPure, type Loss } from "./mechanisms.js";
+import { kindFor, outerOf, type Protocol, type Randomizer } from "./protocol.js";
+import type { Task } from "./task.js";
+import { Refused } from "./words.js";
+
+/** (w, a, r, m / sqrt 2) of coded features, the constant last. */
+function direction(label: boolean, x: Vector, y: number): Vector {
+  const last = x.length - 1;
+  const out = new Float64Array(last + 3);
+  let square = 0;
+  for (let j = 0; j < last; j++) {
+    out[j] = y === y ? Math.min(Math.max(x[j]!, -1), 1) : 0;
+    square += out[j]! * out[j]!;
+  }
+  const inverse = y === y ? 1 / Math.sqrt(square + 1) : 0;
+  const target = label ? (y > 0.5 ? 1 : -1) : Math.min(Math.max(y, -1), 1);
+  for (let j = 0; j < last; j++) out[j]! *= (label && y === y ? target : 1) * inverse;
+  out[last] = inverse;
+  out[last + 1] = y === y ? target * inverse : 0;
+  out[last + 2] = y === y ? 0 : 1;
+  return out;
+}
+
+/** v = (x, y) / sqrt(|x|^2 + 1), or zeros without a target. */
+function unitVector(label: boolean, x: Vector, y: number): Vector {
+  const p = x.length;
+  const along = direction(false, x, label && y === y ? (y > 0.5 ? 1 : -1) : y);
+  const shrink = 1 / Math.sqrt(1 + along[p - 1]! * along[p - 1]!);
+  const out = along.slice(0, p + 1);
+  for (let j = 0; j <= p; j++) out[j]! *= shrink;
+  along.fill(0);
+  return out;
+}
+
+/** y x, (x, y) or (x, scale y). */
+function plain(form: "product" | "label" | "real", scale: number, x: Vector, y: number): Vector {
+  const last = x.length - 1;
+  const out = new Float64Array(last + 1);
+  if (y !== y) return out;
+  for (let j = 0; j < last; j++) out[j] = Math.min(Math.max(x[j]!, -1), 1);
+  if (form === "real") out[last] = scale * Math.min(Math.max(y, -1), 1);
+  else {
+    out[last] = y > 0.5 ? 1 : -1;
+    if (form === "product") for (let j = 0; j < last; j++) out[j]! *= out[last]!;
+  }
+  return out;
+}
+
+/** Gaussian noise on directions: |(w, a)| <= steps and |r| <= a in integers, or the missing point. */
+function directions(cap: Loss, p: number): Randomizer {
+  const noise = calibrate("gaussian", cap, p + 2, 1);
+  const { steps, spacing } = noise;
+  const integers = (v: Vector): Vector => {
+    const out = new Float64Array(p + 2);
+    quantise(false, v.subarray(0, p), spacing, steps, out.subarray(0, p));
+    const missing = v[p + 1]! > 0.5;
+    if (missing) out.fill(0);
+    const bound = missing ? 0 : Math.max(out[p - 1]!, 0);
+    const r = v[p]! === v[p]! ? v[p]! / spacing : 0;
+    out[p - 1] = bound;
+    out[p] = r >= bound ? bound : r <= -bound ? -bound : Math.trunc(r);
+    out[p + 1] = missing ? Math.floor((steps * 1414) / 1000) : 0;
+    return out;
+  };
+  return {
+    ...noise,
+    quantise: integers,
+    randomize: (v, words) => added(integers(v), "gaussian", words),
+  };
+}
+
+/** The mechanism of v v' with the least noise in the worst direction. */
+function outerBest(kind: string, cap: Loss, size: number): Randomizer {
+  if (kind !== "best" || cap.currency === "gdp" || cap.currency === "rho") {
+    return outerOf(kind === "best" ? "gaussian" : kind, cap, size);
+  }
+  const able = [...(cap.units > 0n ? ["l2-ball", "privunit"] : []), ...(cap.delta > 0n ? ["gaussian"] : [])];
+  const worst = ({ moments, variance }: ReturnType<typeof outerOf>): number =>
+    moments ? Math.max(moments[0], moments[1] - 1) : variance;
+  return able.map((each) => outerOf(each, cap, size)).reduce((best, other) => (worst(other) < 0.99 * worst(best) ? other : best));
+}
+
+export function examples(task: Task, p: number): Protocol {
+  const { target } = task;
+  const block = task.examples as { release: string; split: number };
+  const label = target.kind === "binary";
+  if (!label && target.kind !== "real") throw new Refused("task", "examples have a binary or a real target");
+  const square = p;
+  const inner = Math.sqrt(square - 1);
+  const form = label ? (block.release === "joint" ? "product" : "label") : "real";
+  const scale = form === "real" && block.release === "joint" ? Math.sqrt(Math.sqrt(1 + 2 * (square - 1)) - 1) : 1;
+
+  const mechanism = (cap: Loss, guarantee: Guarantee): Randomizer => {
+    const { release } = block;
+    if (release === "outer") return outerBest(kindFor(task, cap), cap, p + 1);
+    if (isPure(cap)) throw new Refused("guarantee", "Gaussian noise has no pure guarantee");
+    if (release === "directions") return directions(cap, p);
+    if (release === "joint") {
+      return calibrate("gaussian", cap, p, form === "product" ? Math.sqrt(square) : Math.sqrt(inner * inner + scale * scale));
+    }
+    if (release !== "separate" || p < 2) throw new Refused("task", `the task's release ${release} is not known`);
+    const [first, second] = divided(guarantee, cap, block.split, label);
+    const features = calibrate("gaussian", first, p - 1, inner);
+    return composite([features, label ? labelOf(second) : calibrate("gaussian", second, 1, 1)], null);
+  };
+  const mechanisms = new Map(
+    [...task.guarantees].map(([level, guarantee]) => [level, mechanism(capOf(guarantee), guarantee)]),
+  );
+  return {
+    kind: "example",
+    modelSize: 0,
+    shared: false,
+    versioned: false,
+    initial: new Float64Array(0),
+    check: () => undefined,
+    ask: () => undefined,
+    vector({ x, y }) {
+      if (block.release === "outer") return unitVector(label, x, y);
+      return block.release === "directions" ? direction(label, x, y) : plain(form, scale, x, y);
+    },
+    mechanism: (level) => mechanisms.get(level)!,
+    cost: (level, currency) => mechanisms.get(level)!.cost(currency),
+  };
+}

@@ -1,0 +1,271 @@
+/**
+ * The person's ledger: caps, what was spent, and releases that wait to be sent.
+ *
+ * A debit and the release's frozen bytes are one transaction, before anything is sent. A release is never made again
+ * for a record that is known, and what was spent stays spent.
+ */
+import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
+import type { Prepared } from "./release.js";
+import type { Changes, Rows, Store } from "./store.js";
+import { Refused } from "./words.js";
+
+const LEAST_SILENCE = 86_400;
+const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
+
+/** What this device allows, whatever a server asks for. */
+export interface Policy {
+  /** Cap over all tasks. */
+  readonly lifetime?: Guarantee;
+  /** Largest cap that a task may have. */
+  readonly perTask?: Guarantee;
+  /** Kinds of mechanism that may be used; all by default. */
+  readonly mechanisms?: readonly string[];
+}
+
+/**
+ * Whether this device may spend at once although it has no ledger yet. It may have had one whose storage was wiped.
+ *
+ * `wait`: it keeps silent for the task's `expiry`, at least a day. A function asks an account of the team's, which answers true once
+ * for each account: then a wiped ledger cannot begin again.
+ */
+export type First = "wait" | ((identity: string) => Promise<boolean>);
+
+type Spent = { [currency in Currency]?: [string, string] | null };
+
+interface TaskRow {
+  name: string;
+  released: number;
+  spent: Spent;
+  withdrawn?: boolean;
+  refused?: number;
+  sent?: number;
+  days: string[];
+}
+
+interface IdentityRow {
+  id: string;
+  born: number;
+  claimed: boolean;
+}
+
+/** A release that waits to be sent. */
+export interface Waiting {
+  readonly key: string;
+  readonly task: string;
+  readonly gateway: string;
+  readonly bytes: string;
+  readonly expires: number;
+}
+
+/** What became of a request to release. */
+export type Outcome =
+  | { readonly outcome: "released"; readonly bytes: string }
+  | { readonly outcome: "known" }
+  | { readonly outcome: "refused"; readonly reason: string };
+
+/** A task's account, for a consent card. */
+export interface Account {
+  readonly name: string;
+  readonly released: number;
+  readonly waiting: number;
+  /** Spent and the cap in the cap's currency, in units of 1e-12; spent is null if it is not known there. */
+  readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null }[];
+  readonly withdrawn: boolean;
+  /** Whether the caps have room for one more release. */
+  readonly room: boolean;
+}
+
+const read = <T>(rows: Rows, key: string): T | undefined => {
+  const text = rows.get(key);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new Refused("storage", "the device's ledger is damaged: nothing is released");
+  }
+};
+
+function plus(spent: Spent, cost: (currency: Currency) => Loss | null): Spent {
+  const total: Spent = {};
+  for (const currency of CURRENCIES) {
+    const before = spent[currency] === undefined ? ["0", "0"] : spent[currency];
+    const own = cost(currency);
+    // A release without a cost in a currency leaves nothing of any cap in it.
+    total[currency] =
+      before === null || own === null
+        ? null
+        : [String(BigInt(before[0]!) + own.units), String(BigInt(before[1]!) + own.delta)];
+  }
+  return total;
+}
+
+function fits(spent: Spent, cap: Loss): boolean {
+  const total = spent[cap.currency];
+  return total != null && BigInt(total[0]) <= cap.units && BigInt(total[1]) <= cap.delta;
+}
+
+/** The caps of a release: the task's promise, and the policy's. */
+function capsOf({ task }: Prepared, level: string, policy: Policy): { scope: "task" | "policy"; cap: Loss }[] {
+  const asked = task.privacy.per_person;
+  const caps = [{ scope: "task" as "task" | "policy", cap: capOf(asked ?? task.guarantees.get(level)!) }];
+  if (policy.perTask) caps.push({ scope: "policy", cap: capOf(policy.perTask) });
+  return caps;
+}
+
+const taskKey = (hash: string): string => `task:${hash}`;
+
+export class Ledger {
+  private constructor(
+    private readonly store: Store,
+    private readonly policy: Policy,
+    private readonly identity: IdentityRow,
+  ) {}
+
+  /** Open the ledger; without one, begin it. */
+  static async open(store: Store, policy: Policy = {}, first: First = "wait", now = Date.now() / 1000): Promise<Ledger> {
+    if (policy.lifetime) capOf(policy.lifetime);
+    let identity = await store.update(["identity"], (rows): [IdentityRow, Changes] => {
+      const known = read<IdentityRow>(rows, "identity");
+      if (known) return [known, {}];
+      const random = crypto.getRandomValues(new Uint8Array(16));
+      const id = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+      const begun = { id, born: Math.floor(now), claimed: false };
+      return [begun, { identity: JSON.stringify(begun) }];
+    });
+    if (!identity.claimed && typeof first === "function" && (await first(identity.id))) {
+      identity = { ...identity, claimed: true };
+      await store.update(["identity"], () => [null, { identity: JSON.stringify(identity) }]);
+    }
+    return new Ledger(store, policy, identity);
+  }
+
+  /** Seconds until this ledger may spend for a task; 0 if it may now. */
+  silence(expirySeconds: number, now: number): number {
+    // A task must not shorten the silence to nothing.
+    return this.identity.claimed ? 0 : Math.max(0, this.identity.born + Math.max(expirySeconds, LEAST_SILENCE) - now);
+  }
+
+  /**
+   * Release a record once: debit its cost and store its bytes, in one transaction.
+   *
+   * `make` randomizes the record; it is called only if every cap has room, and its record is not read before. `key`
+   * identifies a record that may come again, and must not depend on its values.
+   */
+  async spend(
+    prepared: Prepared,
+    level: string,
+    gateway: string,
+    now: number,
+    make: () => string,
+    key?: string,
+  ): Promise<Outcome> {
+    const { task, protocol } = prepared;
+    const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
+    const own = taskKey(task.hash);
+    const record = key === undefined ? null : `record:${task.hash}:${key}`;
+    const caps = capsOf(prepared, level, this.policy);
+    const { kind } = protocol.mechanism(level, "score");
+    if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { outcome: "refused", reason: "mechanism" };
+    const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
+    const expires = now + task.expirySeconds;
+    return this.store.update(["identity", own, "all", ...(record ? [record] : [])], (rows): [Outcome, Changes] => {
+      const identity = read<IdentityRow>(rows, "identity");
+      // Storage that was wiped while this page was open has another ledger now, or none.
+      if (identity?.id !== this.identity.id) return [{ outcome: "refused", reason: "wiped" }, {}];
+      if (this.silence(task.expirySeconds, now) > 0) return [{ outcome: "refused", reason: "new-ledger" }, {}];
+      const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
+      const refused = (reason: string): [Outcome, Changes] => [
+        { outcome: "refused", reason },
+        { [own]: JSON.stringify({ ...before, refused: (before.refused ?? 0) + 1 }) },
+      ];
+      if (before.withdrawn) return refused("withdrawn");
+      if (record && rows.has(record)) return [{ outcome: "known" }, {}];
+      const spent = plus(before.spent, cost);
+      for (const { scope, cap } of caps) if (!fits(spent, cap)) return refused(`${scope}-cap`);
+      const all = plus(read<Spent>(rows, "all") ?? {}, cost);
+      if (lifetime && !fits(all, lifetime)) return refused("lifetime-cap");
+      const bytes = make();
+      const id = /"id":"([0-9a-f]{32})"/.exec(bytes)![1]!;
+      const day = new Date(Math.floor(now / 86_400) * 86_400_000).toISOString().slice(0, 10);
+      const after: TaskRow = {
+        ...before,
+        released: before.released + 1,
+        spent,
+        days: before.days.includes(day) ? before.days : [...before.days, day],
+      };
+      const waiting = { task: task.hash, gateway, bytes, expires };
+      return [
+        { outcome: "released", bytes },
+        {
+          [own]: JSON.stringify(after),
+          all: JSON.stringify(all),
+          [`out:${id}`]: JSON.stringify(waiting),
+          ...(record ? { [record]: day } : {}),
+        },
+      ];
+    });
+  }
+
+  /** Releases that wait to be sent; those that have expired are deleted. */
+  waiting(now: number): Promise<Waiting[]> {
+    return this.store.update(["out:"], (rows): [Waiting[], Changes] => {
+      const found: Waiting[] = [];
+      const expired: Changes = {};
+      for (const key of rows.keys()) {
+        const one = read<Omit<Waiting, "key">>(rows, key)!;
+        if (one.expires <= now) expired[key] = null;
+        else found.push({ key, ...one });
+      }
+      return [found, expired];
+    });
+  }
+
+  /** Delete a release that was accepted or refused for good. */
+  delivered({ key, task }: Waiting, accepted: boolean): Promise<void> {
+    return this.store.update([taskKey(task), key], (rows): [undefined, Changes] => {
+      const row = read<TaskRow>(rows, taskKey(task));
+      // Another tab may have sent it, too.
+      if (!row || !rows.has(key)) return [undefined, {}];
+      const counted = accepted ? { [taskKey(task)]: JSON.stringify({ ...row, sent: (row.sent ?? 0) + 1 }) } : {};
+      return [undefined, { [key]: null, ...counted }];
+    });
+  }
+
+  /** Stop: delete what waits, and release nothing to this task again. What was spent stays spent. */
+  withdraw({ task }: Prepared): Promise<void> {
+    const own = taskKey(task.hash);
+    return this.store.update([own, "out:"], (rows): [undefined, Changes] => {
+      const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
+      const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }) };
+      for (const key of rows.keys()) if (key !== own && read<Waiting>(rows, key)!.task === task.hash) changes[key] = null;
+      return [undefined, changes];
+    });
+  }
+
+  /** A task's account. */
+  account(prepared: Prepared, level: string): Promise<Account> {
+    const { task, protocol } = prepared;
+    const own = taskKey(task.hash);
+    const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
+    const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
+    return this.store.update([own, "out:", "all"], (rows): [Account, Changes] => {
+      const row = read<TaskRow>(rows, own);
+      const waiting = [...rows.keys()].filter((key) => key.startsWith("out:") && read<Waiting>(rows, key)!.task === task.hash);
+      const after = plus(row?.spent ?? {}, cost);
+      const all = !lifetime || fits(plus(read<Spent>(rows, "all") ?? {}, cost), lifetime);
+      const room = all && capsOf(prepared, level, this.policy).every(({ cap }) => fits(after, cap));
+      const caps = capsOf(prepared, level, this.policy).map(({ cap }) => {
+        const total = (row?.spent ?? {})[cap.currency];
+        return { cap, spent: total === undefined ? 0n : total && BigInt(total[0]) };
+      });
+      return [
+        { name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn: row?.withdrawn ?? false, room },
+        {},
+      ];
+    });
+  }
+
+  close(): void {
+    this.store.close();
+  }
+}

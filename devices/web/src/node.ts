@@ -1,0 +1,59 @@
+/** A ledger in SQLite, for Node. */
+import type { Changes, Rows, Store } from "./store.js";
+
+/** What the ledger uses of a database: Node's own `DatabaseSync` (22.5 or later), or better-sqlite3's. */
+export interface Database {
+  exec(sql: string): unknown;
+  prepare(sql: string): { all(...values: string[]): unknown[]; run(...values: string[]): unknown };
+  close(): void;
+}
+
+/**
+ * Open a ledger in a file: one file for each person.
+ *
+ * Commits are durable (`synchronous = FULL`), and processes that share the file take turns. A damaged file raises an
+ * error and is never replaced: that would refill the budget.
+ */
+export async function sqliteStore(file: string | Database): Promise<Store> {
+  let database: Database;
+  if (typeof file === "string") {
+    const name = "node:sqlite"; // kept from bundlers, which may not know it
+    const { DatabaseSync } = (await import(name).catch(() => {
+      throw new Error("this Node has no node:sqlite: use Node 22.5 or later, or give a database of better-sqlite3");
+    })) as { DatabaseSync: new (path: string) => Database };
+    database = new DatabaseSync(file);
+  } else database = file;
+  database.exec("PRAGMA busy_timeout = 10000");
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = FULL");
+  database.exec("CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID");
+  const find = database.prepare("SELECT key, value FROM rows WHERE key >= ? AND key < ?");
+  const put = database.prepare("INSERT INTO rows VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  const remove = database.prepare("DELETE FROM rows WHERE key = ?");
+  return {
+    async update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> {
+      database.exec("BEGIN IMMEDIATE");
+      try {
+        const rows = new Map<string, string>();
+        for (const prefix of prefixes)
+          for (const row of find.all(prefix, `${prefix}\u{10ffff}`) as { key: string; value: string }[])
+            rows.set(row.key, row.value);
+        const [result, changes] = change(rows);
+        for (const [key, value] of Object.entries(changes)) {
+          if (value === null) remove.run(key);
+          else put.run(key, value);
+        }
+        database.exec("COMMIT");
+        return result;
+      } catch (error) {
+        try {
+          database.exec("ROLLBACK");
+        } catch {
+          // The transaction ended with the error.
+        }
+        throw error;
+      }
+    },
+    close: () => database.close(),
+  };
+}

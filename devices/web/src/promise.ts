@@ -1,0 +1,24 @@
+/** A guarantee in plain figures. */
+import type { Guarantee } from "./mechanisms.js";
+import { ONE, tail } from "./exact.js";
+
+/** Largest probability with which anybody tells two records apart; guessing gives 0.5. */
+export function maxAttackAccuracy(guarantee: Guarantee): number {
+  const { gdp, zcdp } = guarantee;
+  if (gdp) {
+    const beyond = tail((BigInt(Math.round(gdp.mu! * 2 ** 40)) * ONE) >> 41n);
+    return 1 - Number(beyond >> 448n) / 2 ** 64;
+  }
+  if (zcdp) return (1 + Math.min(Math.sqrt(zcdp.rho! / 2), Math.sqrt(-Math.expm1(-zcdp.rho!)))) / 2;
+  const { epsilon = 0, delta = 0 } = (guarantee.pure ?? guarantee.approx) as { epsilon?: number; delta?: number };
+  return (1 + delta + (1 - delta) * Math.tanh(epsilon / 2)) / 2;
+}
+
+/** A probability in percent, rounded up: one decimal, or as many as keep it below 100%. */
+export function percent(probability: number): string {
+  for (const digits of [1, 2, 4, 6]) {
+    const rounded = Math.ceil(probability * 10 ** (digits + 2) - 1e-9) / 10 ** digits;
+    if (rounded < 100) return `${rounded.toFixed(digits)}%`;
+  }
+  return "100%";
+}

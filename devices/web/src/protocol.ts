@@ -1,0 +1,223 @@
+/** What every protocol of a person's device offers, and what several of them share. */
+import type { Coded } from "./coding.js";
+import { added, type Vector } from "./lattice.js";
+import {
+  calibrate,
+  capOf,
+  type Currency,
+  formerKind,
+  type Loss,
+  type Mechanism,
+  gaussianCost,
+} from "./mechanisms.js";
+import { WIDTH } from "./noise.js";
+import type { Task } from "./task.js";
+import { Refused } from "./words.js";
+
+export type Question = "score" | "scatter" | "curvature";
+
+/** Randomizes a vector into the integers of a release. */
+export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost">;
+
+export interface Protocol {
+  /** Kind of release on the wire. */
+  readonly kind: "score" | "gradient" | "example" | "moment";
+  /** Length of a published model; 0 if releases use none. */
+  readonly modelSize: number;
+  /** Whether all chains answer at the first chain's models. */
+  readonly shared: boolean;
+  /** Whether releases name the version of a model. */
+  readonly versioned: boolean;
+  /** The model of version 0. */
+  readonly initial: Vector;
+  /** Refuse a model that no honest learner publishes, before any record is read. */
+  check(model: Vector, version: number): void;
+  /** Draw the question, before any record is read; undefined if there is only one. */
+  ask(model: Vector, words: import("./words.js").Words): Question | undefined;
+  /** The mechanism's input for a coded record. */
+  vector(coded: Pick<Coded, "x" | "y">, model: Vector, question: Question | undefined): Vector;
+  mechanism(level: string, question: Question | undefined): Randomizer;
+  /** Cost of a release of a level, whatever it answers; null where there is none in this currency. */
+  cost(level: string, currency: Currency): Loss | null;
+}
+
+export function hostile(why: string): never {
+  throw new Refused("model", `the model is not one that an honest learner publishes: ${why}`);
+}
+
+/** The kind of mechanism that a task means for a guarantee. */
+export function kindFor(task: Task, cap: Loss): string {
+  return task.privacy.mechanism ?? formerKind(cap);
+}
+
+/** Make something for each level of a task. */
+export function levelsOf<T>(task: Task, make: (cap: Loss) => T): Map<string, T> {
+  return new Map([...task.guarantees].map(([level, guarantee]) => [level, make(capOf(guarantee))]));
+}
+
+/** Wipe a vector, and return a copy. */
+export function matrixSize(p: number): number {
+  return (p * (p + 1)) / 2;
+}
+
+/** Round half to even, for numbers below 2^51. */
+export function rint(value: number): number {
+  const shift = 1.5 * 2 ** 52;
+  return value + shift - shift;
+}
+
+/** Write the upper triangle of v v', off the diagonal times sqrt 2; longer v are shortened, non-finite numbers are 0. */
+export function outer(row: Vector): Vector {
+  const p = row.length;
+  const v = row.map((value) => (value - value === 0 ? value : 0));
+  let largest = 1;
+  let square = 0;
+  for (const value of v) largest = Math.max(largest, Math.abs(value));
+  for (let j = 0; j < p; j++) {
+    v[j]! /= largest;
+    square += v[j]! * v[j]!;
+  }
+  const length = Math.max(Math.sqrt(square), 1 / largest);
+  for (let j = 0; j < p; j++) v[j]! /= length;
+  const out = new Float64Array(matrixSize(p));
+  for (let j = 0, at = 0; j < p; at += p - j, j++) {
+    out[at] = v[j]! * v[j]!;
+    for (let k = j + 1; k < p; k++) out[at + k - j] = v[j]! * v[k]! * Math.SQRT2;
+  }
+  v.fill(0);
+  return out;
+}
+
+/** The least room of a sensitivity in lattice steps. */
+export function checkRoom(room: number, steps: number): void {
+  if (room < steps) throw new Refused("guarantee", "the guarantee is less than a lattice can express for so many numbers");
+}
+
+export type Variance = { readonly variance: number };
+
+/** Gaussian noise on v v' of a vector v no longer than 1: two such matrices differ by at most sqrt 2. */
+function outerGaussian(cap: Loss, p: number): Randomizer & Variance {
+  const dimension = matrixSize(p);
+  const { steps } = calibrate("gaussian", cap, dimension, Math.SQRT2 / 2);
+  const room = 2 * steps - Math.sqrt(dimension) - 2;
+  checkRoom(room, steps);
+  const unit = Math.SQRT2 / room;
+  const integers = (v: Vector): Vector => {
+    const matrix = outer(v);
+    for (let j = 0; j < dimension; j++) matrix[j] = rint(matrix[j]! / unit);
+    return matrix;
+  };
+  return {
+    kind: "gaussian",
+    dimension,
+    draws: 1,
+    variance: (WIDTH * unit) ** 2,
+    quantise: integers,
+    randomize: (v, words) => added(integers(v), "gaussian", words),
+    cost: gaussianCost(steps, cap),
+  };
+}
+
+/** Any mechanism for vectors of norm 1, applied to v v'. */
+function outerAny(kind: string, cap: Loss, p: number): Randomizer & Pick<Mechanism, "variance" | "moments"> {
+  const inner = calibrate(kind, cap, matrixSize(p), 1);
+  return {
+    ...inner,
+    quantise: (v) => inner.quantise(outer(v)),
+    randomize: (v, words) => inner.randomize(outer(v), words),
+  };
+}
+
+/** A mechanism of a given kind for v v' of a vector v no longer than 1. */
+export function outerOf(kind: string, cap: Loss, p: number): Randomizer & Pick<Mechanism, "variance" | "moments"> {
+  return kind === "gaussian" ? outerGaussian(cap, p) : outerAny(kind, cap, p);
+}
+
+/** The orthonormal Helmert contrasts of K classes, K x (K - 1) row by row. */
+export function contrasts(classes: number): Vector {
+  const columns = classes - 1;
+  const basis = new Float64Array(classes * columns);
+  for (let c = 0; c < columns; c++) {
+    const norm = Math.sqrt((c + 1) * (c + 2));
+    for (let k = 0; k <= c; k++) basis[k * columns + c] = -1 / norm;
+    basis[(c + 1) * columns + c] = (c + 1) / norm;
+  }
+  return basis;
+}
+
+/** Eigenvalues (ascending) and vectors (columns) of a symmetric matrix, by Jacobi's rotations. */
+export function eigen(matrix: Vector, p: number): [number[], Vector] {
+  const a = matrix.slice();
+  const v = new Float64Array(p * p);
+  for (let i = 0; i < p; i++) v[i * p + i] = 1;
+  for (let sweep = 0; sweep < 60; sweep++) {
+    let off = 0;
+    let total = 0;
+    for (let i = 0; i < p; i++)
+      for (let j = 0; j < p; j++) {
+        total += a[i * p + j]! ** 2;
+        if (i !== j) off += a[i * p + j]! ** 2;
+      }
+    if (off <= 1e-40 * total) break;
+    for (let i = 0; i < p; i++)
+      for (let j = i + 1; j < p; j++) {
+        const b = a[i * p + j]!;
+        if (b === 0) continue;
+        const theta = (a[j * p + j]! - a[i * p + i]!) / (2 * b);
+        const t = (theta < 0 ? -1 : 1) / (Math.abs(theta) + Math.sqrt(theta * theta + 1));
+        const c = 1 / Math.sqrt(t * t + 1);
+        const s = t * c;
+        const turn = (m: Vector, first: number, second: number, stride: number): void => {
+          for (let k = 0; k < p; k++) {
+            const x = m[first + k * stride]!;
+            const y = m[second + k * stride]!;
+            m[first + k * stride] = c * x - s * y;
+            m[second + k * stride] = s * x + c * y;
+          }
+        };
+        turn(a, i, j, p);
+        turn(a, i * p, j * p, 1);
+        turn(v, i, j, p);
+      }
+  }
+  return [Array.from({ length: p }, (_, i) => a[i * p + i]!), v];
+}
+
+/** The mean of x x' over a task's public covariates, or null. */
+export function secondMoment(task: Task, p: number): Vector | null {
+  if (!task.covariates) return null;
+  const bytes = (text: string): DataView => {
+    const raw = atob(text);
+    const view = new DataView(new ArrayBuffer(raw.length));
+    for (let i = 0; i < raw.length; i++) view.setUint8(i, raw.charCodeAt(i));
+    return view;
+  };
+  const points = bytes(task.covariates.points);
+  const counts = bytes(task.covariates.counts);
+  const rows = counts.byteLength / 8;
+  if (task.covariates.size !== p || points.byteLength !== 8 * p * rows) throw new Refused("task", "the task's covariates are damaged");
+  let people = 0;
+  const moment = new Float64Array(p * p);
+  for (let row = 0; row < rows; row++) {
+    const count = Number(counts.getBigInt64(8 * row, true));
+    people += count;
+    for (let i = 0; i < p; i++)
+      for (let j = 0; j < p; j++)
+        moment[i * p + j]! +=
+          count * points.getFloat64(8 * (row * p + i), true) * points.getFloat64(8 * (row * p + j), true);
+  }
+  return moment.map((value) => value / people);
+}
+
+/** The symmetric inverse square root of a second-moment matrix. */
+export function whitening(moment: Vector, p: number): Vector {
+  const [values, vectors] = eigen(moment, p);
+  const largest = Math.max(...values);
+  if (!(Math.min(...values) > 1e-10 * largest)) throw new Refused("task", "the task's covariates are singular");
+  const root = new Float64Array(p * p);
+  for (let i = 0; i < p; i++)
+    for (let j = 0; j < p; j++)
+      for (let k = 0; k < p; k++)
+        root[i * p + j]! += (vectors[i * p + k]! * vectors[j * p + k]!) / Math.sqrt(values[k]!);
+  return root;
+}

@@ -1,0 +1,76 @@
+/** From a record to the bytes that leave the device. */
+import { type Coding, codingOf, type Record_ } from "./coding.js";
+import type { Protocol } from "./protocol.js";
+import type { Task } from "./task.js";
+import { drawChain, drawIdentifier, type Model, readModel, write } from "./wire.js";
+import { Refused, SecureWords, type Words } from "./words.js";
+
+/** Makes the answers of a task, given the number of coded features. */
+export type Protocols = { readonly [protocol: string]: (task: Task, size: number) => Protocol };
+
+/** A task with its coding, mechanisms and answers. */
+export interface Prepared {
+  readonly task: Task;
+  readonly coding: Coding;
+  readonly protocol: Protocol;
+}
+
+const MOST_BYTES = 1_000_000; // of a message
+
+/** Prepare a task: recompute its mechanisms from its guarantees. Raises `Refused`. */
+export function prepare(task: Task, protocols: Protocols): Prepared {
+  const make = Object.hasOwn(protocols, task.protocol) ? protocols[task.protocol] : undefined;
+  if (!make) throw new Refused("task", `this build of the device does not answer tasks of ${task.protocol}`);
+  try {
+    const coding = codingOf(task);
+    const protocol = make(task, coding.size);
+    for (const question of ["score", "curvature"] as const)
+      if (512 + 22 * protocol.mechanism("default", question).dimension > MOST_BYTES)
+        throw new Refused("task", "the task has too many features for a message");
+    return { task, coding, protocol };
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    throw new Refused("task", "the task is damaged");
+  }
+}
+
+export interface Choice {
+  readonly level: string;
+  readonly chain: number;
+  readonly model: Model;
+  /** Seconds since 1970. */
+  readonly now: number;
+}
+
+/** Choose the chain and check its model, before any record is read. Raises `Refused`. */
+export async function choose(
+  { task, protocol }: Prepared,
+  level: string,
+  now: number,
+  words: Words,
+  newest: (chain: number) => Promise<string | null>,
+): Promise<Choice> {
+  if (!task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
+  const chain = drawChain(task, words);
+  const message = protocol.modelSize ? await newest(protocol.shared ? 0 : chain) : null;
+  return { level, chain, model: readModel(task, protocol, chain, message), now };
+}
+
+/** Randomize one record, once. Scratch memory that depends on the record is wiped. */
+export function randomize({ task, coding, protocol }: Prepared, choice: Choice, record: Record_, words: Words): string {
+  const { level, chain, model, now } = choice;
+  const question = protocol.ask(model.numbers, words);
+  const coded = coding.code(record);
+  const vector = protocol.vector(coded, model.numbers, question);
+  const payload = protocol.mechanism(level, question).randomize(vector, words);
+  coded.x.fill(0);
+  vector.fill(0);
+  const id = drawIdentifier(words);
+  return write(task, protocol, { id, level, chain, payload, version: model.version, question, now });
+}
+
+/** Secure words, about as many as a release of a level needs. */
+export function wordsFor({ protocol }: Prepared, level: string): SecureWords {
+  const { draws, dimension } = protocol.mechanism(level, "score");
+  return new SecureWords(Math.ceil(2.1 * draws * dimension) + 32);
+}

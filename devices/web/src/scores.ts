@@ -1,0 +1,234 @@
+/** Scores in epochs: one question at an epoch's published model (`protocol: scores`), and directions, their version 0. */
+import type { Coded } from "./coding.js";
+import type { Vector } from "./lattice.js";
+import { calibrate, type Loss } from "./mechanisms.js";
+import {
+  contrasts,
+  hostile,
+  kindFor,
+  levelsOf,
+  matrixSize,
+  outerOf,
+  type Protocol,
+  type Question,
+  secondMoment,
+  whitening,
+} from "./protocol.js";
+import type { Task } from "./task.js";
+import { below, halves, Purpose } from "./words.js";
+
+const FIRST = 3000;
+const REMEMBERED = 8;
+const LARGEST_LOGIT = 50;
+const MOST_NUMBERS = 600;
+
+/** The version at which the current epoch began: epochs double up to `longest`, then all are that long. */
+function epochStart(version: number, longest: number): number {
+  if (version < FIRST) return 0;
+  let doubled = FIRST;
+  for (let times = Math.floor(longest / FIRST); times >= 1; times = Math.floor(times / 2)) doubled *= 2;
+  if (version >= doubled) return doubled + Math.floor((version - doubled) / longest) * longest;
+  let start = FIRST;
+  while (2 * start <= version) start *= 2;
+  return start;
+}
+
+interface Model {
+  readonly origin: Vector;
+  readonly transform: Vector;
+  readonly reach: number;
+  readonly exponent: number;
+  readonly scatter: number;
+  readonly curvature: number;
+}
+
+function modelOf(flat: Vector, p: number): Model {
+  const at = flat.length - p * p - 4;
+  const [reach, exponent, scatter, curvature] = flat.subarray(flat.length - 4) as unknown as [number, number, number, number];
+  return { origin: flat.subarray(0, at), transform: flat.subarray(at, at + p * p), reach, exponent, scatter, curvature };
+}
+
+/** The limit below which a random word selects a question with this probability. */
+function threshold(share: number): [number, number] {
+  const exact = BigInt(share * 2 ** 64);
+  return halves(exact < 1n << 64n ? exact : (1n << 64n) - 1n);
+}
+
+const clip = (value: number, most: number): number => Math.min(Math.max(value, -most), most);
+
+/** A score, or the v of a matrix v v': no longer than 1. */
+function answer(
+  { x, y }: Pick<Coded, "x" | "y">,
+  { origin, transform, exponent }: Model,
+  reach: number,
+  binary: boolean,
+  question: Question,
+): Vector {
+  const p = x.length;
+  const out = new Float64Array(p);
+  let logit = 0;
+  let largest = 0;
+  let square = 0;
+  for (let j = 0; j < p; j++) {
+    logit += x[j]! * origin[j]!;
+    let z = 0;
+    for (let k = 0; k < p; k++) z += transform[j * p + k]! * x[k]!;
+    out[j] = z;
+    largest = Math.max(largest, Math.abs(z));
+  }
+  if (largest > 0)
+    for (let j = 0; j < p; j++) {
+      out[j]! /= largest;
+      square += out[j]! * out[j]!;
+    }
+  const norm = Math.sqrt(square);
+  const length = largest * norm;
+  logit = clip(logit, LARGEST_LOGIT);
+  let high = 1;
+  let low = -1;
+  if (binary) {
+    high = Math.min(1, Math.exp(-exponent * logit));
+    low = -Math.min(1, Math.exp(exponent * logit));
+  }
+  let scale: number;
+  if (question === "score") {
+    scale = binary ? (y > 0.5 ? high : low) : clip(y, 1);
+    scale *= length > 0 ? Math.min(1, reach / length) : 0;
+  } else {
+    let weight = 0.5;
+    if (question === "curvature" && binary) {
+      const probability = 1 / (1 + Math.exp(-logit));
+      weight = probability * (1 - probability) * (high - low);
+    }
+    scale = Math.sqrt((2 * weight * Math.min(length, reach)) / reach);
+  }
+  let finite = question === "scatter" || y === y;
+  const factor = norm > 0 ? scale / norm : 0;
+  for (let j = 0; j < p; j++) {
+    out[j]! *= factor;
+    finite &&= out[j]! - out[j]! === 0;
+  }
+  return finite ? out : out.fill(0);
+}
+
+/** The score of K classes: (K - 1) p numbers. */
+function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vector, classes: number): Vector {
+  const p = x.length;
+  const c = classes - 1;
+  const { origin, exponent } = model;
+  // For a real target of 1 the score is the direction c z.
+  const unit = answer({ x, y: 1 }, { ...model, exponent: 0 }, model.reach, false, "score");
+  const out = new Float64Array(c * p);
+  const odds = new Float64Array(classes);
+  let top = -Infinity;
+  let total = 0;
+  let square = 0;
+  let least = 1;
+  for (let k = 0; k < classes; k++) {
+    for (let a = 0; a < c; a++)
+      for (let j = 0; j < p; j++) odds[k]! += basis[k * c + a]! * exponent * origin[a * p + j]! * x[j]!;
+    top = Math.max(top, odds[k]!);
+  }
+  for (let k = 0; k < classes; k++) {
+    odds[k] = Math.exp(odds[k]! - top);
+    total += odds[k]!;
+  }
+  for (let k = 0; k < classes; k++) {
+    odds[k]! /= total;
+    square += odds[k]! * odds[k]!;
+    least = Math.min(least, odds[k]!);
+  }
+  const largest = Math.sqrt(1 - 2 * least + square);
+  const there = y >= 0 && y < classes;
+  let finite = there;
+  for (let a = 0; a < c; a++) {
+    let residual = 0;
+    for (let k = 0; k < classes; k++) residual -= basis[k * c + a]! * odds[k]!;
+    if (there) residual += basis[y * c + a]!;
+    for (let j = 0; j < p; j++) {
+      out[a * p + j] = (residual / largest) * unit[j]!;
+      finite &&= out[a * p + j]! - out[a * p + j]! === 0;
+    }
+  }
+  unit.fill(0);
+  odds.fill(0);
+  return finite ? out : out.fill(0);
+}
+
+/** The answers of a task of scores; with `once` of directions, at the model of version 0 alone. */
+export function scores(task: Task, p: number, once = false): Protocol {
+  const { target } = task;
+  const binary = target.kind === "binary";
+  const classes = target.kind === "classes" ? target.classes!.length : 0;
+  const c = Math.max(classes - 1, 1);
+  const basis = contrasts(Math.max(classes, 1));
+  const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
+  const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
+  const moment = secondMoment(task, p);
+  const mechanisms = levelsOf(task, (cap: Loss) => {
+    const score = calibrate(kindFor(task, cap), cap, c * p, 1);
+    return { score, matrix: matrices ? outerOf(score.kind, cap, p) : null };
+  });
+
+  const initial = (): Vector => {
+    const flat = new Float64Array(c * p + p * p + 4);
+    const model = modelOf(flat, p);
+    if (moment) model.transform.set(whitening(moment, p));
+    else for (let i = 0; i < p; i++) model.transform[i * p + i] = 1;
+    let shares = classes ? [0.375, 0.125] : [0, 0.5];
+    if (moment) shares = [0, 0.1];
+    if (!matrices) shares = [0, 0];
+    const typical = Math.sqrt(p);
+    let reach = 1e4;
+    if (classes && moment) reach = 1.3 * typical;
+    else if (!moment && !once) {
+      const { variance } = mechanisms.get("default")!.matrix!;
+      reach = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
+    }
+    flat.set([reach, once ? 1 : (block.exponent ?? 1), ...shares], flat.length - 4);
+    // As published: to nine significant digits.
+    return flat.map((value) => Number(value.toPrecision(9)));
+  };
+
+  let first: Vector | undefined;
+  const pick = (level: string, question: Question | undefined): ReturnType<Protocol["mechanism"]> => {
+    const { score, matrix } = mechanisms.get(level)!;
+    return question === "score" || matrix === null ? score : matrix;
+  };
+  return {
+    kind: "score",
+    modelSize: once ? 0 : c * p + p * p + 4,
+    shared: !once && block.models === "shared",
+    versioned: true,
+    get initial() {
+      return (first ??= initial());
+    },
+    check(flat, version) {
+      const longest = task.forget ? Math.floor(task.forget / REMEMBERED) : 2 ** 52;
+      if (version !== epochStart(version, longest)) hostile("no epoch begins at its version");
+      const { origin, transform, reach, exponent, scatter, curvature } = modelOf(flat, p);
+      if (!origin.every((value) => Math.abs(value) <= 1e4)) hostile("its origin has numbers beyond 1e4");
+      if (!transform.every((value) => Math.abs(value) <= 1e8)) hostile("its transform has numbers beyond 1e8");
+      if (!(reach > 0 && reach <= 1e4)) hostile("its reach is not between 0 and 1e4");
+      if (!(exponent >= 0 && exponent <= 1)) hostile("its exponent is not between 0 and 1");
+      if (!(scatter >= 0 && curvature >= 0 && scatter + curvature <= 1)) hostile("its shares are not probabilities");
+    },
+    ask(flat, words) {
+      const { scatter, curvature } = modelOf(flat, p);
+      words.next(Purpose.QUESTION);
+      if (below(words, ...threshold(scatter))) return "scatter";
+      return below(words, ...threshold(scatter + curvature)) ? "curvature" : "score";
+    },
+    vector(coded, flat, question) {
+      const model = modelOf(flat, p);
+      if (classes && question === "score") return classScore(coded, model, basis, classes);
+      const reach = question === "score" ? model.reach : Math.min(model.reach, 2 * Math.sqrt(p));
+      return answer(coded, model, reach, binary, question!);
+    },
+    mechanism: pick,
+    cost(level, currency) {
+      const [one, other] = ["score" as const, "curvature" as const].map((question) => pick(level, question).cost(currency));
+      return !one || !other || one.units >= other.units ? one! : other;
+    },
+  };
+}

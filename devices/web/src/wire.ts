@@ -1,0 +1,83 @@
+/** Messages of the wire: reading a published model, and the bytes of a release. */
+import type { Vector } from "./lattice.js";
+import { hostile, type Protocol, type Question } from "./protocol.js";
+import type { Task } from "./task.js";
+import { Purpose, uniform, type Words } from "./words.js";
+
+export interface Model {
+  readonly version: number;
+  readonly numbers: Vector;
+}
+
+const KEYS = "chain,iterate,kind,schema,task,version";
+
+/** Read a chain's published model, or without one the model of version 0. Raises `Refused`. */
+export function readModel(task: Task, protocol: Protocol, chain: number, message: string | null): Model {
+  if (message === null || protocol.modelSize === 0) return { version: 0, numbers: protocol.initial };
+  if (message.length > 512 + 26 * protocol.modelSize) hostile("it is too long");
+  let content: Record<string, unknown>;
+  try {
+    content = JSON.parse(message) as Record<string, unknown>;
+  } catch {
+    hostile("it is not JSON");
+  }
+  if (typeof content !== "object" || content === null || Object.keys(content).sort().join() !== KEYS)
+    hostile("it has other keys");
+  // No text of it contains a colon: a repeated key would show in their number.
+  if (message.split(":").length !== 7) hostile("a key is given twice");
+  const { schema, kind, version, iterate } = content;
+  if (schema !== 1 || kind !== "iterate") hostile("it is of another kind");
+  if (content.task !== task.hash) hostile("it is of another task");
+  if (content.chain !== (protocol.shared ? 0 : chain)) hostile("it is of another chain");
+  if (!(Number.isSafeInteger(version) && (version as number) >= 0)) hostile("its version is not an integer below 2^53");
+  if (!(Array.isArray(iterate) && iterate.length === protocol.modelSize)) hostile("it has another number of numbers");
+  if (!iterate.every((value) => typeof value === "number" && Math.abs(value) < Infinity)) hostile("its numbers are not finite");
+  const numbers = Float64Array.from(iterate as number[]);
+  protocol.check(numbers, version as number);
+  return { version: version as number, numbers };
+}
+
+/** Draw a chain, uniformly and independently of person and record. */
+export function drawChain(task: Task, words: Words): number {
+  const { partitions } = task.log;
+  return partitions === 1 ? 0 : uniform(partitions, Purpose.CHAIN, words);
+}
+
+/** Draw an identifier of 128 random bits. */
+export function drawIdentifier(words: Words): string {
+  let text = "";
+  for (let i = 0; i < 2; i++) {
+    words.next(Purpose.IDENTIFIER);
+    for (const half of [words.hi, words.lo]) text += half.toString(16).padStart(8, "0");
+  }
+  return text;
+}
+
+export interface Release {
+  readonly id: string;
+  readonly level: string;
+  readonly chain: number;
+  readonly payload: Vector;
+  readonly version: number;
+  readonly question: Question | undefined;
+  /** Seconds since 1970. */
+  readonly now: number;
+}
+
+export const truncated = (time: number, granularity: number): number => {
+  const whole = Math.trunc(time);
+  return whole - (whole % granularity);
+};
+
+/** Write a release: the message's bytes as text, all of it ASCII. */
+export function write(task: Task, protocol: Protocol, release: Release): string {
+  const { id, level, chain, payload, version, question, now } = release;
+  return (
+    `{"schema":1,"kind":"${protocol.kind}","id":"${id}","task":"${task.hash}","level":"${level}","chain":${chain},` +
+    `"payload":[${payload.join(",")}],"time":${truncated(now, task.granularitySeconds)},` +
+    `"expires":${truncated(now + task.expirySeconds, task.granularitySeconds)},"simulated":false` +
+    (protocol.versioned ? `,"version":${version}` : "") +
+    (question === undefined ? "" : `,"question":"${question}"`) +
+    "}"
+  );
+}

@@ -1,0 +1,299 @@
+// The device with its ledger, on IndexedDB (in memory) and SQLite (in a file).
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
+import * as murk from "../build/testing.js";
+import { DAY, document, Gateway, record } from "./gateway.mjs";
+
+globalThis.IDBKeyRange = IDBKeyRange;
+const NOW = 1_800_000_000;
+const claimed = async () => true;
+
+const kinds = {
+  indexeddb: () => {
+    globalThis.indexedDB = new IDBFactory();
+    return { open: () => murk.indexedDbStore(), wipe: () => (globalThis.indexedDB = new IDBFactory()) };
+  },
+  sqlite: () => {
+    const folder = mkdtempSync(join(tmpdir(), "murk-"));
+    process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+    let number = 0;
+    return { open: () => murk.sqliteStore(join(folder, `ledger-${number}.db`)), wipe: () => number++ };
+  },
+};
+const hasSqlite = await import("node:sqlite").then(() => true, () => false);
+
+for (const [kind, begin] of Object.entries(kinds)) {
+  describe(kind, { skip: kind === "sqlite" && !hasSqlite ? "this Node has no node:sqlite" : false }, () => {
+    const connect = async (gateway, place, options = {}) =>
+      murk.connecting(murk.ALL)({
+        gateway: "https://gateway.test", task: /"name":"([a-z-]+)","(?:objective|features)/.exec(gateway.text)?.[1] ?? "third-child", fetch: gateway.fetch, store: await place.open(),
+        first: claimed, clock: () => NOW, ...options,
+      });
+
+    test("a record is released once, and the cap holds", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const device = await connect(gateway, place);
+      assert.equal((await device.status()).caps[0].spent, 0n);
+      const first = await device.release(record);
+      assert.deepEqual([first.outcome, first.delivery], ["released", "sent"]);
+      assert.deepEqual(gateway.accepted, [first.bytes]);
+      assert.deepEqual(await device.release(record), { outcome: "refused", reason: "task-cap" });
+      assert.equal(gateway.accepted.length, 1);
+      const status = await device.status();
+      // As `murk ledger` counts it: mu^2 in units of 1e-12, rounded up.
+      assert.equal(status.caps[0].spent, 999996185315n);
+      assert.equal(status.room, false);
+      assert.equal(status.caps[0].cap.units, 1_000_000_000_000n);
+      assert.equal(murk.percent(status.attackAccuracy), "69.2%");
+      const sent = gateway.posts[0].init;
+      assert.deepEqual([sent.credentials, sent.referrerPolicy, sent.headers], ["omit", "no-referrer", undefined]);
+      device.close();
+    });
+
+    test("the same key is sent again, never randomized again", async () => {
+      const gateway = new Gateway(document({ privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: { gdp: { mu: 3 } } } }));
+      const place = begin();
+      const device = await connect(gateway, place);
+      gateway.answer = () => ({});
+      const first = await device.release(record, { key: "form-1" });
+      assert.equal(first.delivery, "queued");
+      gateway.answer = () => ({ status: 202 });
+      assert.equal((await device.release(record, { key: "form-1" })).outcome, "known");
+      assert.deepEqual(gateway.accepted, [first.bytes]);
+      assert.equal((await device.release(record, { key: "form-2" })).outcome, "released");
+      device.close();
+    });
+
+    test("stored bytes are sent after a reload, and once accepted never again", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      // Accepted, but the answer is lost.
+      gateway.answer = () => ({ taken: true });
+      const device = await connect(gateway, place);
+      const { bytes, delivery } = await device.release(record);
+      assert.equal(delivery, "queued");
+      device.close();
+      gateway.answer = () => ({ status: 202 });
+      const again = await connect(gateway, place);
+      await again.flush();
+      await again.flush();
+      assert.deepEqual(gateway.accepted, [bytes, bytes]);
+      assert.equal((await again.status()).waiting, 0);
+      again.close();
+    });
+
+    test("Retry-After is honoured", async (t) => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let time = NOW;
+      const device = await connect(gateway, place, { clock: () => time });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      t.mock.timers.enable({ apis: ["setTimeout"] });
+      gateway.answer = () => ({ status: 429, headers: { "Retry-After": "30" } });
+      assert.equal((await device.release(record)).delivery, "queued");
+      gateway.answer = () => ({ status: 202 });
+      time += 29;
+      t.mock.timers.tick(29_000);
+      // Nor because the page asks.
+      assert.equal((await device.flush())[0].state, "queued");
+      assert.equal(gateway.posts.length, 1);
+      time += 1;
+      t.mock.timers.tick(30_000);
+      t.mock.timers.reset();
+      for (let i = 0; i < 100 && gateway.accepted.length === 0; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+      assert.equal(gateway.accepted.length, 1);
+      device.close();
+    });
+
+    test("what is refused for good is deleted, and stays spent", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      gateway.answer = () => ({ status: 409, body: '{"accepted":0,"refused":[{"index":0,"reason":"stale"}],"error":"stale"}' });
+      const device = await connect(gateway, place);
+      const receipt = await device.release(record);
+      assert.deepEqual([receipt.delivery, receipt.reason], ["rejected", "stale"]);
+      assert.deepEqual([(await device.status()).waiting, (await device.release(record)).outcome], [0, "refused"]);
+      device.close();
+    });
+
+    test("withdrawal deletes what waits and stops", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      gateway.answer = () => ({});
+      const device = await connect(gateway, place);
+      await device.release(record);
+      assert.equal((await device.status()).waiting, 1);
+      await device.withdraw();
+      gateway.answer = () => ({ status: 202 });
+      await device.flush();
+      const status = await device.status();
+      assert.deepEqual([status.waiting, status.withdrawn, gateway.accepted.length], [0, true, 0]);
+      assert.equal((await device.release(record)).reason, "withdrawn");
+      device.close();
+    });
+
+    test("wiped storage does not refill a budget", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let time = NOW;
+      const clock = () => time;
+      const accounts = new Set();
+      // An account of the team's answers true once.
+      const once = async () => !accounts.has("me") && accounts.add("me") && true;
+      const device = await connect(gateway, place, { clock, first: once });
+      assert.equal((await device.release(record)).outcome, "released");
+      device.close();
+      place.wipe();
+      for (const first of [once, "wait"]) {
+        const other = await connect(gateway, place, { clock, first });
+        assert.equal((await other.status()).silentFor, 7 * DAY);
+        assert.equal((await other.release(record)).reason, "new-ledger");
+        other.close();
+      }
+      time += 7 * DAY - 1;
+      const later = await connect(gateway, place, { clock, first: "wait" });
+      assert.equal((await later.release(record)).reason, "new-ledger");
+      time += 1;
+      assert.equal((await later.release(record)).outcome, "released");
+      later.close();
+      assert.equal(gateway.accepted.length, 2);
+    });
+
+    test("storage that is wiped under an open page is noticed", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const store = await place.open();
+      const device = await connect(gateway, place, { store });
+      await store.update([""], (rows) => [null, Object.fromEntries([...rows.keys()].map((key) => [key, null]))]);
+      assert.equal((await device.release(record)).reason, "wiped");
+      assert.equal(gateway.posts.length, 0);
+      device.close();
+    });
+
+    test("a damaged ledger releases nothing", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const device = await connect(gateway, place);
+      const store = await place.open();
+      await store.update([], () => [null, { [`task:${device.task.hash}`]: "{" }]).catch(() => undefined);
+      await store.update(["identity"], () => [null, { [`task:${device.task.hash}`]: "{" }]);
+      await assert.rejects(device.release(record), { reason: "storage" });
+      assert.equal(gateway.posts.length, 0);
+      device.close();
+    });
+
+    test("tabs that race for the last of a budget release it once", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const devices = await Promise.all([1, 2, 3, 4].map(() => connect(gateway, place)));
+      const receipts = await Promise.all(devices.map((device) => device.release(record)));
+      assert.deepEqual(receipts.map(({ outcome }) => outcome).sort(), ["refused", "refused", "refused", "released"]);
+      for (const device of devices) await device.flush();
+      assert.equal(new Set(gateway.accepted).size, 1);
+      for (const device of devices) device.close();
+    });
+
+    test("an opted-out device sends nothing, not even what waits", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      gateway.answer = () => ({});
+      const device = await connect(gateway, place);
+      await device.release(record);
+      device.close();
+      gateway.requests = [];
+      const out = await connect(gateway, place, { optOut: true });
+      assert.equal((await out.status()).optOut, true);
+      assert.deepEqual(await out.release(record), { outcome: "refused", reason: "opt-out" });
+      await out.flush();
+      assert.equal(gateway.posts.length, 0);
+      out.close();
+    });
+
+    test("releases are not sent after their expiry", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let time = NOW;
+      gateway.answer = () => ({});
+      const device = await connect(gateway, place, { clock: () => time });
+      await device.release(record);
+      time += 7 * DAY;
+      gateway.answer = () => ({ status: 202 });
+      await device.flush();
+      assert.deepEqual([(await device.status()).waiting, gateway.accepted.length], [0, 0]);
+      device.close();
+    });
+
+    test("a lifetime cap holds over all tasks, and levels count together", async () => {
+      const place = begin();
+      const policy = { lifetime: { gdp: { mu: 1.2 } } };
+      const levels = { guarantee: { gdp: { mu: 0.5 } }, levels: { open: { gdp: { mu: 0.55 } } }, mechanism: null, per_person: null };
+      const one = new Gateway(document({ privacy: levels }));
+      const first = await connect(one, place, { policy });
+      assert.equal((await first.release(record)).outcome, "released");
+      // One release at her level, not one at each.
+      assert.equal((await first.release(record, { level: "open" })).reason, "task-cap");
+      first.close();
+      const two = await connect(new Gateway(document({ name: "second" })), place, { policy });
+      assert.equal((await two.release(record)).outcome, "released");
+      two.close();
+      const three = await connect(new Gateway(document({ name: "third" })), place, { policy });
+      assert.equal((await three.release(record)).reason, "lifetime-cap");
+      three.close();
+    });
+
+    test("what a gateway may try", async () => {
+      const place = begin();
+      const { hash } = await murk.readTask(document());
+      await assert.rejects(connect(new Gateway(document({ expiry: "8d" })), place, { hash }), { reason: "wrong-hash" });
+      await assert.rejects(connect(new Gateway(document({ name: "other" })), place, { task: "third-child" }), { reason: "task" });
+      await assert.rejects(connect(new Gateway("{"), place, { task: "third-child" }), { reason: "task" });
+      const gateway = new Gateway();
+      const device = await connect(gateway, place, { hash });
+      gateway.model = JSON.stringify({ schema: 1, kind: "iterate", task: "0".repeat(64), chain: 0, version: 3000, iterate: [] });
+      await assert.rejects(device.release(record), { reason: "model" });
+      gateway.fetch = undefined;
+      assert.equal(gateway.posts.length, 0);
+      assert.equal((await device.status()).released, 0);
+      device.close();
+    });
+
+    test("without a connection nothing is debited", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let away = false;
+      const fetch = (...given) => (away ? Promise.reject(new TypeError("network")) : gateway.fetch(...given));
+      const device = await connect(gateway, place, { fetch });
+      away = true;
+      assert.equal((await device.release(record)).outcome, "unavailable");
+      assert.equal((await device.status()).released, 0);
+      device.close();
+      // The task is known from before: a person can look and withdraw.
+      const offline = await connect(gateway, place, { fetch });
+      await offline.withdraw();
+      assert.equal((await offline.status()).withdrawn, true);
+      offline.close();
+      place.wipe();
+      await assert.rejects(connect(gateway, place, { fetch }), { reason: "unavailable" });
+    });
+
+    test("storage that is full releases nothing", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const store = await place.open();
+      let full = false;
+      const failing = {
+        ...store,
+        update: (keys, change) => store.update(keys, (rows) => {
+          const [result, changes] = change(rows);
+          if (full && Object.keys(changes).length) throw murk.storageFailed(new DOMException("", "QuotaExceededError"));
+          return [result, changes];
+        }),
+      };
+      const device = await connect(gateway, place, { store: failing });
+      full = true;
+      await assert.rejects(device.release(record), { reason: "storage" });
+      full = false;
+      assert.equal(gateway.posts.length, 0);
+      assert.equal((await device.release(record)).outcome, "released");
+      device.close();
+    });
+  });
+}
+
+test("a build of scores alone refuses other protocols", async () => {
+  const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
+  const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: { update: async (_, change) => change(new Map())[0] } };
+  await assert.rejects(murk.connecting({ scores: murk.ALL.scores })(options), { reason: "task" });
+});

@@ -1,0 +1,94 @@
+// Reproduce Python's vectors, one JSON document a line on the standard input; print how many agreed, and the first that did not.
+import { createInterface } from "node:readline";
+import * as murk from "../build/testing.js";
+
+const counts = { tasks: 0, records: 0, exact: 0, steps: 0, refusals: 0 };
+const wrong = [];
+const tasks = new Map();
+
+const value = (raw) => (raw !== null && typeof raw === "object" ? (raw.integer ? BigInt(raw.integer) : Number(raw.number)) : raw);
+const same = (what, line, found, wanted) => {
+  if (JSON.stringify(found) === JSON.stringify(wanted)) return true;
+  if (wrong.length < 5) wrong.push({ what, name: line.name, level: line.level, found, wanted });
+  counts.wrong = (counts.wrong ?? 0) + 1;
+  return false;
+};
+
+const refusal = async (act) => {
+  try {
+    await act();
+    return null;
+  } catch (error) {
+    if (!(error instanceof murk.Refused)) throw error;
+    return error.reason;
+  }
+};
+
+async function readTask(line) {
+  counts.tasks++;
+  const task = await murk.readTask(line.document, line.hash);
+  const prepared = murk.prepare(task, murk.ALL);
+  tasks.set(line.name, prepared);
+  same("covered", line, prepared.coding.size, line.size);
+  if (line.initial) {
+    const initial = [...prepared.protocol.initial];
+    const near = initial.length === line.initial.length && initial.every((x, i) => Math.abs(x - line.initial[i]) <= line.near * Math.max(Math.abs(line.initial[i]), 1e-3));
+    same("initial", line, near ? true : initial, near ? true : line.initial);
+  }
+  for (const [level, costs] of Object.entries(line.costs)) {
+    for (const [currency, wanted] of Object.entries(costs)) {
+      const cost = prepared.protocol.cost(level, currency);
+      same(`cost in ${currency}`, { ...line, level }, cost && [String(cost.units), String(cost.delta)], wanted);
+    }
+  }
+}
+
+function record(line) {
+  const prepared = tasks.get(line.name);
+  const { task, coding, protocol } = prepared;
+  counts.records++;
+  const raw = Object.fromEntries(Object.entries(line.record).map(([name, each]) => [name, value(each)]));
+  const coded = coding.code(raw);
+  same("coded", line, [[...coded.x], Number.isNaN(coded.y) ? null : coded.y, coded.clamped, coded.missing], [line.x, line.y, line.clamped, line.missing]);
+  const words = new murk.Philox(BigInt(line.seed), BigInt(line.index));
+  const chain = murk.drawChain(task, words);
+  same("chain", line, chain, line.chain);
+  const model = murk.readModel(task, protocol, chain, line.model);
+  const question = protocol.ask(model.numbers, words);
+  same("question", line, question ?? null, line.question);
+  const mechanism = protocol.mechanism(line.level, question);
+  const vector = protocol.vector(coded, model.numbers, question);
+  const integers = mechanism.quantise(vector);
+  // Before the noise one step is allowed, where exp or an eigenvector enters; after it nothing is.
+  const integral = integers && [...integers].map((q) => q + 0);
+  const steps = integral && line.quantised ? integral.map((q, i) => Math.abs(q - line.quantised[i])) : [];
+  const off = Math.max(0, ...steps);
+  if (off === 0) counts.exact++;
+  else counts.steps++;
+  if (off > line.slack || (line.quantised === null) !== (integral === null)) same("quantised", line, integral, line.quantised);
+  const payload = mechanism.randomize(vector, words);
+  if (line.quantised) same("noise", line, [...payload].map((x, i) => x - integral[i]), line.payload.map((x, i) => x - line.quantised[i]));
+  const id = murk.drawIdentifier(words);
+  const bytes = murk.write(task, protocol, { id, level: line.level, chain, payload: off ? Float64Array.from(line.payload) : payload, version: model.version, question, now: line.now });
+  same("bytes", line, bytes, line.bytes);
+  if (off === 0) {
+    // The device's own way, in one go.
+    const again = new murk.Philox(BigInt(line.seed), BigInt(line.index));
+    const choice = { level: line.level, chain: murk.drawChain(task, again), model, now: line.now };
+    same("release", line, murk.randomize(prepared, choice, raw, again), line.bytes);
+  }
+}
+
+for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+  const line = JSON.parse(text);
+  if (line.refused === undefined) await (line.document ? readTask(line) : record(line));
+  else {
+    counts.refusals++;
+    const { task, protocol } = tasks.get(line.name) ?? {};
+    const act = line.document !== undefined
+      ? async () => murk.prepare(await murk.readTask(line.document, line.hash), murk.ALL)
+      : async () => murk.readModel(task, protocol, line.chain, line.model);
+    same(line.why, line, await refusal(act), line.refused);
+  }
+}
+console.log(JSON.stringify({ ...counts, wrong: counts.wrong ?? 0, first: wrong }));

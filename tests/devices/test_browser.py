@@ -1,0 +1,188 @@
+"""The web device and its consent card in a real Chromium."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.common.keys import Keys
+
+from tests.devices import web
+from tests.devices.pages import FORM, served
+from tests.services import services
+
+KILLS = int(os.environ.get("MURK_WEB_KILLS", "3"))
+ENDLESSLY = """
+window.acknowledged = [];
+(async () => {
+  for (;;) {
+    const receipt = await window.device.release({ age: 30 });
+    if (receipt.outcome !== "released") break;
+    window.acknowledged.push(JSON.parse(receipt.bytes).id);
+  }
+})();
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built():
+    web.built()
+
+
+@pytest.fixture
+def gateway():
+    with served() as server:
+        yield server
+
+
+def opened(driver, gateway, query=""):
+    driver.get(f"{gateway.url}/{query}")
+    services.eventually(lambda: driver.execute_script("return window.ready === true"))
+    services.eventually(
+        lambda: driver.execute_script("return document.querySelector('murk-consent').shadowRoot !== null")
+    )
+    return driver
+
+
+def card_text(driver):
+    return driver.execute_script(
+        "return document.querySelector('murk-consent').shadowRoot.querySelector('section').innerText"
+    )
+
+
+def run(driver, script):
+    return driver.execute_async_script(f"const done = arguments[0]; (async () => {{ {script} }})().then(done)")
+
+
+def test_a_person_shares_by_keyboard(chromium, gateway):
+    driver = opened(chromium, gateway)
+    text = card_text(driver)
+    assert "at most 69.2% of cases" in text
+    assert "mu = 0 of at most mu = 1" in text
+    driver.find_element("css selector", "#age").send_keys(Keys.TAB, Keys.TAB)
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    receipt = services.eventually(lambda: driver.execute_script("return window.receipt"))
+    assert (receipt["outcome"], receipt["delivery"]) == ("released", "sent")
+    # The very bytes, which the worker's own rules accepted.
+    assert [message.decode() for message in gateway.received] == [receipt["bytes"]]
+    services.eventually(lambda: "was sent" in card_text(driver))
+    assert "mu = 1 of at most mu = 1" in card_text(driver)
+    driver.execute_script("document.querySelector('murk-consent').shadowRoot.querySelector('details').open = true")
+    assert receipt["bytes"] in card_text(driver)
+    status = driver.execute_script(
+        "return document.querySelector('murk-consent').shadowRoot.querySelector('[role=status]').textContent"
+    )
+    assert status.startswith("Your blurred answer was sent. Your privacy budget for this task is spent")
+    assert run(driver, "return (await window.device.release({})).reason") == "task-cap"
+    assert [entry["message"] for entry in driver.get_log("browser")] == []
+
+
+@pytest.mark.parametrize("page", ["docs/guides/web.md", "devices/web/README.md"])
+def test_the_example_of_a_document_works(chromium, gateway, page):
+    text = (web.FOLDER.parents[1] / page).read_text()
+    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.M | re.S)
+    example = example.replace("https://murk.example.org", gateway.url).replace("…64 hex digits…", gateway.task.hash)
+    gateway.page = FORM.replace("{hash}", gateway.task.hash).replace("{example}", example)
+    chromium.get(f"{gateway.url}/")
+    share = "return document.querySelector('murk-consent')?.shadowRoot?.querySelector('#share')"
+    services.eventually(lambda: chromium.execute_script(share)).click()
+    services.eventually(lambda: "was sent" in card_text(chromium))
+    assert len(gateway.ids) == 1
+
+
+def test_a_withdrawal_ends_it(chromium, gateway):
+    gateway.away = True
+    driver = opened(chromium, gateway)
+    assert run(driver, "return (await window.device.release({age: 30})).delivery") == "queued"
+    driver.execute_script("document.querySelector('murk-consent').shadowRoot.querySelector('#withdraw').click()")
+    services.eventually(lambda: "You have withdrawn" in card_text(driver))
+    gateway.away = False
+    assert run(driver, "await window.device.flush(); return (await window.device.status()).waiting") == 0
+    assert gateway.received == []
+    disabled = "return document.querySelector('murk-consent').shadowRoot.querySelector('#share').disabled"
+    assert driver.execute_script(disabled)
+
+
+def test_tabs_race_for_the_last_of_a_budget(chromium, gateway):
+    opened(chromium, gateway)
+    first = chromium.current_window_handle
+    chromium.switch_to.new_window("tab")
+    opened(chromium, gateway)
+    # Each begins at the same moment of the clock that they share.
+    start = int((time.time() + 1.0) * 1000)
+    release = "async () => { window.own = (await window.device.release({age: 30})).outcome; }"
+    begin = f"setTimeout({release}, {start} - Date.now())"
+    for handle in (first, chromium.current_window_handle):
+        chromium.switch_to.window(handle)
+        chromium.execute_script(begin)
+    outcomes = []
+    for handle in chromium.window_handles:
+        chromium.switch_to.window(handle)
+        outcomes.append(services.eventually(lambda: chromium.execute_script("return window.own")))
+    chromium.close()
+    chromium.switch_to.window(first)
+    assert sorted(outcomes) == ["refused", "released"]
+    assert len(gateway.ids) == 1
+
+
+def test_global_privacy_control_and_wiped_storage(chromium, gateway):
+    driver = opened(chromium, gateway)
+    driver.execute_script(
+        "Object.defineProperty(navigator, 'globalPrivacyControl', {value: true, configurable: true});"
+        "document.querySelector('murk-consent').update()"
+    )
+    services.eventually(lambda: "Nothing is shared" in card_text(driver))
+    assert run(driver, "return (await window.device.release({age: 30})).reason") == "opt-out"
+    assert gateway.received == []
+    driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": gateway.url, "storageTypes": "all"})
+    opened(driver, gateway, "?first=wait")
+    assert "silent for 7 more days" in card_text(driver)
+    assert run(driver, "return (await window.device.release({age: 30})).reason") == "new-ledger"
+    assert gateway.received == []
+
+
+def test_profiles_that_are_killed(tmp_path):
+    """Browsers are killed while they release; none of what they acknowledged is lost, and the cap holds."""
+    services.require(services.CHROMIUM, services.CHROMEDRIVER)
+    dice, cap = random.Random(1), 2 * KILLS + 4
+    with served(cap=(cap + 0.5) ** 0.5) as gateway:
+        acknowledged = set()
+        for _ in range(KILLS):
+            gateway.away = dice.random() < 0.3
+            driver = services.start_chromium(tmp_path)
+            try:
+                opened(driver, gateway)
+                driver.execute_script(ENDLESSLY)
+                time.sleep(dice.random() * 0.05)
+                acknowledged |= set(driver.execute_script("return window.acknowledged"))
+                kill(tmp_path / "profile")
+            finally:
+                with contextlib.suppress(WebDriverException, OSError):
+                    driver.quit()
+        gateway.away = False
+        driver = services.start_chromium(tmp_path)
+        try:
+            opened(driver, gateway)
+            assert run(driver, "await window.device.flush(); return (await window.device.status()).waiting") == 0
+            debits = run(driver, "return (await window.device.status()).released")
+        finally:
+            driver.quit()
+        assert acknowledged <= gateway.ids
+        assert len(gateway.ids) <= debits <= cap
+
+
+def kill(profile):
+    """Kill the browser of a profile, which this test started."""
+    mark = f"--user-data-dir={profile}".encode()
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        if mark in words and words[0].endswith(b"chromium") and not any(word.startswith(b"--type=") for word in words):
+            os.kill(int(folder.name), signal.SIGKILL)

@@ -1,0 +1,112 @@
+"""The web device as a package: its content, its types, its size, and a program that uses it."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import tarfile
+
+import pytest
+
+from tests.devices import web
+from tests.devices.pages import served
+
+# Compressed, with sending, the ledger and all mechanisms.
+LARGEST = {"scores.js": 17_500, "murk.js": 21_500, "card.js": 3_500, "node.js": 1_000}
+PROGRAM = """
+import { connect, type Options, type Receipt, Refused } from "murk-device";
+import { connect as scores } from "murk-device/scores";
+import { type ConsentCard, ENGLISH } from "murk-device/card";
+import { sqliteStore } from "murk-device/node";
+
+export async function answer(options: Options, card: ConsentCard): Promise<string> {
+  const device = await connect({ ...options, store: await sqliteStore("ledger.db") });
+  card.device = await scores(options);
+  card.texts = { ...ENGLISH, share: "Teilen" };
+  try {
+    const receipt: Receipt = await device.release({ age: 28, same_sex: "yes", third_child: null }, { key: "form-1" });
+    return receipt.outcome === "released" ? receipt.delivery : receipt.reason;
+  } catch (error) {
+    return error instanceof Refused ? error.reason : "unknown";
+  }
+}
+"""
+TSC = web.FOLDER / "node_modules" / ".bin" / "tsc"
+# What is no answer must not type-check.
+WRONG = 'import { connect } from "murk-device"; await connect({ gateway: 1, task: "t" });'
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The package, unpacked where a program finds it."""
+    folder = tmp_path_factory.mktemp("package")
+    # The steps of `npm run prepack`, without a second build, which other tests would read half of.
+    types = subprocess.run([TSC, "-p", "tsconfig.json"], cwd=web.built(), capture_output=True, text=True)
+    assert types.returncode == 0, types.stdout
+    command = ["npm", "pack", "--ignore-scripts", "--pack-destination", str(folder)]
+    packed = subprocess.run(command, cwd=web.built(), capture_output=True, text=True)
+    assert packed.returncode == 0, packed.stderr[-2000:]
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    (folder / "node_modules").mkdir()
+    os.rename(folder / "package", folder / "node_modules" / "murk-device")
+    return folder
+
+
+def checked(folder, text):
+    (folder / "program.mts").write_text(text)
+    options = [
+        "--noEmit",
+        "--strict",
+        "--module",
+        "nodenext",
+        "--target",
+        "es2022",
+        "--lib",
+        "es2023,dom",
+        "--types",
+        "",
+    ]
+    return subprocess.run([TSC, *options, "program.mts"], cwd=folder, capture_output=True, text=True)
+
+
+def test_content_and_size(package):
+    unpacked = package / "node_modules" / "murk-device"
+    manifest = json.loads((unpacked / "package.json").read_text())
+    assert "dependencies" not in manifest
+    assert {path.name for path in unpacked.iterdir()} == {"LICENSE", "README.md", "dist", "package.json"}
+    for name, most in LARGEST.items():
+        assert len(gzip.compress((unpacked / "dist" / name).read_bytes(), 9)) <= most
+    assert not list((unpacked / "dist" / "types").glob("testing*"))
+
+
+def test_a_program_type_checks_and_runs(package):
+    fine = checked(package, PROGRAM)
+    assert fine.returncode == 0, fine.stdout
+    assert checked(package, WRONG).returncode != 0
+    (package / "run.mjs").write_text(
+        'import { connect, Refused } from "murk-device";\n'
+        'import "murk-device/scores";\nimport "murk-device/card";\nimport "murk-device/node";\n'
+        "const rows = { update: async (_, change) => change(new Map())[0], close() {} };\n"
+        'const away = async () => { throw new TypeError("no network"); };\n'
+        'connect({ gateway: "https://gateway.test", task: "t", store: rows, fetch: away })'
+        ".catch((error) => console.log(error instanceof Refused, error.reason));\n"
+    )
+    said = subprocess.run([web.node(), "run.mjs"], cwd=package, capture_output=True, text=True)
+    assert said.stdout.split() == ["true", "unavailable"], said.stderr
+
+
+def test_the_examples_of_documents_run_in_node(package):
+    examples = [
+        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.M | re.S)[0]
+        for page in ("docs/guides/web.md", "devices/web/README.md")
+    ]
+    with served() as gateway:
+        program = [f'const gateway = "{gateway.url}";', *examples, "console.log(receipt.outcome, receipt.delivery);"]
+        (package / "examples.mjs").write_text("\n".join(program))
+        command = [web.node_with_sqlite(), "--no-warnings", "examples.mjs"]
+        said = subprocess.run(command, cwd=package, capture_output=True, text=True)
+        assert said.stdout.split() == ["released", "sent"], said.stderr
+        assert len(gateway.ids) == 1

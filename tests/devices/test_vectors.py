@@ -1,0 +1,54 @@
+"""The web device gives the same bytes as Python from the same random words."""
+
+import json
+
+import pytest
+
+from tests.devices import web
+from tools.vectors import vectors
+
+NUMBERS = {"scores": 10_000, "gradients": 400, "examples": 200, "moments": 200}
+
+
+def checked(lines):
+    return web.run("vectors.mjs", given="\n".join(json.dumps(line, allow_nan=False) for line in lines))
+
+
+@pytest.mark.parametrize("protocol", NUMBERS)
+def test_same_bytes(protocol):
+    web.built()
+    result = checked(vectors(protocol, NUMBERS[protocol], seed=20))
+    assert result["wrong"] == 0, result["first"]
+    assert result["records"] == NUMBERS[protocol]
+    # An exp that differs by one unit in the last place moves an integer in one of a million records.
+    assert result["steps"] <= 3
+
+
+@pytest.mark.parametrize(
+    "key", ["x", "y", "chain", "question", "quantised", "payload", "bytes", "hash", "costs", "initial"]
+)
+def test_each_difference_is_found(key):
+    lines = list(vectors("scores", 3, seed=4))
+    place = next(place for place, line in enumerate(lines) if line.get(key) is not None and "refused" not in line)
+    changed = json.loads(json.dumps(lines[place]))
+    if key == "hash":
+        # Refused before anything else.
+        changed |= {"hash": "0" * 64, "refused": "wrong-hash", "why": "hash"}
+        assert checked([changed])["wrong"] == 0
+        return
+    value = changed[key]
+    if key == "costs":
+        value["default"]["gdp"][0] = str(int(value["default"]["gdp"][0]) - 1)
+    elif isinstance(value, list):
+        value[0] += 2
+    else:
+        changed[key] = value + 1 if isinstance(value, float | int) else f"{value} "
+    lines[place] = changed
+    assert checked(lines)["wrong"] > 0
+
+
+def test_a_refusal_that_fails_is_found():
+    lines = [line for line in vectors("scores", 1, seed=4) if "refused" in line and "document" in line]
+    fine = next(line["document"] for line in vectors("scores", 1, seed=4) if "document" in line)
+    lines[0] = {**lines[0], "document": fine}
+    assert checked(lines)["wrong"] == 1

@@ -1,0 +1,386 @@
+"""Test vectors for devices in other languages, one JSON object a line.
+
+A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any
+other line is a record of that task: from the same random words the device must find the same coded numbers, question,
+quantised integers, noise and message. A line with ``refused`` must be refused with that reason.
+
+Words are those of `murk.privacy.noise.SimulatedNoise` (Philox4x32-10), one stream for each purpose, so that a vector
+carries a seed instead of thousands of words. Before the noise, integers may differ by ``slack`` steps, where ``exp`` or
+an eigenvector is computed; everything after them is exact.
+
+    python -m tools.vectors --protocol scores --records 10000 --seed 1 | node devices/web/test/vectors.mjs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.learners.problem import person_problem_for
+from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
+from murk.stream.log.base import FIRST_CHAIN, truncate_time
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import KINDS, IterateMessage
+from murk.stream.messages.wire import writer
+from murk.stream.task.task import Task
+
+PROTOCOLS = ("scores", "gradients", "examples", "moments")
+CURRENCIES = ("gdp", "rho", "epsilon", "approx")
+TASKS = 40
+ODD = (
+    None, "", "  ", "nan", "inf", "1e3", "-.5", "3.", "2_4", "\uff12\uff14", "TRUE", " false ", True, False, 0, 1, "1",
+    "1.0", math.nan, math.inf, -math.inf, -0.0, 1e300, 2**53 + 1, 10**400, "9007199254740993", "?", "\u2003yes\x1c",
+    "0x10", "+5", "00005", "Yes", "on", 1e-7, "12345678901234567890.0",
+)  # fmt: skip
+DATES = (
+    "2024-02-29", "2023-02-29", "2024-05-31T23:30:00+02:00", "20240531", "31/05/2024", "+12024-05-31", "0000-03-01",
+    "-0400-02-29", " 2024-12-31 ", "2024-13-01", "1969-12-31 08:15", "2024-05-31T24:00", "9999-12-31", "0001-01-01",
+)  # fmt: skip
+
+
+class _Still:
+    """A source without noise, which shows the integers before noise is added."""
+
+    simulated = True
+
+    def gaussian(self, records: Any, size: int) -> Any:
+        return np.zeros((len(records), size), dtype=np.int64)
+
+    laplace = gaussian
+
+    def words(self, records: Any, size: int, purpose: Purpose) -> Any:
+        return np.zeros((len(records), size), dtype=np.uint64)
+
+
+def _feature(draw: random.Random, place: int) -> dict[str, Any]:
+    name, kind = f"f{place}", draw.random()
+    feature: dict[str, Any]
+    if kind < 0.45:
+        low = draw.choice([0, -1, 21, 0.1, -1e6, 1e-3])
+        feature = {"name": name, "low": low, "high": low + draw.choice([1, 14, 0.7, 1e6, 3])}
+        fill = feature["low"] + 0.25 * (feature["high"] - feature["low"])
+    elif kind < 0.8:
+        pool = ["no", "yes", "0", "1", "1.0", "true", "false", "EWR", "JFK", "on", "Off", "5", "9007199254740993"]
+        feature = {"name": name, "categories": draw.sample(pool, draw.choice([2, 2, 3, 5]))}
+        fill = draw.choice(feature["categories"])
+        if fill == "indicator":
+            fill = None
+    else:
+        parts = draw.choice([["number"], ["weekday"], ["month"], ["weekday", "number"]])
+        feature = {"name": name, "kind": "date", "as": parts}
+        if "number" in parts:
+            feature |= {"low": "2023-01-01", "high": "2024-12-31"}
+        fill = "2024-05-31"
+    chosen = draw.choice([None, None, None, "indicator", fill])
+    return feature if chosen is None else feature | {"missing": chosen}
+
+
+def _guarantee(draw: random.Random) -> dict[str, dict[str, float]]:
+    kind = draw.choice(["gdp", "gdp", "zcdp", "pure", "approx"])
+    size = float(f"{draw.choice([0.25, 0.5, 1, 2, 4]) * draw.uniform(0.8, 1.25):.3g}")
+    if kind == "approx":
+        return {"approx": {"epsilon": size, "delta": draw.choice([1e-6, 1e-9, 1.5e-5])}}
+    return {kind: {{"gdp": "mu", "zcdp": "rho", "pure": "epsilon"}[kind]: size}}
+
+
+def _target(draw: random.Random) -> dict[str, Any]:
+    kind = draw.choice(["binary", "binary", "real", "classes"])
+    if kind == "binary":
+        return {"name": "y", "kind": kind, "positive": "yes", "negative": draw.choice([None, "no"])}
+    if kind == "real":
+        return {"name": "y", "kind": kind, "low": 0, "high": draw.choice([1, 52, 0.3])}
+    return {
+        "name": "y",
+        "kind": kind,
+        "classes": draw.sample(["red", "green", "blue", "1", "true"], draw.choice([2, 3, 4])),
+    }
+
+
+def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]:
+    """Return a protocol's own keys of a task."""
+    if protocol == "scores":
+        own: dict[str, Any] = {"exponent": draw.choice([None, 0.5])} if target == "binary" else {}
+        return {"scores": own, "forget": draw.choice([None, 24_000])}
+    if protocol == "gradients":
+        objective = {"binary": ["balanced", "logistic"], "classes": ["softmax"], "real": ["huber", "squared", "median"]}
+        weights = draw.choice(["norm", "mallows", "clip"])
+        learner: dict[str, Any] = {"weights": weights, "radius": draw.choice([None, 2.0])}
+        learner |= {"clip": 0.7} if weights == "clip" else {}
+        chosen = draw.choice(objective[target])
+        if chosen == "huber":
+            learner |= {"huber_c": draw.choice([0.5, 1.345]), "scale": draw.choice(["estimate", 0.4])}
+        return {"objective": chosen, "learner": learner}
+    if protocol == "examples":
+        return {"examples": {"release": draw.choice([None, "outer", "directions", "joint", "separate"])}}
+    return {"moments": {"release": draw.choice(["observed", "joint", "separate", "directions"])}}
+
+
+def _task(draw: random.Random, protocol: str, number: int) -> Task:
+    """Return a random task that Murk accepts."""
+    while True:
+        target = _target(draw)
+        content: dict[str, Any] = {
+            "name": f"{protocol}-{number}",
+            "features": [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))],
+            "target": target,
+            "protocol": protocol,
+            "privacy": {
+                "guarantee": _guarantee(draw),
+                "levels": {"strict": _guarantee(draw)} if draw.random() < 0.4 else {},
+                "mechanism": draw.choice([None, None, None, "best", "gaussian", "laplace", "l2-ball", "privunit"]),
+            },
+            "granularity": draw.choice(["1d", "12h", "90s"]),
+            "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
+            **_settings(draw, protocol, target["kind"]),
+        }
+        public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
+        if public:
+            content["public"] = {"set_aside": 1000}
+        try:
+            task = Task.parse(json.dumps(content))
+            if public:
+                task = task.with_public(*_covariates(draw, task))
+            person_problem_for(task)
+        except UserError:
+            continue
+        return task
+
+
+def _covariates(draw: random.Random, task: Task) -> tuple[Any, Any]:
+    rng = np.random.default_rng(draw.getrandbits(32))
+    points = np.round(rng.uniform(-1, 1, (60, task.coding.size)), 3)
+    points[:, -1] = 1.0
+    return points, rng.integers(1, 9, len(points))
+
+
+def _value(draw: random.Random, column: dict[str, Any]) -> Any:
+    if draw.random() < 0.12:
+        return draw.choice(ODD + DATES)
+    names = column.get("categories") or column.get("classes")
+    if names:
+        return draw.choice(names)
+    if column.get("kind") == "binary":
+        return draw.choice([column["positive"], column["negative"] or "other"])
+    if column.get("kind") == "date":
+        day = f"20{draw.choice([22, 23, 24])}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"
+        return draw.choice([day, day, draw.choice(DATES)])
+    low, high = column["low"], column["high"]
+    number = low + draw.uniform(-0.1, 1.1) * (high - low)
+    return draw.choice([number, number, round(number, 2), round(number), f"{number:.4f}", f" {number:e} "])
+
+
+def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float], int]:
+    """Return a model that a learner could publish, and its version."""
+    if task.protocol == "scores":
+        p, start = problem.settings.features, np.array(problem.initial)
+        start[: -p * p - 4] = [draw.gauss(0, 1) for _ in range(len(start) - p * p - 4)]
+        start[-p * p - 4 : -4] += [draw.gauss(0, 0.3) for _ in range(p * p)]
+        start[-4:] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), 0.25, 0.25]
+        version = problem.settings.epoch_start(draw.choice([3_000, 50_000, 10**6, 10**9]))
+        return start.tolist(), version
+    theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
+    slopes = problem.dimension - problem.settings.scaled
+    theta[:slopes] *= draw.random() * problem.settings.radius / np.linalg.norm(theta[:slopes])
+    if problem.settings.scaled:
+        theta[-1] = draw.uniform(0.05, 3.9) / problem.settings.multiplier
+    version = draw.choice([1, 2, 128, 4096, 2**20])
+    return theta.tolist(), version if problem.is_published(version) else 2**20
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")}
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
+        return {"integer": str(value)}
+    return value
+
+
+def _cost(mechanism: Any, currency: str) -> list[str] | None:
+    try:
+        loss = mechanism.cost(currency)
+    except UserError:
+        return None
+    return [str(loss.units), str(loss.delta_units)]
+
+
+class _Vectors:
+    """The vectors of one task."""
+
+    def __init__(self, task: Task, draw: random.Random, number: int) -> None:
+        self.task, self.draw, self.number = task, draw, number
+        self.problem: Any = person_problem_for(task)
+        self.asks, self.interactive = hasattr(self.problem, "ask"), self.problem.interactive
+        self.versioned = "version" in KINDS[self.problem.kind].model_fields
+        self.write = writer(self.problem.kind)
+
+    def task_line(self) -> dict[str, Any]:
+        task, problem = self.task, self.problem
+        rough = task.covariates is not None or any(each.kind != "gaussian" for each in problem.mechanisms.values())
+        costs = {
+            level: {currency: _cost(mechanism, currency) for currency in CURRENCIES}
+            for level, mechanism in problem.mechanisms.items()
+        }
+        initial = getattr(problem, "initial", None)
+        return {
+            "name": task.name, "document": task.document().decode(), "hash": task.hash, "size": task.coding.size,
+            "initial": None if initial is None else initial.tolist(), "near": 1e-8 if rough else 0.0, "costs": costs,
+        }  # fmt: skip
+
+    def message(self, chain: int) -> str | None:
+        """Return a published model of a chain, or None for version 0."""
+        if not self.interactive or self.draw.random() < 0.3:
+            return None
+        numbers, version = _iterate(self.draw, self.problem, self.task)
+        source = FIRST_CHAIN if getattr(self.problem, "shares_models", False) else chain
+        fields: dict[str, Any] = {"task": self.task.hash, "chain": source, "version": version, "iterate": numbers}
+        return encode_iterate(IterateMessage(**fields)).decode()
+
+    def record_line(self, number: int) -> dict[str, Any]:
+        task, draw, problem = self.task, self.draw, self.problem
+        columns = [feature.model_dump(mode="json", by_alias=True) for feature in (*task.features, task.target)]
+        record = {column["name"]: _value(draw, column) for column in columns}
+        if draw.random() < 0.05:
+            del record[draw.choice(list(record))]
+        coded = task.coding.encode_record(record)
+        seed, index = draw.getrandbits(64), np.array([number])
+        noise = SimulatedNoise(seed)
+        level = draw.choice(list(task.privacy.levels))
+        partitions = task.log.partitions
+        chain = 0 if partitions == 1 else int(below(noise.words(index, 64, Purpose.CHAIN), partitions)[0])
+        message = self.message(chain)
+        version, theta = 0, getattr(problem, "initial", None)
+        if message is not None:
+            version, theta = json.loads(message)["version"], np.array(json.loads(message)["iterate"])
+            problem.check_iterate(theta)
+        x, y = np.array(coded.x)[None, :], np.array([coded.y])
+        question, mechanism = None, problem.mechanisms[level]
+        if self.asks:
+            (question,) = problem.ask(noise, index, theta)
+            mechanism = problem.mechanism(level, question)
+            vectors = problem.vectors(x, y, theta, question)
+        else:
+            vectors = problem.vectors(x, y, theta)
+        (payload,) = mechanism.randomize(vectors, noise, index).tolist()
+        quantised = None
+        if mechanism.kind not in ("l2-ball", "privunit"):
+            (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()
+        now = draw.randrange(1_700_000_000, 1_900_000_000)
+        (identifier,) = identifiers(noise, index)
+        fields: dict[str, Any] = {
+            "id": identifier, "task": task.hash, "level": level, "chain": chain, "payload": payload,
+            "time": truncate_time(now, task.granularity), "expires": truncate_time(now + task.expiry, task.granularity),
+            "simulated": False,
+        }  # fmt: skip
+        if self.versioned:
+            fields["version"] = version
+        if question is not None:
+            fields["question"] = question
+        smooth = task.target.kind == "real" and task.covariates is None
+        return {
+            "name": task.name, "record": {name: _json(value) for name, value in record.items()},
+            "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
+            "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
+            "index": number, "chain": chain, "model": message, "question": question, "quantised": quantised,
+            "slack": 0 if smooth or question == "scatter" else 1, "payload": payload, "now": now,
+            "bytes": self.write(**fields).decode(),
+        }  # fmt: skip
+
+    def refusals(self) -> Iterator[dict[str, Any]]:
+        """Yield documents and models that a device must refuse."""
+        document, name = self.task.document().decode(), f"{self.task.name}-refused"
+        content = json.loads(document)
+        weaker = document.replace('"guarantee":{', '"guarantee":{ ', 1)
+        yield {"name": name, "why": "other bytes", "document": weaker, "hash": self.task.hash, "refused": "wrong-hash"}
+        other = json.dumps({**content, "log": {"partitions": 5, "retention": "9d"}}, sort_keys=True)
+        yield {"name": name, "why": "white space", "document": other, "hash": self.task.hash, "refused": "task"}
+        damages: dict[str, dict[str, Any]] = {
+            "simulated": {"simulated": True}, "schema": {"schema": 2}, "unknown key": {"further": 1},
+            "unknown protocol": {"protocol": "sketch"}, "no features": {"features": []},
+            "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
+            "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
+            "unknown kind": {"target": {"name": "y", "kind": "toString"}}, "no privacy": {"privacy": None},
+            "no levels": {"privacy": {"guarantee": {"gdp": {"mu": 1}}, "levels": None}}, "text": {"features": "abc"},
+            "no learner": {"learner": 3, "features": [None]},
+            "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
+        }  # fmt: skip
+        for why, changes in damages.items():
+            text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            yield {"name": name, "why": why, "document": text, "refused": "task"}
+        if self.number == 0:
+            many = [{"high": 1, "low": 0, "name": f"f{i}"} for i in range(60_000)]
+            text = json.dumps({**content, "features": many}, sort_keys=True, separators=(",", ":"))
+            yield {"name": name, "why": "too many features", "document": text, "refused": "task"}
+        privacy = content["privacy"]
+        for why, guarantee in {
+            "endless": {"gdp": {"mu": 1e6}}, "negative": {"pure": {"epsilon": -1}}, "two": {"gdp": {"mu": 1}, "x": {}},
+            "nothing": {"zcdp": {"rho": 0}}, "foreign": {"pure": {"mu": 1}}, "inherited": {"toString": {}}, "none": {},
+        }.items():  # fmt: skip
+            text = json.dumps(
+                {**content, "privacy": {**privacy, "guarantee": guarantee}}, sort_keys=True, separators=(",", ":")
+            )
+            yield {"name": name, "why": why, "document": text, "refused": "guarantee"}
+        if not self.interactive:
+            return
+        numbers, version = _iterate(self.draw, self.problem, self.task)
+        base = {"schema": 1, "kind": "iterate", "task": self.task.hash, "chain": 0}
+        base |= {"version": version, "iterate": numbers}
+        forgeries: dict[str, dict[str, Any]] = {
+            "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
+            "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
+            "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
+            "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
+        }  # fmt: skip
+        for why, changes in forgeries.items():
+            yield {
+                "name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model",
+                "model": json.dumps({**base, **changes}),
+            }  # fmt: skip
+        whole = json.dumps(base)
+        for why, text in {
+            "cut": whole[:-2], "twice": whole.replace("{", '{"chain": 0, ', 1), "list": f"[{whole}]",
+            "long": whole + " " * (600 + 26 * len(numbers)),
+        }.items():  # fmt: skip
+            yield {"name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model", "model": text}
+
+
+def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a protocol's vectors: tasks, each followed by its records and refusals.
+
+    >>> lines = list(vectors("scores", 2, seed=1))
+    >>> [sorted(set(line) & {"document", "bytes", "refused"}) for line in lines[:2]]
+    [['document'], ['bytes']]
+    """
+    draw, number, several = random.Random(f"{protocol} {seed}"), 0, max(min(10, records), records // TASKS)
+    while number < records:
+        own = _Vectors(_task(draw, protocol, number), draw, number)
+        yield own.task_line()
+        last = min(number + several, records)
+        while number < last:
+            number += 1
+            yield own.record_line(number)
+        yield from own.refusals()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write vectors to the standard output."""
+    parser = argparse.ArgumentParser(description="Write test vectors for devices in other languages, one a line.")
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, default="scores", help="protocol of the tasks (default scores)"
+    )
+    parser.add_argument("--records", type=int, default=10_000, help="number of records (default 10000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of tasks, records and words (default 1)")
+    options = parser.parse_args(arguments)
+    for line in vectors(options.protocol, options.records, options.seed):
+        sys.stdout.write(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
