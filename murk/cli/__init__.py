@@ -34,6 +34,7 @@ _COMMANDS = {
     "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
     "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
+    "fit": ("murk.cli.commands.fit", "Fit further models to a log's releases, at no further budget."),
     "status": ("murk.cli.commands.status", "Show a log's contents and what was learned from it."),
     "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page until interrupted."),
     "ledger": ("murk.cli.commands.ledger", "Show a person's guarantees, spending and releases, or withdraw them."),

@@ -105,18 +105,14 @@ def check_size(settings: ExampleSettings) -> None:
         )
 
 
-def problem_for(task: Task) -> ExampleProblem:
-    """Return the example problem of a resolved task.
-
-    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
-    or examples are too long.
-    """
+def settings_of(task: Task) -> ExampleSettings:
+    """Return a resolved task's settings, not settled yet."""
     block, learner, coding = task.block, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
         raise UserError(f"the task {task.name!r} does not release examples of a binary or real target")
     step = learner.step
     default = "quadratic" if task.target.kind == "binary" else "squared"
-    settings = ExampleSettings(
+    return ExampleSettings(
         target="binary" if task.target.kind == "binary" else "real",
         names=tuple(coding.names),
         square=coding.largest_square,
@@ -133,6 +129,15 @@ def problem_for(task: Task) -> ExampleProblem:
         weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
     )
+
+
+def problem_for(task: Task) -> ExampleProblem:
+    """Return the example problem of a resolved task.
+
+    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
+    or examples are too long.
+    """
+    settings = settings_of(task)
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {

@@ -177,6 +177,9 @@ class Log(ABC):
     url: str
     """URL for messages, without credentials."""
 
+    model_name: str | None = None
+    """Name of the model whose states, estimates and owners these are; None for the task's own learner."""
+
     readable_by_senders: bool = True
     """Whether a sender searches the log for a release whose arrival is unknown; otherwise it sends the release again,
     and the window for duplicates drops the second copy."""
@@ -310,7 +313,7 @@ class Log(ABC):
         """Delete messages and dead letters appended before a time (seconds since 1970); return the number of messages.
 
         Messages that are not yet committed, and those that the window for duplicates may still need, are kept. A log
-        that applies its retention itself does nothing.
+        that applies its retention itself does nothing, nor does a log opened for a model.
         """
 
     @abstractmethod

@@ -58,6 +58,12 @@ class Block(list[Any]):
             raise _wrong_length(size)
         return self._rows
 
+    def part(self, places: Rows, signs: Rows) -> Block:
+        """Return the releases with some of the numbers of their payloads, in another order and with other signs."""
+        part = Block(self)
+        part._rows = np.ascontiguousarray(self._rows[:, places] * signs)
+        return part
+
     def split(self, *names: str) -> dict[Any, Rows]:
         """Return the rows by value of a field, or by tuple of values of several fields, in order of appearance.
 
