@@ -3,35 +3,46 @@
 A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
 columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
 
-=============================  ==============================  ===================================
-release                        features and target             loss
-=============================  ==============================  ===================================
-outer product                  any columns                     quadratic, squared
-x and y (real, or separate)    any features; y or a feature    quadratic, squared; of y its own
-y x of a label                 any features; y                 any loss of a label
-directions                     those of the task               quadratic, squared
-=============================  ==============================  ===================================
+=============================  ================================  =======================================
+release                        features and target               loss
+=============================  ================================  =======================================
+outer product, directions      any columns                       quadratic, squared
+x and y (real, or separate)    any features; y or a feature      quadratic, squared; of y also others
+y x of a label                 any features; y or a feature      of y any; of a feature quadratic, squared
+=============================  ================================  =======================================
+
+With a label, ``y x`` has the same squares as x, as ``(theta'(y x) - y x_j)^2 = (theta'x - x_j)^2``; directions have all
+columns divided by ``|x|``. There the constant is as noisy as the features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import combinations_with_replacement, groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from murk._turns import in_turn
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.part import Numbers, Part, all_numbers
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism
+from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
+from murk.learners.examples.directions import ExampleDirections
+from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.inference import WEIGHTED
+from murk.learners.examples.losses import Noise
 from murk.learners.examples.problem import ExampleProblem, check_size, settings_of
 from murk.learners.examples.protocol import DIRECTED, LOSSES
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, settle
 from murk.privacy import CompositeMechanism, GaussianMechanism
-from murk.stream.task.model import Columns, Model, task_of
+from murk.stream.messages.releases import ExampleRelease
+from murk.stream.messages.wire import block_of
+from murk.stream.task.model import OWN, Columns, Model, task_of
 from murk.stream.task.task import Task
 
 _KEYS = ("loss", "intercept", "regularization", "truncation", "batch")
@@ -71,42 +82,94 @@ class PartOfOuter(OuterMechanism):
         return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
 
 
+@dataclass(frozen=True)
+class VectorSettings(ExampleSettings):
+    """Settings of a squared loss whose constant and target are as noisy as its features."""
+
+    @cached_property
+    def form(self) -> int:
+        """Form of a vector with a noisy constant."""
+        return k.PRODUCT
+
+    def noise(self, mechanism: ExampleMechanism) -> Noise:
+        """Return the noise of a mechanism's releases, the same for each number."""
+        assert isinstance(mechanism, GaussianMechanism)
+        return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
+
+
+class VectorEngine(IWPEngine):
+    """An `IWPEngine` of released vectors ``(u, t)`` of features, a noisy constant and a target."""
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        block = block_of(releases)
+        rows, levels, start = block.rows(self.dimension + 1), block.levels, 0
+        for level, run in groupby(levels):
+            stop = start + len(list(run))
+            self.use(self.mechanisms[level])
+            values = rows[start:stop] * self.mechanisms[level].unit
+            f.learn_decoded(self.real, self.whole, values[:, :-1].copy(), values[:, -1].copy())
+            start = stop
+
+
+@dataclass(frozen=True)
+class VectorProblem(ExampleProblem):
+    """The examples of a model with a noisy constant."""
+
+    def engine(self) -> IWPEngine:
+        """Return a learner of the model, at version 0."""
+        return VectorEngine(self.settings, self.mechanisms)
+
+
 def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
     """Return the part of released examples that a model uses.
 
     Raises UserError if they cannot serve the model, with what they could serve.
     """
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
-    released = whole.settings
+    released, own = whole.settings, columns.own_target
     kind = columns.target.kind
     loss = model.loss or ("quadratic" if kind == "binary" else "squared")
     _check_served(model, task, columns, released, loss)
     block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
     derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
     settings = replace(settings_of(derived), polish=True)
+    # Lengths are those of the released vector, all of whose columns weigh a record.
+    note = f"; with x all features of {task.name}" if released.weighted else ""
+    p = released.features
     if released.outer:
-        numbers = Numbers.of(*_of_matrix(columns, released.features))
+        numbers = Numbers.of(*_of_matrix(columns, p))
         parts = {
             level: PartOfOuter.of(each, numbers, settings.features + 1) for level, each in whole.mechanisms.items()
         }
-        # Lengths are those of the released vector, all of whose columns weigh a record.
-        note = f"; with x all features of {task.name}"
         return _part(derived, settings, parts, all_numbers, note)
-    places = list(columns.places[:-1])
+    if released.directed and own and columns.places == tuple(range(p)):
+        return _part(derived, settings, whole.mechanisms, all_numbers, note)
+    if released.directed or (released.form == k.PRODUCT and not own):
+        if released.directed and model.regularization > 0.0:
+            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+        # A label multiplies all numbers of a direction, so that the target is 1/|x|.
+        place = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
+        places = [place.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]
+        values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
+        values |= {"target": "real", "loss": "squared", "release": "joint"}
+        values["square"] = 2.0 if released.directed else released.square
+        note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
+        take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
+        vectors = {level: _vector(each, settings.features) for level, each in whole.mechanisms.items()}
+        return _part(derived, VectorSettings(**values), vectors, take, note, VectorProblem)
     if released.form == k.PRODUCT:
         take = Numbers.of(columns.places)
-    elif released.directed:
-        take = Numbers.of(range(released.dimension))
     else:
         # The target is the last number.
-        aim = released.features - 1 if columns.own_target else columns.aim
-        take = Numbers.of([*places, aim], [1] * len(places) + [columns.sign])
-    if columns.own_target:
+        places = list(columns.places[:-1])
+        take = Numbers.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
+    if own:
         # The public bound is that of the released record, by which its target is scaled.
         settings = replace(settings, square=released.square)
     else:
         settings = replace(settings, target="real", loss="squared", release="separate")
-    own = columns.own_target
     mechanisms = {level: _restricted(each, settings, own) for level, each in whole.mechanisms.items()}
     return _part(derived, settings, mechanisms, take)
 
@@ -114,43 +177,30 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
 def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:
     """Raise UserError if the release cannot serve these columns with this loss."""
     kind, own = columns.target.kind, task.target.name
+    linear = " and ".join(DIRECTED)
     if loss not in LOSSES[kind]:
         raise model.refuse("loss", f"{loss!r} is not a loss of a {kind} target; one of {', '.join(LOSSES[kind])}")
-    if released.weighted and loss not in DIRECTED:
-        what = "outer products" if released.outer else "directions"
-        raise model.refuse(
-            "loss",
-            f"the log releases {what}, which serve linear fits only ({' and '.join(DIRECTED)}), of any of its columns; "
-            f"{loss} needs examples: {{release: joint}} in the task, from its first release on",
-        )
-    if released.outer:
+    if released.weighted:
+        if loss not in DIRECTED:
+            what = "outer products" if released.outer else "directions"
+            raise model.refuse(
+                "loss",
+                f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
+                "needs examples: {release: joint} in the task, from its first release on",
+            )
         return
-    others = [feature.name for feature in task.features]
     if columns.uses_own_target:
+        others = ", ".join(feature.name for feature in task.features)
         raise model.refuse(
             "features",
             f"{own!r}, the task's target, is released with other noise than its features, and cannot be a feature: "
-            f"this log serves {', '.join(others)}",
+            f"this log serves {others}",
         )
-    if released.directed and (not columns.own_target or columns.places != tuple(range(released.features))):
-        raise model.refuse(
-            "target" if not columns.own_target else "features",
-            f"the log releases directions, whose length is that of all features: it serves the target {own!r} by all "
-            f"features ({', '.join(others)}), in their order",
-        )
-    if columns.own_target:
-        return
-    if released.form == k.PRODUCT:
-        raise model.refuse(
-            "target",
-            f"the log releases the product of {own!r} and the features, from which only {own!r} is learned: it serves "
-            f"this target by any of {', '.join(others)}, with any of the losses {', '.join(LOSSES['binary'])}",
-        )
-    if loss not in DIRECTED:
+    if not columns.own_target and loss not in DIRECTED:
         raise model.refuse(
             "loss",
             f"{columns.target.name!r} is released as a feature, with Gaussian noise, and as a target it serves linear "
-            f"fits only ({' and '.join(DIRECTED)}); {loss} is served for the task's target {own!r}",
+            f"fits only ({linear}); {loss} is served for the task's target {own!r}",
         )
 
 
@@ -172,9 +222,17 @@ def _part(
     mechanisms: Mapping[str, ExampleMechanism],
     take: Callable[[Sequence[Any]], Sequence[Any]],
     note: str = "",
+    problem: type[ExampleProblem] = ExampleProblem,
 ) -> Part:
     check_size(settings)
-    return Part(task, ExampleProblem(settle(settings, mechanisms), dict(mechanisms)), take, note)
+    return Part(task, problem(settle(settings, mechanisms), dict(mechanisms)), take, note)
+
+
+def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
+    """Return the noise of some numbers of a direction, or of ``y x``."""
+    noise = mechanism.noise if isinstance(mechanism, ExampleDirections) else mechanism
+    assert isinstance(noise, GaussianMechanism)
+    return replace(noise, dimension=features)
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:

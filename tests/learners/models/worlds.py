@@ -7,9 +7,9 @@ import numpy as np
 from murk.learners.models.problem import model_problem_for
 from murk.learners.problem import problem_for
 from murk.privacy import SimulatedNoise
+from murk.stream.messages.wire import Block
 from murk.stream.task.model import Model
 from murk.stream.task.task import Task
-from murk.stream.messages.wire import Block
 
 HEAD = """
 name: wages
@@ -45,7 +45,9 @@ def made(text, protocol="examples", guarantee="gdp: {mu: 4.0}", **settings):
     """A task of the population's columns, with settings of its protocol."""
     block = ", ".join(f"{key}: {value}" for key, value in settings.items())
     own = f"{protocol}: {{{block}}}\n" if settings else ""
-    return Task.parse(f"{text}protocol: {protocol}\n{own}privacy: {{guarantee: {{{guarantee}}}}}\n").with_simulated(True)
+    return Task.parse(f"{text}protocol: {protocol}\n{own}privacy: {{guarantee: {{{guarantee}}}}}\n").with_simulated(
+        True
+    )
 
 
 def coded(task, rows=slice(None)):
