@@ -138,6 +138,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
     # Lengths are those of the released vector, all of whose columns weigh a record.
     note = f"; with x all features of {task.name}" if released.weighted else ""
     p = released.features
+    if not own and (released.weighted or released.form == k.PRODUCT):
+        note += f"; of people whose {task.target.name} is known"
     if released.outer:
         numbers = Numbers.of(*_of_matrix(columns, p))
         parts = {

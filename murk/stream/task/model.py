@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, ValidationError, field_validator
 
@@ -84,6 +84,9 @@ class Model(Block):
     )
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(
         default=1, description="releases averaged per step (`examples`)"
+    )
+    solver: Literal["stein", "score"] = Field(
+        default="stein", description="solver of a loss or link, as in a task's `moments` block (`moments`)"
     )
     learner: LearnerBlock = Field(default=LearnerBlock(), description="solver, as in a task's `learner` (`examples`)")
 
