@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from murk.learners import IWPSGDClassifier
+from murk.privacy import GaussianDP
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
 from murk.stream.messages.estimates import EstimateMessage
@@ -196,3 +198,23 @@ def test_a_fit_that_follows_ends_with_its_report_when_it_is_stopped(log: Path) -
     assert child.returncode == 0, err
     found: dict[str, Any] = json.loads(out)
     assert (found["task"], found["releases"], found["lag"]) == ("same-sex", 1_500, 0)
+
+
+def test_a_learner_learns_the_releases_of_a_log_by_itself(log: Path) -> None:
+    """As the task's own learner did, to the bit; what is repeated, expired or of another task is left out."""
+    found = murk("status", "--log", LOG, "--json", folder=log).json
+    learner = IWPSGDClassifier(
+        budget=GaussianDP(3.0), classes=("no", "yes"), features=["same_sex", "age", "weeks_worked"], seed=1
+    )
+    with open_log(f"sqlite:///{log}/third-child.db") as opened:
+        [(chain, again), *_] = messages(opened)
+        opened.append([(chain, again), (1 - chain, again), (0, b"{}")])
+        whole = [release.id for release in opened.releases()]
+        parts = [release.id for chain in range(2) for release in opened.releases(chain)]
+        for release in opened.releases():
+            learner.learn_release(release)
+    assert len(whole) == len(set(whole)) == 1_500
+    assert parts == whole
+    assert learner.n_releases == 1_500
+    # Chains are learned in parallel, so that only sums agree to the last bits.
+    assert learner.coefficients() == pytest.approx(found["coefficients"], rel=1e-9)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.duplicates import DuplicateWindow
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import Received
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DuplicateWindow
 
 _REBUILD_BATCH = 4096
 
