@@ -248,12 +248,17 @@ class Log(ABC):
         Raises `UserError` if the log carries no task.
         """
         from murk.stream.messages.replay import Replay
+        from murk.stream.messages.wire import DuplicateWindow
+        from murk.stream.task.task import Task
 
         document = self.document()
         if document is None:
             raise UserError(f"{self.url} carries no task yet: nothing was released to it", code="MURK-LOG-003")
+        task = Task.from_document(document)
+        of_task = task.release_kind, task.hash, task.simulated, task.privacy.levels
         for number in range(self.partitions) if partition is None else [partition]:
-            replay, position, end = Replay(document, number), self.begin(number), self.end(number)
+            replay = Replay(*of_task, number, DuplicateWindow(task.duplicates))
+            position, end = self.begin(number), self.end(number)
             while position < end and (messages := self.read(number, position, min(_PAGE, end - position))):
                 position = messages[-1].offset + 1
                 yield from replay.admitted(messages)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from murk.stream.messages.codec import RejectedError, parse
-from murk.stream.messages.duplicates import DuplicateWindow
 from murk.stream.messages.releases import Release
-from murk.stream.task.task import Task
+from murk.stream.messages.wire import DuplicateWindow
 
 
+@dataclass(frozen=True)
 class Replay:
-    """Tell which messages of a partition are releases to learn, in order; ``document`` is that of the log's task."""
+    """Tell which messages of a partition are releases of a task that a learner learns, in order."""
 
-    def __init__(self, document: bytes, partition: int) -> None:
-        self._task = Task.from_document(document)
-        self._partition = partition
-        self._window = DuplicateWindow(self._task.duplicates)
+    kind: str
+    task: str  # hash
+    simulated: bool
+    levels: Collection[str]
+    partition: int
+    window: DuplicateWindow = field(repr=False)
 
     def admitted(self, messages: Iterable[tuple[int, int, bytes]]) -> Iterator[Release]:
         """Return the releases among messages (offset, time of appending, bytes), whose offsets grow."""
@@ -27,15 +29,14 @@ class Replay:
             except RejectedError:
                 continue
             # Recorded whatever the outcome, as by a worker.
-            repeated = self._window.seen(offset, release.id)
-            if release.chain == self._partition and appended <= release.expires and not repeated:
+            repeated = self.window.seen(offset, release.id)
+            if release.chain == self.partition and appended <= release.expires and not repeated:
                 yield release
 
-    def _release(self, value: bytes) -> Any:
-        task = self._task
-        release = parse(value, task.release_kind)
-        if release.task != task.hash or release.simulated is not task.simulated:
+    def _release(self, value: bytes) -> Release:
+        release = parse(value, self.kind)
+        if release.task != self.task or release.simulated is not self.simulated:
             raise RejectedError("wrong-task", "a release of another task")
-        if release.level not in task.privacy.levels:
+        if release.level not in self.levels:
             raise RejectedError("level", f"level {release.level!r} is not one of the task's")
         return release

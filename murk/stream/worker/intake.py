@@ -15,10 +15,9 @@ from typing import Any
 
 from murk.stream.log.base import DeadLetter, Message
 from murk.stream.messages.codec import RejectedError, WireRules
-from murk.stream.messages.duplicates import DuplicateWindow
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.messages.state import Counters
-from murk.stream.messages.wire import Received, block_of, block_receiver, receiver
+from murk.stream.messages.wire import DuplicateWindow, Received, block_of, block_receiver, receiver
 from murk.stream.worker.learner import StreamLearner, admits_of
 
 GRADIENT = GradientRelease.model_fields["kind"].default

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
 from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.duplicates import DuplicateWindow
 from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.messages.wire import Received
+from murk.stream.messages.wire import DuplicateWindow, Received
 from murk.stream.task.task import Task
 
 _REBUILD_BATCH = 4096

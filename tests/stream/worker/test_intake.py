@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.stream.log.base import DeadLetter, Message
-from murk.stream.messages.duplicates import DuplicateWindow
 from murk.stream.messages.state import Counters
+from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import Intake, Tally
 from murk.stream.worker.learner import wire_rules
