@@ -60,7 +60,7 @@ class Model(Block):
     """
 
     name: Annotated[Text, AfterValidator(lambda name: check_name(name, "model"))] = Field(
-        description="the model's name: small letters, digits and -; its states stand under this name"
+        description="the model's name: lowercase letters, digits and -; its states stand under this name"
     )
     features: tuple[Text, ...] | None = Field(
         default=None, description="columns of the task to learn from; `null`: all its features but the target"
