@@ -137,6 +137,18 @@ def test_a_model_publishes_its_own_estimate(log: Path) -> None:
         assert opened.estimate() is None
 
 
+def test_a_model_begins_at_the_oldest_message_and_says_so(folder: Path) -> None:
+    world(folder, 600, HEAD + RELEASES["examples"] + "duplicates: 100\n")
+    assert run(folder, "--log", LOG).status == 0
+    with open_log(f"sqlite:///{folder}/third-child.db") as log:
+        removed = log.trim(2.0**40)
+    found = fit(folder, SUBSET, more=("--json",)).json
+    assert 0 < removed == found["model"]["before"] == 600 - found["releases"]
+    assert f"Retention had removed the first {removed:,} messages" in found["model"]["words"]
+    again = fit(folder, SUBSET, more=("--json",)).json
+    assert (again["state_digest"], again["model"]) == (found["state_digest"], found["model"])
+
+
 KILLS = 6
 
 

@@ -242,8 +242,8 @@ class Log(ABC):
         """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
 
         These are the messages of the log's task that came before their expiry and repeat no release within the window
-        for duplicates. A learner's ``learn_release`` checks size and magnitude. Reading changes nothing and costs
-        nobody further budget.
+        for duplicates. Size and magnitude are checked by a learner's ``learn_release``, which raises RejectedError for
+        what no honest device sends. Reading changes nothing and costs nobody further budget.
 
         Raises `UserError` if the log carries no task.
         """

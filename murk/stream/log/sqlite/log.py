@@ -161,7 +161,7 @@ class States:
         return "states" if self.model is None else "model_states"
 
     @property
-    def estimate(self) -> str:
+    def estimate_key(self) -> str:
         """Key of the newest estimate."""
         return KEY.decode() if self.model is None else f"{KEY.decode()} {self.model}"
 
@@ -256,7 +256,9 @@ class Epoch(Ownership):
             if estimate is not None:
                 # Created here, not in `_create`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
-                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (self._states.estimate, estimate))
+                connection.execute(
+                    "INSERT OR REPLACE INTO estimates VALUES (?, ?)", (self._states.estimate_key, estimate)
+                )
 
     def close(self) -> None:
         """Do nothing: the epoch stays until another process takes the chain over."""
@@ -430,7 +432,9 @@ class SqliteLog(Log):
         """Return the newest published estimate."""
         if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
             return None
-        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", (self._states.estimate,), (bytes,))
+        rows = self._database.query(
+            "SELECT message FROM estimates WHERE key = ?", (self._states.estimate_key,), (bytes,)
+        )
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
