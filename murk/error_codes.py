@@ -85,6 +85,11 @@ CODES = {
             "Use the task as it was announced, or another log.",
         ),
         Code(
+            "MURK-TASK-004",
+            "A model asks for what the log's releases cannot serve.",
+            "Choose among the columns and losses that the message names.",
+        ),
+        Code(
             "MURK-DATA-001",
             "A data file cannot be read or does not fit the task.",
             "Fix the row or the column that the message names.",

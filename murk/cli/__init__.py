@@ -35,6 +35,7 @@ _COMMANDS = {
     "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
     "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
     "gateway": ("murk.cli.commands.gateway", "Let devices read a task and send releases over HTTP, until stopped."),
+    "fit": ("murk.cli.commands.fit", "Fit further models to a log's releases, at no further budget."),
     "status": ("murk.cli.commands.status", "Show a log's contents and what was learned from it."),
     "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page until interrupted."),
     "ledger": ("murk.cli.commands.ledger", "Show a person's guarantees, spending and releases, or withdraw them."),

@@ -31,15 +31,22 @@ _SHARE = 50
 class Estimates:
     """Messages with the estimate of all chains, which the worker of the first chain publishes.
 
-    ``every`` is the least number of seconds between two messages; ``clock`` returns monotonic time in seconds.
+    ``every`` is the least number of seconds between two messages; ``clock`` returns monotonic time in seconds;
+    ``shown`` is the task whose fit it is, for names and units, by default the log's.
     """
 
     def __init__(
-        self, log: Log, task: Task, problem: Problem, every: float, clock: Callable[[], float] = monotonic
+        self,
+        log: Log,
+        task: Task,
+        problem: Problem,
+        every: float,
+        clock: Callable[[], float] = monotonic,
+        shown: Task | None = None,
     ) -> None:
         from murk.stream.worker.committed import CommittedLearners
 
-        self._task = task
+        self._task, self._shown = task, shown or task
         self._problem = problem
         self._others = CommittedLearners(log, task, problem.engine)
         self._published_releases = 0
@@ -76,7 +83,7 @@ class Estimates:
             return None
         with plausible():
             estimate = self._problem.estimate(engines)
-            message = encode(self._task, estimate, releases)
+            message = encode(self._shown, estimate, releases)
         self._published_releases = releases
         return message
 
@@ -115,6 +122,8 @@ def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
     return CoefficientEstimate(value=report["coefficients"][name], low=low, high=high, learned=learned, effect=effect)
 
 
-def publisher(log: Log, task: Task, problem: Problem, every: float) -> Callable[[Any], bytes | None] | None:
+def publisher(
+    log: Log, task: Task, problem: Problem, every: float, shown: Task | None = None
+) -> Callable[[Any], bytes | None] | None:
     """Return an `Estimates` for a log with a topic of estimates; None if it has none or ``every`` is 0."""
-    return Estimates(log, task, problem, every) if every > 0 and log.takes_estimates else None
+    return Estimates(log, task, problem, every, shown=shown) if every > 0 and log.takes_estimates else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ScoreRelease,
         SketchRelease,
     )
+    from murk.stream.task.model import Model
     from murk.stream.task.task import Task
     from murk.stream.worker.worker import Worker
 
@@ -25,6 +26,7 @@ __all__ = [
     "ExampleRelease",
     "GradientRelease",
     "GramRelease",
+    "Model",
     "MomentRelease",
     "NewtonRelease",
     "ScoreRelease",
@@ -38,6 +40,7 @@ _HOMES = {
     "ExampleRelease": ".messages.releases",
     "GradientRelease": ".messages.releases",
     "GramRelease": ".messages.releases",
+    "Model": ".task.model",
     "MomentRelease": ".messages.releases",
     "NewtonRelease": ".messages.releases",
     "ScoreRelease": ".messages.releases",

@@ -10,8 +10,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.broker import Broker
 from murk.stream import Task, open_log
-from murk.stream.log.base import MAX_MESSAGE, truncate_time
+from murk.stream.log.base import truncate_time
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.limits import MAX_MESSAGE
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient, KafkaConsumer
 from tests.services.services import eventually, require_kafka

@@ -18,10 +18,10 @@ from murk.errors import MurkError, UserError
 from murk.learners.gradients.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
-from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode, decode_iterate
 from murk.stream.messages.estimates import EstimateMessage
+from murk.stream.messages.limits import MAX_MESSAGE
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import DEAD_BYTES

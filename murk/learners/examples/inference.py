@@ -165,7 +165,7 @@ def _sandwich(engines: Sequence[Chain], average: Array) -> Estimate:
         spread[:free] = np.sqrt(np.diag(inverse @ meat @ inverse * share))
     if settings.weighted:
         note += WEIGHTED.format(settings.weight)
-    elif settings.target == "real":
+    elif settings.form == k.REAL:
         note += MISSING
     length = float(np.linalg.norm(theta))
     if length > settings.radius and settings.loss not in ("quadratic", "squared"):

@@ -89,10 +89,11 @@ class OuterEngine(IWPEngine):
         if not releases:
             return
         block = block_of(releases)
-        payloads = block.rows(self.dimension)
+        # A part of an outer product decodes the whole of it.
+        payloads = block.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
         levels = self._level_indices(block.levels)
         self.current = None
-        numbers = np.empty(payloads.shape)
+        numbers = np.empty((len(block), self.dimension))
         for level, mechanism in self.mechanisms.items():
             own = levels == self._levels[level]
             if own.any():

@@ -19,8 +19,8 @@ from murk.learners.examples import layout as k
 from murk.learners.examples.outer import to_units
 from murk.learners.examples.polish import triangle
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
-from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
+from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 from murk.stream.task.task import Task
 
@@ -105,18 +105,14 @@ def check_size(settings: ExampleSettings) -> None:
         )
 
 
-def problem_for(task: Task) -> ExampleProblem:
-    """Return the example problem of a resolved task.
-
-    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
-    or examples are too long.
-    """
+def settings_of(task: Task) -> ExampleSettings:
+    """Return a resolved task's settings, not settled yet."""
     block, learner, coding = task.block, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
         raise UserError(f"the task {task.name!r} does not release examples of a binary or real target")
     step = learner.step
     default = "quadratic" if task.target.kind == "binary" else "squared"
-    settings = ExampleSettings(
+    return ExampleSettings(
         target="binary" if task.target.kind == "binary" else "real",
         names=tuple(coding.names),
         square=coding.largest_square,
@@ -133,6 +129,15 @@ def problem_for(task: Task) -> ExampleProblem:
         weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
     )
+
+
+def problem_for(task: Task) -> ExampleProblem:
+    """Return the example problem of a resolved task.
+
+    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
+    or examples are too long.
+    """
+    settings = settings_of(task)
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -263,8 +263,7 @@ def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]
     terms = settings.truncation
     if settings.loss == "log" and terms is None:
         terms = best_truncation(worst * radius**2, settings.bound * radius)
-    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
-    return ExampleSettings(**{**values, "radius": radius, "truncation": terms})
+    return replace(settings, radius=radius, truncation=terms)
 
 
 def level_rows(

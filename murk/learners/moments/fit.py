@@ -128,13 +128,26 @@ def fit(
     in place of the paper's two. ``repair=False`` leaves second moments that noise outweighs as they are. If the
     layout is ``observed``, public covariates unlike the people with a target are not used.
     """
-    p = layout.size
     if sums.count == 0:
-        nothing, middle = np.zeros(p), np.zeros(p)
-        middle[-1] = response.middle if layout.constant else 0.0
-        none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
-        return Fit(middle, None, nothing, lambda: none)
+        return no_releases(layout, response, chains)
     private = Private.of(sums, layout, curve.name in LOSSES)
+    return fit_private(private, layout, sums.count, curve, response, public, covariance, chains, solver, repair)
+
+
+def no_releases(layout: Statistics, response: Response, chains: int) -> Fit:
+    """Return the fit before the first release."""
+    nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
+    middle[-1] = response.middle if layout.constant else 0.0
+    none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
+    return Fit(middle, None, nothing, lambda: none)
+
+
+def fit_private(
+    private: Private, layout: Statistics, releases: int, curve: Curve, response: Response, public: Covariates | None,
+    covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
+) -> Fit:  # fmt: skip
+    """Fit a curve to the means of a number of releases like `fit`."""
+    p = layout.size
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
     # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
     scored = solver == "score" and public is not None and curve.name != "identity"
@@ -148,7 +161,7 @@ def fit(
         mean = response.middle + response.half * float(private.cross[-1])
     slopes = direction[:-1] if layout.constant else direction
     if scored and public is not None:
-        return _scored(sums, layout, curve, response, public, private, direction, chains, like)
+        return _scored(releases, layout, curve, response, public, private, direction, chains, like)
     normal = public is None
     if public is not None:
         points, shares, people = public.points, public.shares, public.people
@@ -184,7 +197,7 @@ def fit(
                 note = "for the population's best linear fit" + _needs(layout, public)
             elif of_line:
                 note = _ANY if why is None else f"{_ANY}; {why}"
-                return _of_line(at, values, spread, note, chains, sums.count, like)
+                return _of_line(at, values, spread, note, chains, releases, like)
             else:
                 note = _COVERS + _needs(layout, public)
                 note += "; without public covariates, x'w is taken as normal" if normal else ""
@@ -193,11 +206,11 @@ def fit(
         if of_line:
             # Effects are defined in the same way with and without an interval.
             return LineEstimate(
-                layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing,
+                layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing,
                 fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
             )  # fmt: skip
         return Estimate(
-            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+            layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing
         )
 
     return Fit(direction, missing, values, judge)
@@ -219,7 +232,7 @@ def _of_line(
 
 
 def _scored(
-    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
+    releases: int, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
     direction: Floats, chains: int, like: bool | None,
 ) -> Fit:  # fmt: skip
     """Fit by the model's own equations."""
@@ -252,7 +265,7 @@ def _scored(
             note = _SCORED.format(_LIKE if layout.observed else _PRESENT)
         method = DELTA if missing is None else LEAST_SQUARES
         return Estimate(
-            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+            layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing
         )
 
     return Fit(direction, missing, values, judge)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.core.covariates import Covariates
-from murk.learners.core.curves import LINKS, LOSSES, curve_of
+from murk.learners.core.curves import LINKS, LOSSES, Curve, curve_of
 from murk.learners.core.scoring.problem import covariates_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments.bounds import normal_reach
@@ -23,7 +23,7 @@ from murk.learners.moments.fit import Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.statistics import Statistics, balanced
 from murk.privacy.mechanisms.base import Randomizer
-from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
@@ -94,6 +94,14 @@ def check_size(layout: Statistics) -> None:
     )
 
 
+def response_of(binary: bool, curve: Curve) -> Response:
+    """Return the meaning of coded targets for a curve.
+
+    Curves of positive values apply to a real target's position in its range (0 to 1), others to the coded target.
+    """
+    return Response(0.0, 1.0) if binary or curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+
+
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     """Return the moments of a resolved task with ``protocol: moments``.
 
@@ -121,11 +129,10 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     public = None if covariates is None else Covariates.of(covariates)
     binary = task.target.kind == "binary"
     if binary:
-        curve, response = curve_of(block.loss or "logistic", LOSSES, "loss"), Response(0.0, 1.0)
+        curve = curve_of(block.loss or "logistic", LOSSES, "loss")
     else:
         curve = curve_of(block.link or "identity", LINKS, "link")
-        # Curves of positive values apply to the target's position in its range (0 to 1), others to the coded target.
-        response = Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+    response = response_of(binary, curve)
     radius = math.sqrt(coding.largest_square)
     if block.design == "gaussian" and public is not None:
         reach = normal_reach(public.second_moment[:-1, :-1], published=block.release == "separate")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from murk.learners.estimates.drift import Drift
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.estimates.units import Unit
+    from murk.learners.problem import Problem
     from murk.learners.results.diagnosis import Advise
     from murk.privacy import Guarantee
     from murk.stream import Task
@@ -21,17 +22,20 @@ if TYPE_CHECKING:
     from murk.stream.task.protocol import Scale
 
 
-def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
+def committed(
+    task: Task, log: Log, problem: Problem | None = None
+) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
 
-    Drift is None if the protocol cannot test it. ``state_digest`` is equal for bit-identical states.
+    ``problem`` is by default the task's. Drift is None if the protocol cannot test it. ``state_digest`` is equal for
+    bit-identical states.
     """
     from murk.learners.estimates.curve import merged_curve
     from murk.learners.estimates.drift import drift_of
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
 
-    problem = problem_for(task)
+    problem = problem or problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
     for chain, engine in enumerate(engines):
@@ -46,6 +50,8 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     for each in counters:
         dead.update(each.dead)
     more = {}
+    if log.model_name is not None:
+        more["before"] = sum(message.offset - message.counters.read for message in messages)
     if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
@@ -229,12 +235,13 @@ def report_estimate(
 
 def report_log(
     task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
-    advise: Advise | None = None, **more: Any,
+    advise: Advise | None = None, problem: Problem | None = None, shown: Task | None = None, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the report of a log, the object that ``--json`` prints.
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that a file's rows count as people, as no column
-    names people. ``advise`` forecasts what would help useless coefficients.
+    names people. ``advise`` forecasts what would help useless coefficients. ``problem`` is by default the task's, and
+    ``shown`` the task whose fit it is, for names, units and words.
     """
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
@@ -243,19 +250,20 @@ def report_log(
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
-    estimate, counts, points, drift = committed(task, log)
-    scale = task.coefficient_scale
+    shown = shown or task
+    estimate, counts, points, drift = committed(task, log, problem)
+    scale = shown.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
     report = {
-        "task": task.name,
+        "task": shown.name,
         "protocol": task.protocol,
-        "objective": task.objective,
-        "odds_ratios": on_logit_scale(task),
-        "chances": fits_probabilities(task),
+        "objective": shown.objective,
+        "odds_ratios": on_logit_scale(shown),
+        "chances": fits_probabilities(shown),
         **more,
         **counts,
-        **report_estimate(estimate, scale, units(task), level),
+        **report_estimate(estimate, scale, units(shown), level),
         "drift": None if drift is None else drift.to_dict(),
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
@@ -267,6 +275,6 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
-    report["missing_values"] = describe_missing(task, estimate)
-    report["diagnosis"] = diagnose_task(task, report, estimate, advise)
+    report["missing_values"] = describe_missing(shown, estimate)
+    report["diagnosis"] = diagnose_task(shown, report, estimate, advise)
     return report

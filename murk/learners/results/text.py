@@ -38,7 +38,7 @@ Block = Table | Paragraph
 
 def percent_of(report: Mapping[str, Any]) -> str:
     """Return the level of a report's intervals, called "nominal" if they are known to hold the truth too rarely."""
-    percent = f"{100 * report['interval']['level']:.0f}%"
+    percent = f"{100 * report['interval']['level']:.3g}%"
     return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
 
@@ -60,6 +60,8 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Paragraph("")
     yield coefficient_table(report)
     yield Paragraph(describe_intervals(report))
+    if report.get("model"):
+        yield Paragraph(report["model"]["words"])
     if not report.get("effects_note"):
         yield from average_table(report)
     yield from map(Paragraph, describe_not_learned(report))
@@ -131,7 +133,7 @@ def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
         learned = math.isfinite(low + high)
         points = [number(100.0 * effect["value"]), span(low, high, 100.0)] if learned else [NOT_LEARNED, ""]
         rows.append([effect["unit"], *points])
-    percent = f"{100 * report['interval']['level']:.0f}%"
+    percent = f"{100 * report['interval']['level']:.3g}%"
     if not report.get("effects_note"):
         yield Paragraph("")
     yield Table(

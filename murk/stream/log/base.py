@@ -9,12 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
+from murk.stream.messages.limits import MAX_MESSAGE
 
-MAX_MESSAGE = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
-MAX_STATE = 8 * 2**20  # longest state of a chain in bytes
+_PAGE = 4096  # messages read at once by `Log.releases`
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
 
@@ -177,6 +177,9 @@ class Log(ABC):
     url: str
     """URL for messages, without credentials."""
 
+    model_name: str | None = None
+    """Name of the model whose states, estimates and owners these are; None for the task's own learner."""
+
     readable_by_senders: bool = True
     """Whether a sender searches the log for a release whose arrival is unknown; otherwise it sends the release again,
     and the window for duplicates drops the second copy."""
@@ -234,6 +237,31 @@ class Log(ABC):
         To bound memory it may return fewer; it returns none only when there is none at or after ``offset`` yet. Raises
         `MurkError` when retention has removed the message at ``offset``, or the log never reached it.
         """
+
+    def releases(self, partition: int | None = None) -> Iterator[Any]:
+        """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
+
+        These are the messages of the log's task that came before their expiry and repeat no release within the window
+        for duplicates. Size and magnitude are checked by a learner's ``learn_release``, which raises RejectedError for
+        what no honest device sends. Reading changes nothing and costs nobody further budget.
+
+        Raises `UserError` if the log carries no task.
+        """
+        from murk.stream.messages.replay import Replay
+        from murk.stream.messages.wire import DuplicateWindow
+        from murk.stream.task.task import Task
+
+        document = self.document()
+        if document is None:
+            raise UserError(f"{self.url} carries no task yet: nothing was released to it", code="MURK-LOG-003")
+        task = Task.from_document(document)
+        of_task = task.release_kind, task.hash, task.simulated, task.privacy.levels
+        for number in range(self.partitions) if partition is None else [partition]:
+            replay = Replay(*of_task, number, DuplicateWindow(task.duplicates))
+            position, end = self.begin(number), self.end(number)
+            while position < end and (messages := self.read(number, position, min(_PAGE, end - position))):
+                position = messages[-1].offset + 1
+                yield from replay.admitted(messages)
 
     @abstractmethod
     def begin(self, partition: int) -> int:
@@ -310,7 +338,7 @@ class Log(ABC):
         """Delete messages and dead letters appended before a time (seconds since 1970); return the number of messages.
 
         Messages that are not yet committed, and those that the window for duplicates may still need, are kept. A log
-        that applies its retention itself does nothing.
+        that applies its retention itself does nothing, nor does a log opened for a model.
         """
 
     @abstractmethod

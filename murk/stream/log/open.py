@@ -14,11 +14,11 @@ ADDRESS: Final = "MURK-LOG-008"
 class Opener(Protocol):
     """Open a log of one kind; see `open_log`."""
 
-    def __call__(self, url: str, *, create: bool, name: str | None) -> Log:
+    def __call__(self, url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
         """Open the log at a URL of this scheme."""
 
 
-def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
+def open_log(url: str, *, create: bool = True, name: str | None = None, model: str | None = None) -> Log:
     """Open the log at a URL.
 
     Raises `UserError` if the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or
@@ -34,6 +34,9 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
         Create the log if it does not exist. With False, opening changes nothing, and a read-only log can be opened.
     name
         Name of a cluster's log if the URL does not give it: that of its task. Without either, the cluster's only log.
+    model
+        Name of a model fitted to the log's releases (`murk.fit`), whose states are then read and written; by default
+        those of the task's own learner.
 
     Examples
     --------
@@ -55,10 +58,11 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
             f"unknown kind of log {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
             code=ADDRESS,
         )
-    return opener(url, create=create, name=name)
+    own = {} if model is None else {"model": model}
+    return opener(url, create=create, name=name, **own)
 
 
-def _open_sqlite(url: str, *, create: bool, name: str | None) -> Log:
+def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
         raise UserError(
@@ -73,10 +77,10 @@ def _open_sqlite(url: str, *, create: bool, name: str | None) -> Log:
         )
     from murk.stream.log.sqlite.log import SqliteLog
 
-    return SqliteLog(path, create=create)
+    return SqliteLog(path, create=create, model=model)
 
 
-def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
+def _open_kafka(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     try:
         from murk.stream.log.kafka.log import KafkaLog
     except ModuleNotFoundError as error:
@@ -85,7 +89,7 @@ def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
         raise UserError(
             'a log on Kafka needs the client library: pip install "murk[kafka]"', code="MURK-CLI-003"
         ) from error
-    return KafkaLog(url, create=create, name=name)
+    return KafkaLog(url, create=create, name=name, model=model)
 
 
 OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}  # openers by URL scheme

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
+from murk.stream.messages.limits import MAX_MESSAGE
 from murk.stream.messages.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
 
 Reason = Literal[
@@ -110,6 +111,15 @@ def decode(data: bytes, rules: WireRules) -> Release:
         raise RejectedError("dimension", f"{len(payload)} coordinates, the task has {wanted}")
     if max(payload) > magnitude or min(payload) < -magnitude:
         raise RejectedError("magnitude", f"a coordinate beyond {magnitude}, which honest noise does not reach")
+    return release
+
+
+def parse(data: bytes, kind: str) -> Release:
+    """Decode a release of a kind, of any task and length.
+
+    Raises `RejectedError` with reason ``too-large``, ``malformed`` or ``schema``.
+    """
+    release: Release = _parser(KINDS[kind])(data, MAX_MESSAGE)
     return release
 
 

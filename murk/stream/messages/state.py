@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.log.base import MAX_STATE
 from murk.stream.messages.codec import excerpt
+from murk.stream.messages.limits import MAX_STATE
 
 LEVEL = 0.95  # level of the intervals in a trail
 MOST_POINTS = 200

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
@@ -48,9 +49,10 @@ RESOLVED: Final = {
 }
 
 
-def _task_name(name: str) -> str:
+def check_name(name: str, what: str = "task") -> str:
+    """Return a name of a task, or of ``what``, or raise `PydanticCustomError`."""
     if len(name) > 64 or not name or set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
-        raise task_error(f"{shown(name)} is not a task's name; use 1 to 64 lowercase letters, digits and -")
+        raise task_error(f"{shown(name)} is not a {what}'s name; use 1 to 64 lowercase letters, digits and -")
     return name
 
 
@@ -86,7 +88,7 @@ class Task(_ProtocolBlocks):
     ('scores', ('age', 'same_sex', 'intercept'))
     """
 
-    name: Annotated[Text, AfterValidator(_task_name)] = Field(
+    name: Annotated[Text, AfterValidator(check_name)] = Field(
         description="the task's name: lowercase letters, digits and -"
     )
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
@@ -368,6 +370,19 @@ class Task(_ProtocolBlocks):
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:
             privacy["mechanism"] = None
         return self._resolve({**content, "privacy": filled_in(privacy, protocol, released)}, self.name, {})
+
+    def with_model(
+        self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
+    ) -> Self:
+        """Return the task whose own fit is another model of the same columns, without public covariates.
+
+        ``block`` has the settings of the protocol. Raises `UserError` if they do not fit.
+        """
+        dumped: dict[str, Any] = {"features": [each.model_dump(mode="json", by_alias=True) for each in features]}
+        dumped["target"] = target.model_dump(mode="json", by_alias=True)
+        dumped["learner"] = learner.model_dump(mode="json", by_alias=True)
+        dumped[self.protocol] = dict(block)
+        return self._with(name=name, public=None, covariates=None, **dumped)
 
     def with_budget(self, factor: float) -> Self:
         """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""

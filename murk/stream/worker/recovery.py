@@ -11,9 +11,8 @@ from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.messages.wire import Received
+from murk.stream.messages.wire import DuplicateWindow, Received
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DuplicateWindow
 
 _REBUILD_BATCH = 4096
 
@@ -49,7 +48,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
             raise _other_log(where, f"its state is that of chain {message.chain}")
         if message.offset != offset:
             raise _other_log(where, f"its state ends at offset {message.offset}, and {offset} was committed")
-    elif offset:
+    elif offset and log.model_name is None:
         raise MurkError(
             f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, "
             "or begin with a new log",

@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message, truncate_time
+from murk.stream.log.base import DeadLetter, FencedError, Log, Message, truncate_time
 from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.limits import MAX_STATE
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecorder, first_point
 from murk.stream.task.task import Task

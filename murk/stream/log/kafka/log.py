@@ -57,15 +57,18 @@ class KafkaLog(Log):
         Whether this process may create topics. With False, as on devices, a log without topics is an error.
     name
         Name of the log if the URL does not give it: that of its task.
+    model
+        Name of the model whose states this object reads and writes; by default those of the task's own learner.
     """
 
     readable_by_senders = False
 
-    def __init__(self, url: str, *, create: bool = True, name: str | None = None) -> None:
+    def __init__(self, url: str, *, create: bool = True, name: str | None = None, model: str | None = None) -> None:
         self._address = Address.parse(url)
         self._settings = Settings.read()
         self._create = create
         self._name = self._address.name or name
+        self.model_name, self._has_states = model, model is None
         self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
@@ -231,9 +234,10 @@ class KafkaLog(Log):
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset."""
         check_partition(self, chain)
-        record = self._state(chain)
+        record = self._state(chain) if self._has_model_states() else None
         if record is None:
-            return Checkpoint(None, 0)
+            # A model begins at the oldest message, as it may be fitted long after the first release.
+            return Checkpoint(None, 0 if self.model_name is None else self.begin(chain))
         offset = dict(record.headers).get(OFFSET, b"")
         if not offset.isdigit():
             raise MurkError(
@@ -265,6 +269,9 @@ class KafkaLog(Log):
         """Take over a chain: the newest producer with its transactional id is the owner."""
         check_partition(self, chain)
         self._check_topic_ids()
+        if not self._has_model_states():
+            topics.create_for_model(self._admin, self.url, self._names, self._registered_task())
+            self._has_states = True
         return KafkaOwnership(
             self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, self._start_model
         )
@@ -304,7 +311,7 @@ class KafkaLog(Log):
     def _names(self) -> Names:
         if self._name is None:
             raise self._without_task()
-        return Names(self._name)
+        return Names(self._name, self.model_name)
 
     def _without_task(self) -> UserError:
         return UserError(
@@ -368,6 +375,11 @@ class KafkaLog(Log):
             _ = self.identity
             self._task = Task.from_document(document)
         return self._task
+
+    def _has_model_states(self) -> bool:
+        """Return whether there is a topic of this object's states; a model's is created when its first chain starts."""
+        self._has_states = self._has_states or topics.exists(self._admin, self.url, self._names.states)
+        return self._has_states
 
     def _models(self) -> Table:
         if self._table is None:

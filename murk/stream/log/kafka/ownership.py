@@ -84,7 +84,8 @@ class KafkaOwnership(Ownership):
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
             self._producer.begin_transaction()
-            for letter in dead:
+            # The task's own learner lists dead letters; a model only counts them.
+            for letter in dead if names.model is None else ():
                 self._producer.send(names.dead, partition=self.chain, **record(letter))
             if model is not None:
                 self._producer.send(names.models, model, key=key, partition=self.chain)

@@ -17,9 +17,10 @@ from kafka.errors import (
 )
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_MESSAGE, MAX_STATE, segment_seconds
+from murk.stream.log.base import segment_seconds
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
 from murk.stream.log.kafka.connection.errors import translate_errors
+from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
@@ -33,16 +34,23 @@ _ENVELOPE = 16_384
 class Names:
     """Names of a log's topics, consumer group and transactional ids; the topic of estimates is optional.
 
+    A ``model`` has states, estimates, a group and transactional ids of its own. The names of logs and models have no
+    dots, so that no two of them share a topic.
+
     >>> Names("third-child").states, Names("third-child").owner(0)
     ('murk-third-child-states', 'murk-third-child-0')
+    >>> Names("third-child", "age").states
+    'murk-third-child.age-states'
     """
 
-    def __init__(self, log: str) -> None:
-        self.log, self.group = log, f"murk-{log}"
-        self.releases, self.models, self.states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
-        self.dead, self.estimates = f"murk-{log}-dead-letters", f"murk-{log}-estimates"
-        self.all = self.releases, self.models, self.states, self.dead
+    def __init__(self, log: str, model: str | None = None) -> None:
+        self.log, self.model = log, model
+        self.releases, self.models, states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
+        self.dead = f"murk-{log}-dead-letters"
+        self.all = self.releases, self.models, states, self.dead
         self.announcer = f"murk-{log}-task"
+        self.group = f"murk-{log}" if model is None else f"murk-{log}.{model}"
+        self.states, self.estimates = f"{self.group}-states", f"{self.group}-estimates"
 
     def owner(self, chain: int) -> str:
         """Return the transactional id of a chain's owner."""
@@ -152,6 +160,57 @@ def create(
             # Another process creates them at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
     return sorted(wanted)
+
+
+def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
+    """Create a model's missing topics, of states and, if the task has one, of estimates, with as many replicas.
+
+    Raises `UserError` if the topic of states has another number of partitions.
+    """
+    own = Names(names.log)
+    with translate_errors(url, "looking at topics"):
+        [standing] = admin.describe_topics([own.states])
+    if standing["error_code"]:
+        _raise_unless_missing(standing, url)
+        raise UserError(f"{own.states} is missing: create it with `murk topics`")
+    copies = min(len(part["replica_nodes"]) for part in standing["partitions"])
+    wanted, required = {}, specs(names, task, estimates=has_estimates(admin, url, own))
+    for topic in required.keys() - set(own.all):
+        have = _partitions(admin, url, topic)
+        spec = required[topic]
+        if have is None:
+            settings = {"num_partitions": spec.partitions, "replication_factor": copies, "configs": spec.creation}
+            wanted[topic] = settings
+        elif have != spec.partitions:
+            raise UserError(
+                f"{topic} of {url} has {have} partitions and needs {spec.partitions}: delete it, and fit again"
+            )
+    if not wanted:
+        return
+    with translate_errors(url, "creating topics"):
+        try:
+            admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            # Another process creates them at this moment.
+            admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
+
+
+def _partitions(admin: Any, url: str, topic: str) -> int | None:
+    """Return a topic's number of partitions; None if it does not exist."""
+    with translate_errors(url, "looking at topics"):
+        try:
+            [described] = admin.describe_topics([topic])
+        except UnknownTopicOrPartitionError:
+            return None
+    if described["error_code"]:
+        _raise_unless_missing(described, url)
+        return None
+    return len(described["partitions"])
+
+
+def exists(admin: Any, url: str, topic: str) -> bool:
+    """Return whether a topic exists."""
+    return _partitions(admin, url, topic) is not None
 
 
 def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool = False) -> list[str]:

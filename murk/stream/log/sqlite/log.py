@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
@@ -148,26 +149,81 @@ def _split(number: int, value: bytes) -> list[bytes]:
     return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
 
 
-def checkpoints(database: Database, where: str, *values: int) -> list[Checkpoint]:
-    """Return the committed checkpoints of the chains that satisfy an SQL condition."""
-    kinds = ((bytes, type(None)), int)
-    rows = database.query(f'SELECT state, "offset" FROM states WHERE {where}', values, kinds)
-    return [Checkpoint(*row) for row in rows]
+@dataclass(frozen=True)
+class States:
+    """The table that holds the chains' states of the task's own learner, or of a model's."""
+
+    model: str | None = None
+
+    @property
+    def table(self) -> str:
+        """Name of the table."""
+        return "states" if self.model is None else "model_states"
+
+    @property
+    def estimate_key(self) -> str:
+        """Key of the newest estimate."""
+        return KEY.decode() if self.model is None else f"{KEY.decode()} {self.model}"
+
+    def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
+        """Return the committed checkpoint of a chain, none if it has none or, given an epoch, has another."""
+        if self.model is not None and not self._exists(database):
+            return []
+        where, values = self.condition(chain, epoch)
+        kinds = ((bytes, type(None)), int)
+        rows = database.query(f'SELECT state, "offset" FROM {self.table} WHERE {where}', values, kinds)
+        return [
+            self.first(database, chain) if self.model and state is None else Checkpoint(state, offset)
+            for state, offset in rows
+        ]
+
+    def first(self, database: Database, chain: int) -> Checkpoint:
+        """Return where a model begins: at the oldest message, as it may be fitted long after the first release."""
+        rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (chain,), (int,))
+        return Checkpoint(None, rows[0][0] if rows else 0)
+
+    def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
+        """Return the SQL condition for a chain's row, and its values."""
+        where, values = (
+            ("chain = ?", (chain,)) if self.model is None else ("chain = ? AND model = ?", (chain, self.model))
+        )
+        return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
+
+    def take(self, connection: sqlite3.Connection, chain: int) -> int | None:
+        """Begin the next epoch of a chain and return its number; None if the log has no such chain."""
+        if self.model is not None:
+            # Created here, not in `_create`: older logs get the table as well.
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, chain INTEGER NOT NULL, epoch INTEGER "
+                'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, chain))'
+            )
+            connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, chain))
+        where, values = self.condition(chain)
+        rows = connection.execute(
+            f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch", values
+        ).fetchall()
+        return int(rows[0][0]) if rows else None
+
+    def _exists(self, database: Database) -> bool:
+        return bool(database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.table,)))
 
 
 class Epoch(Ownership):
     """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
 
-    def __init__(self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: States
+    ) -> None:
         self.chain = chain
         self._url = url
         self._database = database
         self._epoch = epoch
         self._clock = clock
+        self._states = states
 
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit."""
-        rows = checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
+        rows = self._states.checkpoints(self._database, self.chain, self._epoch)
         if not rows:
             raise taken_over(self.chain, self._url)
         return rows[0]
@@ -181,14 +237,15 @@ class Epoch(Ownership):
         estimate: bytes | None = None,
     ) -> None:
         """Write everything in one transaction, if this is still the chain's owner."""
+        where, values = self._states.condition(self.chain, self._epoch)
         with self._database.write() as connection:
             written = connection.execute(
-                'UPDATE states SET state = ?, "offset" = ? WHERE chain = ? AND epoch = ?',
-                (state, offset, self.chain, self._epoch),
+                f'UPDATE {self._states.table} SET state = ?, "offset" = ? WHERE {where}', (state, offset, *values)
             ).rowcount
             if written != 1:
                 raise taken_over(self.chain, self._url)
-            if dead:
+            # The task's own learner lists dead letters; a model only counts them.
+            if dead and self._states.model is None:
                 now = int(self._clock())
                 connection.executemany(
                     "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?)",
@@ -199,7 +256,9 @@ class Epoch(Ownership):
             if estimate is not None:
                 # Created here, not in `_create`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
-                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (KEY.decode(), estimate))
+                connection.execute(
+                    "INSERT OR REPLACE INTO estimates VALUES (?, ?)", (self._states.estimate_key, estimate)
+                )
 
     def close(self) -> None:
         """Do nothing: the epoch stays until another process takes the chain over."""
@@ -218,12 +277,22 @@ class SqliteLog(Log):
         Time in seconds since 1970, recorded with every message.
     timeout
         Seconds to wait for another process's write.
+    model
+        Name of the model whose states this object reads and writes; by default those of the task's own learner.
     """
 
     def __init__(
-        self, path: str | Path, *, create: bool = True, clock: Callable[[], float] = time.time, timeout: float = 30.0
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        clock: Callable[[], float] = time.time,
+        timeout: float = 30.0,
+        model: str | None = None,
     ) -> None:
         self.url = f"sqlite:///{path}"
+        self.model_name = model
+        self._states = States(model)
         self._clock = clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
@@ -363,27 +432,29 @@ class SqliteLog(Log):
         """Return the newest published estimate."""
         if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
             return None
-        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", (KEY.decode(),), (bytes,))
+        rows = self._database.query(
+            "SELECT message FROM estimates WHERE key = ?", (self._states.estimate_key,), (bytes,)
+        )
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
         check_partition(self, chain)
-        rows = checkpoints(self._database, "chain = ?", chain)
-        if not rows:
-            raise self._incomplete(chain)
-        return rows[0]
+        rows = self._states.checkpoints(self._database, chain)
+        if rows:
+            return rows[0]
+        if self.model_name is not None:
+            return self._states.first(self._database, chain)
+        raise self._incomplete(chain)
 
     def acquire(self, chain: int) -> Ownership:
         """Take over a chain: its epoch grows by one."""
         check_partition(self, chain)
         with self._database.write() as connection:
-            rows = connection.execute(
-                "UPDATE states SET epoch = epoch + 1 WHERE chain = ? RETURNING epoch", (chain,)
-            ).fetchall()
-        if not rows:
+            epoch = self._states.take(connection, chain)
+        if epoch is None:
             raise self._incomplete(chain)
-        return Epoch(self.url, self._database, chain, rows[0][0], self._clock)
+        return Epoch(self.url, self._database, chain, epoch, self._clock, self._states)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
         """Iterate over dead letters, a page at a time."""
@@ -403,6 +474,8 @@ class SqliteLog(Log):
 
     def trim(self, before: float) -> int:
         """Remove old messages in transactions of `TRIM_CHUNK`; see `Log.trim`."""
+        if self.model_name is not None:
+            return 0
         window = self._announced().duplicates
         removed = 0
         for partition in range(self.partitions):

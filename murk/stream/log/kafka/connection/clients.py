@@ -13,12 +13,12 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.log.kafka.connection.errors import contacts_of, translate_errors
 from murk.stream.log.kafka.connection.members import Member
 from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
+from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 
 PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
 SENDING_MS = 6_000

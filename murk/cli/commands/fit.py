@@ -1,0 +1,88 @@
+"""``murk fit``: fit models to a log."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, suppress
+from logging import INFO
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.interrupts import between_steps
+from murk.cli.logs import logging_options, say, start_logging
+from murk.cli.metrics import learner_metrics, metrics_port
+from murk.cli.options import as_json, existing_log
+from murk.cli.output import print_json, progress
+from murk.cli.report import print_result
+
+if TYPE_CHECKING:
+    from murk.learners.models.problem import ModelProblem
+    from murk.stream import Task
+    from murk.stream.log.base import Log
+    from murk.stream.worker.learner import StreamLearner
+
+_PAUSE = 0.05
+"""Seconds between two looks at a log while nothing arrives."""
+
+
+@click.command("fit")
+@click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
+@existing_log
+@click.option("--follow", is_flag=True, help="Go on with what arrives, until stopped.")
+@click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
+              help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
+@metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
+@logging_options
+@as_json
+def command(
+    model_paths: tuple[str, ...], log_url: str, follow: bool, estimates: float, metrics_port: int | None,
+    metrics_host: str, verbose: int, log_json: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Fit models to the releases on a log, beside its task's own fit and at nobody's further budget.
+
+    Each MODEL is a file that names columns of the log's task, a loss and a solver. Several models in one command get
+    simultaneous intervals. A model's states stand on the log under its name: a command that is repeated goes on.
+    """
+    from collections.abc import Callable
+
+    from murk.cli.estimates import publisher
+    from murk.errors import UserError
+    from murk.learners.models.fit import models_of, open_fittings
+
+    models = models_of(list(model_paths))
+    if metrics_port is not None and len(models) > 1:
+        raise UserError("--metrics-port serves one model: fit each with a process of its own")
+    start_logging(max(verbose, int(as_json)), log_json)
+    start = time.monotonic()
+
+    def published(log: Log, task: Task, problem: ModelProblem) -> Callable[[StreamLearner], bytes | None] | None:
+        return publisher(log, task, problem, estimates, problem.task)
+
+    with ExitStack() as stack:
+        fittings = open_fittings(stack, models, log_url, estimates=published)
+        first = fittings[0]
+        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.problem.task, first.pool))
+        ends = first.log.ends()
+        title = f"{', '.join(model.name for model in models)}: learned"
+        with (
+            progress(title, None, quiet=as_json or log_json) as tick,
+            between_steps() as asked,
+            suppress(KeyboardInterrupt),
+        ):
+            while not asked() and (follow or not all(fitting.has_learned(ends) for fitting in fittings)):
+                read = sum(fitting.pool.step() for fitting in fittings)
+                refresh()
+                if not (as_json or log_json):
+                    tick(sum(fitting.n_releases for fitting in fittings), first.pool.trouble or "")
+                if not read:
+                    time.sleep(_PAUSE)
+            if asked():
+                say("stopped", INFO)
+        names = [model.name for model in models]
+        found = [fitting.report(names, seconds=time.monotonic() - start) for fitting in fittings]
+    if as_json:
+        print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
+        return
+    for each in found:
+        print_result(each)

@@ -1,0 +1,117 @@
+"""The part of a log's releases that a model uses, and an engine that learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError
+from murk.learners.estimates.estimate import Estimate
+from murk.privacy.mechanisms import Costed
+from murk.stream.messages.wire import block_of
+from murk.stream.task.task import Task
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of a release, by their places and signs."""
+
+    places: Places
+    signs: Places
+
+    @classmethod
+    def of(cls, places: Sequence[int], signs: Sequence[int] | None = None) -> Numbers:
+        """Return the numbers at these places, by default with their own signs."""
+        both = np.array(places, dtype=np.int64), np.ones(len(places), dtype=np.int64)
+        return cls(both[0], both[1] if signs is None else np.array(signs, dtype=np.int64))
+
+    def __call__(self, releases: Sequence[Any]) -> Sequence[Any]:
+        """Return the releases with these numbers alone."""
+        return block_of(releases).part(self.places, self.signs)
+
+
+def all_numbers(releases: Sequence[Any]) -> Sequence[Any]:
+    """Return releases whole."""
+    return releases
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a model learns from: the task whose own fit it would be, its problem, and the used part of a release.
+
+    The problem's mechanisms are those of the log, restricted to the part: noise and units are the release's own.
+    """
+
+    task: Task
+    problem: Any
+    take: Callable[[Sequence[Any]], Sequence[Any]]
+    note: str = ""  # addition to the note of intervals
+
+
+class PartEngine:
+    """Learner of a part of a log's releases.
+
+    ``whole`` admits releases as the task's own learner does, and never learns; ``own`` learns. A state is that of
+    ``own`` with the fingerprint of the model.
+    """
+
+    def __init__(self, whole: Any, own: Any, take: Callable[[Sequence[Any]], Sequence[Any]], digest: str) -> None:
+        self.own = own
+        self._whole, self._take, self._digest = whole, take, digest
+        self.kind: str = whole.kind
+        self.mechanisms: Mapping[str, Costed] = whole.mechanisms
+        self.dimension: int = whole.dimension
+        self.admit: Callable[[Any, int], None] = whole.admit
+        self.admits: Callable[[Sequence[Any]], bool] = getattr(whole, "admits", lambda releases: False)
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+        return int(self.own.n_releases)
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients."""
+        return int(self.own.coefficients)
+
+    def estimate(self) -> Estimate:
+        """Return the coefficients in coded units, with standard errors."""
+        estimate: Estimate = self.own.estimate()
+        return estimate
+
+    def figures(self) -> Mapping[str, float]:
+        """Return figures of progress."""
+        figures: Mapping[str, float] = self.own.figures()
+        return figures
+
+    def learn_releases(self, releases: Sequence[Any]) -> None:
+        """Learn admitted releases in order."""
+        if releases:
+            self.own.learn_releases(self._take(releases))
+
+    publish_every = 2**31  # releases need no iterate
+
+    def published(self) -> None:
+        """Do nothing: no iterate is published."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain data."""
+        return {**self.own.state_dict(), "model": self._digest}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state from :meth:`state_dict`.
+
+        Raises MurkError if the state is malformed, or was learned by another model of the same name.
+        """
+        if state.get("model") != self._digest:
+            raise MurkError(
+                "the state under this model's name was learned with other columns or settings than the model now has: "
+                "give the changed model another name"
+            )
+        self.own.load_state_dict(state)

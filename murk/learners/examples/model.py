@@ -1,0 +1,255 @@
+"""Models on a log of released examples: other columns, another target, another loss.
+
+A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
+columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
+
+=============================  ================================  =======================================
+release                        features and target               loss
+=============================  ================================  =======================================
+outer product, directions      any columns                       quadratic, squared
+x and y (real, or separate)    any features; y or a feature      quadratic, squared; of y also others
+y x of a label                 any features; y or a feature      of y any; of a feature quadratic, squared
+=============================  ================================  =======================================
+
+With a label, ``y x`` has the same squares as x, as ``(theta'(y x) - y x_j)^2 = (theta'x - x_j)^2``; directions have all
+columns divided by ``|x|``. There the constant is as noisy as the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import combinations_with_replacement, groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._turns import in_turn
+from murk.learners.core.coordinates import matrix_size
+from murk.learners.core.part import Numbers, Part, all_numbers
+from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism
+from murk.learners.examples import kernels as f
+from murk.learners.examples import layout as k
+from murk.learners.examples.directions import ExampleDirections
+from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.inference import WEIGHTED
+from murk.learners.examples.losses import Noise
+from murk.learners.examples.problem import ExampleProblem, check_size, settings_of
+from murk.learners.examples.protocol import DIRECTED, LOSSES
+from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, settle
+from murk.privacy import CompositeMechanism, GaussianMechanism
+from murk.stream.messages.releases import ExampleRelease
+from murk.stream.messages.wire import block_of
+from murk.stream.task.model import OWN, Columns, Model, task_of
+from murk.stream.task.task import Task
+
+_KEYS = ("loss", "intercept", "regularization", "truncation", "batch")
+_LEARNER = ("step", "averaging", "weighting", "radius")
+
+
+@dataclass(frozen=True)
+class PartOfOuter(OuterMechanism):
+    """The numbers of some columns of a released outer product, with its noise and unit.
+
+    ``features`` counts the columns, the target included.
+    """
+
+    noise: Any
+    whole: OuterGaussian | OuterMechanism = field(kw_only=True)
+    numbers: Numbers = field(kw_only=True)
+
+    @classmethod
+    def of(cls, whole: ExampleMechanism, numbers: Numbers, features: int) -> PartOfOuter:
+        """Return the part of a log's mechanism of outer products."""
+        assert isinstance(whole, OuterGaussian | OuterMechanism)
+        inner = whole.noise if isinstance(whole, OuterMechanism) else whole
+        return cls(features, inner, whole=whole, numbers=numbers)
+
+    @property
+    def dimension(self) -> int:
+        """Number of numbers of the columns."""
+        return matrix_size(self.features)
+
+    @property
+    def received(self) -> int:
+        """Number of integers in a release."""
+        return self.whole.dimension
+
+    def decode(self, payload: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
+        return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
+
+
+@dataclass(frozen=True)
+class VectorSettings(ExampleSettings):
+    """Settings of a squared loss whose constant and target are as noisy as its features."""
+
+    @cached_property
+    def form(self) -> int:
+        """Form of a vector with a noisy constant."""
+        return k.PRODUCT
+
+    def noise(self, mechanism: ExampleMechanism) -> Noise:
+        """Return the noise of a mechanism's releases, the same for each number."""
+        assert isinstance(mechanism, GaussianMechanism)
+        return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
+
+
+class VectorEngine(IWPEngine):
+    """An `IWPEngine` of released vectors ``(u, t)`` of features, a noisy constant and a target."""
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        block = block_of(releases)
+        rows, levels, start = block.rows(self.dimension + 1), block.levels, 0
+        for level, run in groupby(levels):
+            stop = start + len(list(run))
+            self.use(self.mechanisms[level])
+            values = rows[start:stop] * self.mechanisms[level].unit
+            f.learn_decoded(self.real, self.whole, values[:, :-1].copy(), values[:, -1].copy())
+            start = stop
+
+
+@dataclass(frozen=True)
+class VectorProblem(ExampleProblem):
+    """The examples of a model with a noisy constant."""
+
+    def engine(self) -> IWPEngine:
+        """Return a learner of the model, at version 0."""
+        return VectorEngine(self.settings, self.mechanisms)
+
+
+def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
+    """Return the part of released examples that a model uses.
+
+    Raises UserError if they cannot serve the model, with what they could serve.
+    """
+    model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
+    released, own = whole.settings, columns.own_target
+    kind = columns.target.kind
+    loss = model.loss or ("quadratic" if kind == "binary" else "squared")
+    _check_served(model, task, columns, released, loss)
+    block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
+    derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
+    settings = replace(settings_of(derived), polish=True)
+    # Lengths are those of the released vector, all of whose columns weigh a record.
+    note = f"; with x all features of {task.name}" if released.weighted else ""
+    p = released.features
+    if not own and (released.weighted or released.form == k.PRODUCT):
+        note += f"; of people whose {task.target.name} is known"
+    if released.outer:
+        numbers = Numbers.of(*_of_matrix(columns, p))
+        parts = {
+            level: PartOfOuter.of(each, numbers, settings.features + 1) for level, each in whole.mechanisms.items()
+        }
+        return _part(derived, settings, parts, all_numbers, note)
+    if released.directed and own and columns.places == tuple(range(p)):
+        return _part(derived, settings, whole.mechanisms, all_numbers, note)
+    if released.directed or (released.form == k.PRODUCT and not own):
+        if released.directed and model.regularization > 0.0:
+            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+        # A label multiplies all numbers of a direction, so that the target is 1/|x|.
+        place = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
+        places = [place.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]
+        values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
+        values |= {"target": "real", "loss": "squared", "release": "joint"}
+        values["square"] = 2.0 if released.directed else released.square
+        note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
+        take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
+        vectors = {level: _vector(each, settings.features) for level, each in whole.mechanisms.items()}
+        return _part(derived, VectorSettings(**values), vectors, take, note, VectorProblem)
+    if released.form == k.PRODUCT:
+        take = Numbers.of(columns.places)
+    else:
+        # The target is the last number.
+        places = list(columns.places[:-1])
+        take = Numbers.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
+    if own:
+        # The public bound is that of the released record, by which its target is scaled.
+        settings = replace(settings, square=released.square)
+    else:
+        settings = replace(settings, target="real", loss="squared", release="separate")
+    mechanisms = {level: _restricted(each, settings, own) for level, each in whole.mechanisms.items()}
+    return _part(derived, settings, mechanisms, take)
+
+
+def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:
+    """Raise UserError if the release cannot serve these columns with this loss."""
+    kind, own = columns.target.kind, task.target.name
+    linear = " and ".join(DIRECTED)
+    if loss not in LOSSES[kind]:
+        raise model.refuse("loss", f"{loss!r} is not a loss of a {kind} target; one of {', '.join(LOSSES[kind])}")
+    if released.weighted:
+        if loss not in DIRECTED:
+            what = "outer products" if released.outer else "directions"
+            raise model.refuse(
+                "loss",
+                f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
+                "needs examples: {release: joint} in the task, from its first release on",
+            )
+        return
+    if columns.uses_own_target:
+        others = ", ".join(feature.name for feature in task.features)
+        raise model.refuse(
+            "features",
+            f"{own!r}, the task's target, is released with other noise than its features, and cannot be a feature: "
+            f"this log serves {others}",
+        )
+    if not columns.own_target and loss not in DIRECTED:
+        raise model.refuse(
+            "loss",
+            f"{columns.target.name!r} is released as a feature, with Gaussian noise, and as a target it serves linear "
+            f"fits only ({linear}); {loss} is served for the task's target {own!r}",
+        )
+
+
+def _of_matrix(columns: Columns, features: int) -> tuple[list[int], list[int]]:
+    """Return the places and signs of the numbers of a matrix of the model's columns, the target last."""
+    position = {pair: at for at, pair in enumerate(combinations_with_replacement(range(features + 1), 2))}
+    own = [features if place < 0 else place for place in (*columns.places, columns.aim)]
+    places, signs = [], []
+    for at, row in enumerate(own):
+        for beside, column in enumerate(own[at:], start=at):
+            places.append(position[min(row, column), max(row, column)])
+            signs.append(columns.sign if (at == len(own) - 1) != (beside == len(own) - 1) else 1)
+    return places, signs
+
+
+def _part(
+    task: Task,
+    settings: ExampleSettings,
+    mechanisms: Mapping[str, ExampleMechanism],
+    take: Callable[[Sequence[Any]], Sequence[Any]],
+    note: str = "",
+    problem: type[ExampleProblem] = ExampleProblem,
+) -> Part:
+    check_size(settings)
+    return Part(task, problem(settle(settings, mechanisms), dict(mechanisms)), take, note)
+
+
+def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
+    """Return the noise of some numbers of a direction, or of ``y x``."""
+    noise = mechanism.noise if isinstance(mechanism, ExampleDirections) else mechanism
+    assert isinstance(noise, GaussianMechanism)
+    return replace(noise, dimension=features)
+
+
+def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
+    """Return a Gaussian mechanism of the log restricted to a model's numbers.
+
+    ``own`` tells whether its target is the task's, and not a feature.
+    """
+    p = settings.features
+    if isinstance(mechanism, CompositeMechanism):
+        features, target = mechanism.parts
+        assert isinstance(features, GaussianMechanism)
+        last = target if own else replace(features, dimension=1)
+        return CompositeMechanism((replace(features, dimension=p - 1), last))
+    if isinstance(mechanism, GaussianMechanism):
+        if own:
+            return replace(mechanism, dimension=p)
+        return CompositeMechanism((replace(mechanism, dimension=p - 1), replace(mechanism, dimension=1)))
+    return mechanism

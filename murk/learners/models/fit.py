@@ -1,0 +1,215 @@
+"""Fit models to the releases of a log: one worker for each model and chain, each release exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from murk.errors import UserError
+from murk.learners.models.problem import ModelProblem, model_problem_for
+from murk.learners.results.report import report_log
+from murk.learners.results.result import Result
+from murk.stream.log.open import open_log
+from murk.stream.task.model import Model
+from murk.stream.task.task import Task
+from murk.stream.worker.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from murk.stream.log.base import Log
+    from murk.stream.worker.learner import StreamLearner
+
+    Publisher = Callable[[Log, Task, ModelProblem], Callable[[StreamLearner], bytes | None] | None]
+
+_PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
+
+
+class Fitting:
+    """One model being fitted to a log, under its own name. Use as a context manager.
+
+    ``log`` is opened for the model, and ``estimates`` returns the message of its estimate, if one is to be published.
+    """
+
+    def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
+        self.problem, self.log = problem, log
+        self.pool = WorkerPool(
+            log, problem.released, problem.engine, log.join(),
+            estimates=lambda: None if estimates is None else estimates(log, problem.released, problem),
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.problem.model.name
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases that this process's chains have learned."""
+        return sum(engine.n_releases for engine in self.pool.learners.values())
+
+    def has_learned(self, ends: Sequence[int]) -> bool:
+        """Return whether every chain is committed up to its end, by this process or another."""
+        own = self.pool.pulse.vitals().chains
+        return all(
+            (own[chain].offset if chain in own else self.log.checkpoint(chain).offset) >= end
+            for chain, end in enumerate(ends)
+        )
+
+    def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
+        """Return the report of the model; with several ``names``, its intervals hold together with theirs.
+
+        By Bonferroni each of the k models' intervals have the level ``1 - (1 - level) / k``.
+        """
+        problem, count = self.problem, max(len(names), 1)
+        found = report_log(
+            problem.released, self.log, level=1.0 - (1.0 - level) / count, problem=problem, shown=problem.task, **more
+        )
+        found["model"] = {
+            "name": self.name, "log_task": problem.released.name, "simultaneous": list(names) if count > 1 else [],
+            "level": level, "before": found.pop("before"),
+        }  # fmt: skip
+        found["model"]["words"] = _words(found, problem)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.log:
+            self.pool.close(for_good=not isinstance(error, Exception))
+
+
+def _words(report: dict[str, Any], problem: ModelProblem) -> str:
+    """Return what the intervals of a model are of, in sentences."""
+    about, target = report["model"], problem.task.target.name
+    columns = ", ".join(feature.name for feature in problem.task.features)
+    words = [
+        f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
+        "It cost nobody further budget."
+    ]
+    together = about["simultaneous"]
+    if together:
+        words.append(
+            f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {', '.join(together)}: one "
+            f"coefficient of each holds together with the others at {100.0 * about['level']:g}%, provided that the "
+            "models were named before anybody saw an estimate."
+        )
+    else:
+        words.append(
+            "Intervals are of this model alone: further models on this log are further looks at the same people. "
+            "For intervals that hold together, name the models beforehand and fit them in one command."
+        )
+    if about["before"] > 0:
+        words.append(
+            f"Retention had removed the first {about['before']:,} messages of the log before the model was fitted."
+        )
+    return " ".join(words)
+
+
+def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[Model]:
+    """Return models, read from their files where paths are given.
+
+    Raises UserError if there is none, or two have the same name.
+    """
+    several = [given] if isinstance(given, Model | str | Path) else list(given)
+    models = [each if isinstance(each, Model) else Model.load(each) for each in several]
+    if not models:
+        raise UserError("no model is given: give a Model, or the path of its file")
+    names = [model.name for model in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two models have the name {name!r}, under which their states stand: rename one")
+    return models
+
+
+def open_fittings(
+    stack: ExitStack, models: Sequence[Model], url: str, *, name: str | None = None, estimates: Publisher | None = None
+) -> list[Fitting]:
+    """Return the fittings of models on the log at a URL, to be closed by ``stack``.
+
+    Raises UserError if there is no log or it carries no task, or if its releases cannot serve a model: then no state of
+    any model is begun.
+    """
+    with open_log(url, create=False, name=name) as log:
+        document = log.document()
+        if document is None:
+            raise UserError(f"{log.url} carries no task yet: nothing was released to it", code="MURK-LOG-003")
+        task = Task.from_document(document, f"the task on {log.url}")
+    problems = []
+    for model in models:
+        if model.name == task.name:
+            raise UserError(
+                f"{model.source}: name: {model.name!r} is the name of the log's task, whose own fit is `murk learn`; "
+                "give the model another name",
+                code="MURK-TASK-004",
+            )
+        problems.append(model_problem_for(model, task))
+        problems[-1].check_state()
+    fittings = []
+    for problem in problems:
+        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=problem.model.name))
+        fittings.append(stack.enter_context(Fitting(problem, opened, estimates=estimates)))
+    return fittings
+
+
+def learn_rest(fittings: Sequence[Fitting], ends: Sequence[int]) -> None:
+    """Let models learn the log up to its ``ends``."""
+    while not all(fitting.has_learned(ends) for fitting in fittings):
+        if not sum(fitting.pool.step() for fitting in fittings):
+            sleep(_PAUSE)
+
+
+def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, confidence: float = 0.95) -> Any:
+    """Fit models to the releases on a log as it stands, as ``murk fit`` does, at nobody's further budget.
+
+    A model's states are kept on the log under its name: a repeated call goes on with the releases that are new, and one
+    that was killed ends with the same bits. Returns a `Result`, or a list of them for a sequence of models, whose
+    intervals are then simultaneous by Bonferroni.
+
+    Parameters
+    ----------
+    models
+        A `Model`, the path of its file, or a sequence of these.
+    log
+        URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
+    confidence
+        Nominal level of the intervals; of several models, of all together.
+
+    Raises
+    ------
+    UserError
+        If a model has mistakes, or the log's releases cannot serve it: with what they could serve.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import murk
+    >>> task = Task.parse('''
+    ... name: wages
+    ... features: [{name: age, low: 20, high: 60}, {name: hours, low: 0, high: 80}]
+    ... target: {name: wage, kind: real, low: 0, high: 100}
+    ... protocol: examples
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> people = [{"age": 20 + i % 40, "hours": 30 + i % 10, "wage": 40 + i % 20} for i in range(400)]
+    >>> folder = tempfile.mkdtemp()
+    >>> url = f"sqlite:///{folder}/wages.db"
+    >>> _ = murk.run(task, people, seed=1, log=url, ledger=f"{folder}/ledger.db")
+    >>> fit(Model.parse("{name: hours-by-age, features: [age], target: hours}"), url)
+    <Result of hours-by-age: 400 releases, 2 coefficients, simulated>
+    """
+    start, chosen = monotonic(), models_of(models)
+    with ExitStack() as stack:
+        fittings = open_fittings(stack, chosen, log)
+        learn_rest(fittings, fittings[0].log.ends())
+        names, results = [model.name for model in chosen], []
+        for fitting in fittings:
+            report = fitting.report(names, level=confidence, history=True, seconds=monotonic() - start)
+            history = report.pop("history")
+            results.append(Result(report, history, fitting.problem.task))
+    return results[0] if isinstance(models, Model | str | Path) else results

@@ -1,0 +1,127 @@
+"""Models on a log of released moments: other columns, another target, another loss or link.
+
+A release has all products of two features, and of each feature with the target. Their means are those of any subset of
+the features, and a feature's products with the others are what a model of this feature needs. The task's target is no
+feature of a model, as its square is not released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from murk.learners.core.covariates import Covariates
+from murk.learners.core.curves import LINKS, LOSSES, curve_of
+from murk.learners.core.part import Part, all_numbers
+from murk.learners.moments.engine import MomentEngine, MomentModel
+from murk.learners.moments.fit import Fit, fit_private, no_releases
+from murk.learners.moments.problem import MomentProblem, response_of
+from murk.learners.moments.statistics import Statistics
+from murk.learners.moments.sums import MomentSums, Private
+from murk.stream.task.model import Columns, Model, task_of
+from murk.stream.task.task import Task
+
+
+@dataclass(frozen=True)
+class PartModel(MomentModel):
+    """The model of some columns, fitted to the sums of whole releases.
+
+    ``columns`` are the model's, ``names`` their coded names, ``labels`` tells whether the task's targets are labels.
+    """
+
+    columns: Columns | None = None
+    names: tuple[str, ...] = ()
+    labels: bool = False
+
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit the model to running sums of whole releases, whose layout is given."""
+        own = replace(layout, names=self.names)
+        if sums.count == 0:
+            return no_releases(own, self.response, chains)
+        assert self.columns is not None
+        private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
+        model = self.curve, self.response, self.public, self.covariance
+        return fit_private(private, own, sums.count, *model, chains, self.solver, self.repair)
+
+
+def part_of_means(private: Private, columns: Columns) -> Private:
+    """Return the means of a model's columns, with the noise of the release."""
+    places = list(columns.places)
+    among = np.ix_(places, places)
+    found = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
+    if columns.own_target:
+        return replace(found, cross=private.cross[places])
+    # Off the diagonal, all entries have the same noise.
+    return replace(
+        found, cross=columns.sign * private.matrix[places, columns.aim],
+        cross_noise=float(private.matrix_noise[places[0], columns.aim]), people=(private.people[0], private.people[0]),
+    )  # fmt: skip
+
+
+class MomentPartEngine(MomentEngine):
+    """A `MomentEngine` whose model is of some columns of the releases."""
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients."""
+        assert isinstance(self.model, PartModel)
+        return len(self.model.names)
+
+
+@dataclass(frozen=True)
+class MomentPartProblem(MomentProblem):
+    """The moments of a log, and a model of some columns."""
+
+    def engine(self) -> MomentEngine:
+        """Return a learner of the model, at version 0."""
+        return MomentPartEngine(self.layout, self.model, self.mechanisms)
+
+
+def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
+    """Return the part of released moments that a model uses.
+
+    Raises UserError if they cannot serve the model, with what they could serve.
+    """
+    model.refuse_beyond(("loss", "link", "solver"), task.protocol)
+    others = ", ".join(feature.name for feature in task.features)
+    if not isinstance(whole, MomentProblem):
+        raise model.refuse(
+            "name",
+            f"the log of {task.name!r} releases directions of its own target, which serve no other model; moments: "
+            "{release: observed} in a task serves any of its features",
+        )
+    if columns.uses_own_target:
+        raise model.refuse(
+            "features",
+            f"{task.target.name!r}, the task's target, is released without its square, and cannot be a feature: this "
+            f"log serves {others}",
+        )
+    binary = columns.target.kind == "binary"
+    key, wrong, known = ("loss", "link", LOSSES) if binary else ("link", "loss", LINKS)
+    if getattr(model, wrong) is not None:
+        raise model.refuse(wrong, f"has no effect on a {columns.target.kind} target; remove it, or give {key}")
+    if model.solver == "score" and (whole.model.public is None or getattr(model, key) == "identity"):
+        raise model.refuse("solver", "score needs the task's public covariates, and a loss or link; use stein")
+    block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
+    derived = task_of(model, task, columns, block)
+    curve = curve_of(getattr(derived.block, key), known, key)
+    used = PartModel(
+        curve, response_of(binary, curve), _covariates(whole.model.public, columns), task.block.covariance,
+        model.solver,
+        columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
+    )  # fmt: skip
+    problem = MomentPartProblem(whole.layout, used, whole.mechanisms, whole.binary)
+    note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
+    return Part(derived, problem, all_numbers, note)
+
+
+def _covariates(public: Covariates | None, columns: Columns) -> Covariates | None:
+    """Return public covariates of a model's features."""
+    if public is None:
+        return None
+    places = list(columns.places)
+    moment = public.second_moment[np.ix_(places, places)]
+    return replace(public, points=public.points[:, places], second_moment=moment)

@@ -1,0 +1,83 @@
+"""A public population of 256 records, from which people are drawn, and releases of theirs to any task."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from murk.learners.models.problem import model_problem_for
+from murk.learners.problem import problem_for
+from murk.privacy import SimulatedNoise
+from murk.stream.messages.wire import Block
+from murk.stream.task.model import Model
+from murk.stream.task.task import Task
+
+HEAD = """
+name: wages
+features:
+  - {name: age, low: 20, high: 60}
+  - {name: hours, low: 0, high: 80}
+  - {name: married, categories: ["no", "yes"]}
+  - {name: region, categories: [north, east, south]}
+"""
+REAL = HEAD + "target: {name: wage, kind: real, low: 0, high: 100}\n"
+LABEL = HEAD + "target: {name: rich, kind: binary, positive: 'yes', negative: 'no'}\n"
+
+
+def population(seed=7, people=256):
+    """Columns of the records: everything depends on everything else, and no fit is exactly right."""
+    random = np.random.default_rng(seed)
+    age = random.uniform(20, 60, people)
+    hours = np.clip(30 + 0.5 * (age - 40) + random.normal(0, 14, people), 0, 80)
+    married = random.random(people) < 0.2 + 0.015 * (age - 20)
+    region = random.choice(["north", "east", "south"], people, p=[0.4, 0.3, 0.3])
+    hours = np.where(region == "south", np.clip(hours - 12, 0, 80), hours)
+    score = 0.03 * (age - 40) + 0.02 * (hours - 35) + 0.4 * married + random.normal(0, 0.5, people)
+    return {
+        "age": age, "hours": hours, "married": np.where(married, "yes", "no"), "region": region,
+        "wage": np.clip(50 + 25 * score, 0, 100), "rich": np.where(score > 0, "yes", "no"),
+    }  # fmt: skip
+
+
+EVERYBODY = population()
+
+
+def made(text, protocol="examples", guarantee="gdp: {mu: 4.0}", **settings):
+    """A task of the population's columns, with settings of its protocol."""
+    block = ", ".join(f"{key}: {value}" for key, value in settings.items())
+    own = f"{protocol}: {{{block}}}\n" if settings else ""
+    return Task.parse(f"{text}protocol: {protocol}\n{own}privacy: {{guarantee: {{{guarantee}}}}}\n").with_simulated(
+        True
+    )
+
+
+def coded(task, rows=slice(None)):
+    """Coded features (m, p) and target of the population's rows."""
+    columns = {name: EVERYBODY[name][rows].tolist() for name in (*task.coding.columns, task.coding.target)}
+    block = task.coding.encode(columns)
+    return block.x, block.y
+
+
+def released(task, seed, people):
+    """Releases of people who are drawn from the population."""
+    rows = np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people)
+    X, y = coded(task, rows)
+    problem = problem_for(task)
+    mechanism = problem.mechanisms["default"]
+    payloads = mechanism.randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
+    return Block(SimpleNamespace(level="default", payload=payload) for payload in payloads.tolist())
+
+
+def fitted(task, model, seed, people):
+    """A model's estimate from one draw of people."""
+    problem = model_problem_for(Model.parse(model), task)
+    engine = problem.engine()
+    engine.learn_releases(released(task, seed, people))
+    return problem, problem.estimate([engine])
+
+
+def truth(problem, weights):
+    """The least-squares fit of a model's columns over the whole population, its rows weighted."""
+    X, y = coded(problem.task)
+    if problem.task.target.kind == "binary":
+        y = 2.0 * y - 1.0
+    return np.linalg.solve((X * weights[:, None]).T @ X, (X * weights[:, None]).T @ y)
