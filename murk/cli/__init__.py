@@ -33,6 +33,7 @@ _COMMANDS = {
     "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
+    "shuffle": ("murk.cli.commands.shuffle", "Forward releases in shuffled crowds from an intake to a log."),
     "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
     "status": ("murk.cli.commands.status", "Show a log's contents and what was learned from it."),
     "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page until interrupted."),

@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission
-from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store, Waiting
+from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store
 from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Message, Ownership, truncate_time
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import KINDS, IterateMessage
 from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.messages.wire import Received, writer
+from murk.stream.messages.wire import Received, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import DeadLetterLog, DuplicateWindow, Intake, Tally
@@ -150,11 +150,7 @@ class Shuffler:
                 Intake(chain, rules, self._admission)  # type: ignore[arg-type]
                 for chain in range(intake.partitions)
             ]
-            self._write = writer(learner.kind)
-            self._names = tuple(
-                name for name in KINDS[learner.kind].model_fields
-                if name not in ("schema_", "kind", "id", "chain", "time", "expires")
-            )  # fmt: skip
+            self._rewrite = rewriter(learner.kind)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
             stack.callback(self._give_up)
@@ -312,15 +308,16 @@ class Shuffler:
         )
         return len(messages)
 
-    def _disguised(self, releases: Sequence[Received]) -> list[Waiting]:
-        """Give releases new ids and chains, and leave their times to their crowd."""
-        ids = os.urandom(16 * len(releases))
-        chains = (np.frombuffer(os.urandom(8 * len(releases)), dtype=np.uint64) % np.uint64(self._to.partitions)).tolist()
-        waiting = []
+    def _disguised(self, releases: Sequence[Received]) -> dict[Place, list[tuple[int, bytes]]]:
+        """Give releases new ids and chains, leave their times to their crowd, and return them by level and version."""
+        ids = os.urandom(16 * len(releases)).hex()
+        words = np.frombuffer(os.urandom(8 * len(releases)), dtype=np.uint64)
+        chains = (words % np.uint64(self._to.partitions)).tolist()
+        waiting: dict[Place, list[tuple[int, bytes]]] = {}
         for i, (release, chain) in enumerate(zip(releases, chains, strict=True)):
-            fields: dict[str, Any] = {name: getattr(release, name) for name in self._names}
-            message = self._write(id=ids[16 * i : 16 * (i + 1)].hex(), chain=chain, time=0, expires=0, **fields)
-            waiting.append(Waiting(release.level, fields.get("version", 0), chain, message))
+            place = release.level, getattr(release, "version", 0)
+            message = self._rewrite(release, id=ids[32 * i : 32 * (i + 1)], chain=chain, time=0, expires=0)
+            waiting.setdefault(place, []).append((chain, message))
         return waiting
 
     def _forward_complete(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,17 +27,13 @@ from murk.stream.worker.intake import DuplicateWindow
 _KEPT_MODELS = 8  # relayed models whose late answers are still taken
 _READ = 1024  # rows read at once, in place of a statement that stays open
 _KEY = 16
+_SEEN = struct.Struct("<q16s")
 _TIMES = b'"time":0,"expires":0'
 """The times in a waiting message; all of a crowd get the same ones."""
 
 
-class Waiting(NamedTuple):
-    """A release that is to wait: its level and version, the chain drawn for it, and its message with times 0."""
-
-    level: str
-    version: int
-    chain: int
-    message: bytes
+Place = tuple[str, int]
+"""Level and version of the releases of a crowd."""
 
 
 class Sealed(NamedTuple):
@@ -62,9 +59,9 @@ class Open(NamedTuple):
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('id', ?)", (secrets.token_hex(16),))
     connection.execute('CREATE TABLE places ("partition" INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL)')
+    # Offsets and ids of a batch in one row, and the last of the offsets.
     connection.execute(
-        'CREATE TABLE seen ("partition" INTEGER, "offset" INTEGER, id BLOB NOT NULL, '
-        'PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
+        'CREATE TABLE seen ("partition" INTEGER, last INTEGER, ids BLOB NOT NULL, PRIMARY KEY ("partition", last))'
     )
     # `sealed` is the number among the log's crowds; NULL while the crowd takes releases.
     connection.execute(
@@ -138,10 +135,13 @@ class Store:
     def window(self, partition: int, size: int) -> DuplicateWindow:
         """Return the window for duplicates of a partition."""
         window = DuplicateWindow(size)
-        for offset, identifier in self._database.query(
-            'SELECT "offset", id FROM seen WHERE "partition" = ? ORDER BY "offset"', (partition,), (int, bytes)
+        for last, ids in self._database.query(
+            'SELECT last, ids FROM seen WHERE "partition" = ? ORDER BY last', (partition,), (int, bytes)
         ):
-            window.seen(offset, identifier.hex())
+            if len(ids) % _SEEN.size:
+                raise self._database.damaged(f"the ids up to offset {last} are incomplete")
+            for offset, identifier in _SEEN.iter_unpack(ids):
+                window.seen(offset, identifier.hex())
         return window
 
     def take(
@@ -149,38 +149,33 @@ class Store:
         partition: int,
         messages: Sequence[Message],
         ids: Iterable[tuple[int, str]],
-        waiting: Sequence[Waiting],
+        waiting: Mapping[Place, Sequence[tuple[int, bytes]]],
         counts: Mapping[str, int],
         now: int,
         window: int,
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``ids`` are the offsets and ids of valid messages, of which those within ``window`` offsets are kept.
+        ``ids`` are the offsets and ids of valid messages, of which those within ``window`` offsets are kept;
+        ``waiting`` has (chain, message) pairs, the messages with times 0.
         """
         offset = messages[-1].offset + 1
         with self._database.write() as connection:
-            crowds = {
-                place: self._crowd(connection, place, number, now)
-                for place, number in Counter((each.level, each.version) for each in waiting).items()
-            }
-            random = os.urandom(_KEY * len(waiting))
-            connection.executemany(
-                "INSERT INTO waiting VALUES (?, ?, ?, ?)",
-                [
-                    (crowds[each.level, each.version], random[_KEY * i : _KEY * (i + 1)], each.chain, each.message)
-                    for i, each in enumerate(waiting)
-                ],
-            )
-            connection.executemany(
-                "INSERT INTO seen VALUES (?, ?, ?)", [(partition, at, bytes.fromhex(one)) for at, one in ids]
-            )
-            connection.execute('DELETE FROM seen WHERE "partition" = ? AND "offset" < ?', (partition, offset - window))
+            for place, releases in waiting.items():
+                crowd = self._crowd(connection, place, len(releases), now)
+                random = os.urandom(_KEY * len(releases))
+                keys = [random[at : at + _KEY] for at in range(0, len(random), _KEY)]
+                rows = [(crowd, key, chain, message) for key, (chain, message) in zip(keys, releases, strict=True)]
+                # In the order of the table, which is faster.
+                connection.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?)", sorted(rows))
+            packed = b"".join([_SEEN.pack(at, bytes.fromhex(identifier)) for at, identifier in ids])
+            connection.execute("INSERT INTO seen VALUES (?, ?, ?)", (partition, offset - 1, packed))
+            connection.execute('DELETE FROM seen WHERE "partition" = ? AND last < ?', (partition, offset - window))
             connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (partition, offset))
             for name, count in counts.items():
                 _add(connection, partition, name, count)
 
-    def _crowd(self, connection: sqlite3.Connection, place: tuple[str, int], more: int, now: int) -> int:
+    def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int) -> int:
         """Return the open crowd of a level and version, grown by ``more``."""
         rows = connection.execute(
             "UPDATE crowds SET count = count + ? WHERE level = ? AND version = ? AND sealed IS NULL RETURNING crowd",

@@ -140,6 +140,11 @@ class Worker:
         self._unreported = DeadLetterLog(_log, self._description)
         # Before the chain is taken from its owner.
         check_carries(log, task)
+        if task.shuffle is not None and log.crowd_mark() is None:
+            raise UserError(
+                f"no shuffler writes to {log.url}, and the task {task.name!r} is learned from shuffled crowds only: "
+                "start `murk shuffle`, and learn from its --to"
+            )
         self._check_learner()
         rules = wire_rules(task, learner)
         self._sharing = sharing_of(log, task, learner, chain, look)
