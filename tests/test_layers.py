@@ -16,13 +16,25 @@ ALLOWED = {
     "privacy": set(),
     "stream": {"privacy"},
     "learners": {"privacy", "stream"},
-    "producers": {"privacy", "stream", "learners", "planning"},
+    "shuffler": {"privacy", "stream"},
+    "producers": {"privacy", "stream", "learners", "planning", "shuffler"},
     "monitoring": {"privacy", "stream", "learners"},
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
     "dossier": {"privacy", "stream", "learners", "producers"},
     "planning": {"privacy", "stream", "learners"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "planning"},
+    "cli": {
+        "privacy",
+        "stream",
+        "learners",
+        "producers",
+        "monitoring",
+        "audit",
+        "demo",
+        "dossier",
+        "planning",
+        "shuffler",
+    },
 }
 NOT_INSTALLED = {"reproductions", "tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {

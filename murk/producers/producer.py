@@ -73,7 +73,8 @@ class Releaser(ABC, Generic[P]):
         if task.shuffle is not None and log.crowd_mark() is not None:
             raise UserError(
                 f"{log.url} is the log that a shuffler writes to, where others would know when each release came: "
-                "send to the shuffler's intake (its --from)"
+                "send to the shuffler's intake (its --from)",
+                code="MURK-SHUFFLE-001",
             )
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)

@@ -16,7 +16,7 @@ import numpy as np
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission
 from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store
-from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Message, Ownership, truncate_time
+from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Ownership, truncate_time
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import KINDS, IterateMessage
 from murk.stream.messages.state import Counters, StateMessage, decode_state
@@ -224,7 +224,9 @@ class Shuffler:
             where = f"partition {chain} of {self._intake.url}"
             owner = None if state is None else decode_state(state, where).learner.get(_OWN)
             if state is not None and owner is None:
-                raise UserError(f"{where} was learned from: an intake is read by its shuffler only; give another --from")
+                raise UserError(
+                    f"{where} was learned from: an intake is read by its shuffler only; give another --from"
+                )
             if owner not in (None, self._store.id) and not replace:
                 raise UserError(
                     f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up "

@@ -12,11 +12,11 @@ import secrets
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import NamedTuple
 
 from murk._files import open_own
 from murk._sqlite import Database, FileKind
@@ -36,7 +36,8 @@ Place = tuple[str, int]
 """Level and version of the releases of a crowd."""
 
 
-class Sealed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sealed:
     """A crowd that takes no more releases: its number among the log's crowds, and the times of its releases."""
 
     number: int
@@ -46,7 +47,8 @@ class Sealed(NamedTuple):
     expires: int
 
 
-class Open(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Open:
     """A crowd that waits for more releases, and when its first one came."""
 
     crowd: int

@@ -32,7 +32,7 @@ _SHORTEST, _LONGEST = 0.005, 0.5
 @click.option("--store", "store_path", type=click.Path(), metavar="PATH",
               help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")  # fmt: skip
 @click.option("--replace", is_flag=True,
-              help="Take over from a shuffler whose store is lost; what waited there and in the intake is given up.")  # fmt: skip
+              help="Take over from a shuffler whose store is lost; give up what waits there.")  # fmt: skip
 @click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )

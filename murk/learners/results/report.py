@@ -30,7 +30,9 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     from murk.learners.estimates.drift import drift_of
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
+    from murk.stream.worker.recovery import check_shuffled
 
+    check_shuffled(log, task)
     problem = problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0

@@ -397,7 +397,7 @@ def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
     """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd with the wanted mark."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
         raise FencedError(
-            f"another shuffler has taken {url} over: this one stops, and appended nothing. Run one shuffler for a log"
+            f"another shuffler has taken {url} over: this one stops, and appended nothing. Run one shuffler for a log",
         )
 
 
@@ -406,12 +406,14 @@ def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool,
     if found is None and released:
         raise UserError(
             f"{url} has releases that no shuffler has appended: whoever reads it knows when each of them came. Give "
-            "--to another log, which only the shuffler writes to"
+            "--to another log, which only the shuffler writes to",
+            code="MURK-SHUFFLE-001",
         )
     if found is not None and found.shuffler != shuffler and not replace:
         raise UserError(
             f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what waited "
-            "there"
+            "there",
+            code="MURK-SHUFFLE-001",
         )
     return found is None or found.shuffler != shuffler
 

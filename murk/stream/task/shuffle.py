@@ -106,7 +106,9 @@ def _figures(guarantee: Guarantee, delta: float) -> str:
             f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
             "claims no smaller epsilon for its crowds"
         )
-    words = f"mu={guarantee.mu:g}" if isinstance(guarantee, GaussianDP) else f"rho={guarantee.to_dict()['zcdp']['rho']:g}"
+    words = (
+        f"mu={guarantee.mu:g}" if isinstance(guarantee, GaussianDP) else f"rho={guarantee.to_dict()['zcdp']['rho']:g}"
+    )
     everybody = guarantee.to("approx", delta=delta)
     assert isinstance(everybody, ApproxDP)
     return (

@@ -206,7 +206,9 @@ class LocalScores(RecordEngine, ScoreEngine):
     def _left(self) -> int:
         """Return the number of records until the epoch ends or predictions change."""
         count = self._now.count
-        return min(self.settings.epoch_end(count), shown_next(count, self.settings.longest, self.settings.first)) - count
+        return (
+            min(self.settings.epoch_end(count), shown_next(count, self.settings.longest, self.settings.first)) - count
+        )
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)

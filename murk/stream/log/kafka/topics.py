@@ -42,7 +42,7 @@ class Names:
         self.releases, self.models, self.states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
         self.dead, self.estimates = f"murk-{log}-dead-letters", f"murk-{log}-estimates"
         self.all = self.releases, self.models, self.states, self.dead
-        self.announcer = f"murk-{log}-task"
+        self.announcer, self.shuffler = f"murk-{log}-task", f"murk-{log}-shuffler"
 
     def owner(self, chain: int) -> str:
         """Return the transactional id of a chain's owner."""
