@@ -14,6 +14,7 @@ from murk.learners.problem import problem_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream.log.base import Log
+from murk.stream.log.open import open_log
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import ScoreRelease
@@ -99,11 +100,11 @@ def numbers(log: Log) -> list[int]:
     return [each["payload"][0] for each in released(log)]
 
 
-def run(folder: str) -> None:
+def run(source: str, target: str, folder: str) -> None:
     """As a process: shuffle what is on the intake, in small batches, and say so."""
-    with SqliteLog(Path(folder) / "intake.db") as intake, SqliteLog(Path(folder) / "log.db") as log:
+    with open_log(source, create=False) as intake, open_log(target, create=False) as log:
         task = Task.from_document(intake.document() or b"")
-        with shuffler(Path(folder), intake, log, task, batch=16) as one:
+        with shuffler(Path(folder), intake, log, task, batch=16, clock=time.time) as one:
             print("ready", flush=True)  # noqa: T201 - the parent reads it
             while not one.step().idle:
                 pass
@@ -112,7 +113,3 @@ def run(folder: str) -> None:
 def main() -> None:
     """The function that is named first, with the rest as its arguments."""
     globals()[sys.argv[1]](*sys.argv[2:])
-
-
-def pause(seconds: float) -> None:
-    time.sleep(max(seconds, 0.0))

@@ -142,7 +142,7 @@ def test_processes_killed_at_random_moments(tmp_path):
         for _ in range(KILLS):
             send()
             before = log.crowd_mark()
-            child = nursery.call("tests.shuffler.crowds:main", "run", tmp_path)
+            child = nursery.call("tests.shuffler.crowds:main", "run", intake.url, log.url, tmp_path)
             child.said("ready\n")
             time.sleep(rng.uniform(0.0, 0.2))
             child.kill()
