@@ -1,6 +1,6 @@
 """Killed anywhere, a shuffler neither repeats nor loses a release, nor splits a crowd.
 
-``MURK_SHUFFLER_KILLS`` is the number of processes that are killed (5 by default).
+``SHUFFLER_KILLS`` is the number of processes that are killed (5 by default).
 """
 
 import os
@@ -15,7 +15,7 @@ from murk._sqlite import Database
 from tests.services.faults.nursery import Nursery
 from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, released, shuffler, spoilt
 
-KILLS = int(os.environ.get("MURK_SHUFFLER_KILLS", "5"))
+KILLS = int(os.environ.get("SHUFFLER_KILLS", "5"))
 
 
 class Watch:

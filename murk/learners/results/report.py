@@ -71,7 +71,12 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
-    return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+    if task.shuffle is not None:
+        for level, entry in levels.items():
+            central = task.shuffle.promised(task.privacy.levels[level])
+            entry["central"] = {**central.to_dict(), "words": central.describe()}
+    return levels
 
 
 SEVERAL_ROWS: Final = (

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
 from murk.errors import UserError
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
 from murk.privacy.shuffling import largest_local_epsilon, shuffled_epsilon
 from murk.stream.task.block import Block, Integer, Number
 from murk.stream.task.durations import Duration
@@ -16,6 +17,42 @@ from murk.stream.task.errors import task_error
 
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
 _DIGITS: Final = 1000  # epsilons are rounded to thousandths, against the claim, so that a hash depends on no last digit
+
+
+COLLUDING: Final = "If everybody colludes, the shuffler included"
+
+
+@dataclass(frozen=True, slots=True)
+class CentralGuarantee:
+    """What everybody but the shuffler may learn from a release, if it keeps the order of arrival to itself."""
+
+    guarantee: ApproxDP
+    crowd: int
+    honest: int  # number of people of each crowd that the claim counts on
+    bound: str
+
+    @property
+    def condition(self) -> str:
+        """The condition, as the beginning of a sentence."""
+        return (
+            f"If the shuffler keeps the order of arrival to itself, and at least {self.honest:,} people in each crowd "
+            f"of {self.crowd:,} are honest"
+        )
+
+    def describe(self) -> str:
+        """Describe the guarantee with its condition."""
+        return f"{self.condition}: {self.guarantee.describe()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"guarantee": self.guarantee.to_dict(), "crowd": self.crowd, "honest": self.honest, "bound": self.bound}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the guarantee that `to_dict` returned as data."""
+        guarantee = guarantee_from_dict(data["guarantee"])
+        assert isinstance(guarantee, ApproxDP)
+        return cls(guarantee, int(data["crowd"]), int(data["honest"]), str(data["bound"]))
 
 
 class PromiseBlock(Block):
@@ -64,6 +101,10 @@ class ShuffleBlock(Block):
         assert isinstance(local, PureDP)
         reached = _up(shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound))
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
+
+    def promised(self, local: Guarantee) -> CentralGuarantee:
+        """Return the central guarantee of a level, with what it counts on."""
+        return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
 
     def check_level(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
