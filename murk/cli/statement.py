@@ -126,12 +126,13 @@ def _budget(caps: Sequence[CapStatus]) -> str:
 def _receipt(numbers: Sequence[int], *, shuffled: bool) -> str:
     shown = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
-    who = (
-        "the shuffler may recognise it when it comes"
-        if shuffled
-        else ("somebody who has this ledger or your file may recognise it by its position in the log")
+    who = "somebody who has this ledger or your file may recognise it by its position in the log"
+    if shuffled:
+        who = "the shuffler may recognise it when it comes"
+    return (
+        f"No. {shown}{more} in this ledger. What was sent carries no number or name, but {who}. It says no more about "
+        "your record than stated above."
     )
-    return f"No. {shown}{more} in this ledger. What was sent carries no number or name, but {who}. It says no more about your record than stated above."
 
 
 def _way_out(account: Account) -> Iterator[tuple[str, str]]:
