@@ -78,9 +78,8 @@ def main(argv=None):
     every = raw(Task.parse(PLAIN + WAYS["local mu = 1"]))
     names = task_of("local mu = 1", 1).coding.names
     assert names[0] == "same_sex"
-    print(
-        "| people | guarantee | crowds | local epsilon | half width, points | held | goal |\n|---|---|---|---|---|---|---|"
-    )
+    print("| people | guarantee | crowds | local epsilon | half width, points | held | goal |")
+    print("|---|---|---|---|---|---|---|")
     for people in chosen.people or PEOPLE:
         for way in WAYS:
             task, half, held = measured(way, people, chosen.replications, chosen.seed, every)

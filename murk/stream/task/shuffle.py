@@ -96,7 +96,7 @@ class ShuffleBlock(Block):
         ``local`` is its own guarantee, a `PureDP`.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
-        ApproxDP(epsilon=0.404, delta=1e-06)
+        ApproxDP(epsilon=0.407, delta=1e-06)
         """
         assert isinstance(local, PureDP)
         reached = _up(shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound))
