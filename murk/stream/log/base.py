@@ -234,31 +234,32 @@ class Log(ABC):
         partition or a message longer than ``MAX_MESSAGE`` bytes. Raises `MurkError` when the log could not write.
         """
 
-    @abstractmethod
     def crowd_mark(self) -> CrowdMark | None:
         """Return which shuffler appends to this log; None if none does."""
+        return None
 
-    @abstractmethod
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         """Reserve the log for a shuffler and return its mark; with ``replace``, take it over from another shuffler.
 
-        Raises `UserError` if another shuffler appends to the log, or it has releases that were not shuffled.
+        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or logs of
+        this kind take no crowds.
         """
+        raise _without_crowds(self.url)
 
-    @abstractmethod
     def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
         """Append a crowd's (partition, message) pairs, in order, and the mark after it, in one atomic, durable write.
 
         Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's with one crowd less.
         Raises `MurkError` if the log could not write: either everything was written or nothing.
         """
+        raise _without_crowds(self.url)
 
-    @abstractmethod
     def discard(self, partition: int, offset: int) -> None:
         """Delete a partition's messages before an offset; a log in a file overwrites them, too.
 
         A message may stay until the others of its batch can be deleted as well.
         """
+        raise _without_crowds(self.url)
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
@@ -391,6 +392,10 @@ def check_range(log: Log, partition: int, offset: int) -> None:
             "the log is not the one that was read before, or has lost its newest messages",
             code="MURK-LOG-006",
         )
+
+
+def _without_crowds(url: str) -> UserError:
+    return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
 
 
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
