@@ -157,6 +157,16 @@ class Database:
                 raise self._explained(error) from error
             raise
 
+    def overwrite(self) -> None:
+        """Copy the write-ahead log into the file and empty it, so that neither has deleted content.
+
+        Without effect while another process reads; the next call does it then.
+        """
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except _ERRORS as error:
+            raise self._explained(error) from error
+
     @property
     def is_writing(self) -> bool:
         """Whether a transaction is open; one left open by an interrupt is rolled back first."""

@@ -32,6 +32,7 @@ AREAS = {
     "FILE": "Murk's own files: ledgers and logs",
     "LOG": "logs of either kind",
     "KAFKA": "a Kafka cluster",
+    "SHUFFLE": "the shuffler, its store and its logs",
     "STATE": "committed states of learners",
     "PRIVACY": "guarantees, mechanisms and noise",
     "LEARN": "learners, and models that devices read",
@@ -188,6 +189,12 @@ CODES = {
             "The broker rejects user name, password, mechanism or certificate.",
             "Check [the settings](deploy.md#encryption-and-passwords).",
         ),
+        Code("MURK-SHUFFLE-001", "An intake, a log and a store do not belong to one shuffler.", _GENERAL),
+        Code(
+            "MURK-SHUFFLE-002",
+            "No shuffler writes to the log of a shuffled task.",
+            "Start `murk shuffle`; learn from its `--to`, and send to its `--from`.",
+        ),
         Code(
             "MURK-STATE-001",
             "A chain's state is damaged or does not belong to the log.",
@@ -227,6 +234,7 @@ GENERAL = {
     "murk.stream.log.kafka": "MURK-KAFKA-001",
     "murk.stream.log.kafka.connection.settings": "MURK-KAFKA-003",
     "murk.stream.messages.state": "MURK-STATE-001",
+    "murk.shuffler": "MURK-SHUFFLE-001",
     "murk.producers": "MURK-DATA-001",
     "murk.producers.ledger": "MURK-LEDGER-001",
     "murk._sqlite": "MURK-FILE-001",

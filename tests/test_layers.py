@@ -16,7 +16,8 @@ ALLOWED = {
     "privacy": set(),
     "stream": {"privacy"},
     "learners": {"privacy", "stream"},
-    "producers": {"privacy", "stream", "learners", "planning"},
+    "shuffler": {"privacy", "stream"},
+    "producers": {"privacy", "stream", "learners", "planning", "shuffler"},
     "monitoring": {"privacy", "stream", "learners"},
     "gateway": {"privacy", "stream", "learners", "monitoring"},
     "audit": {"privacy", "stream", "learners", "producers"},
@@ -34,6 +35,7 @@ ALLOWED = {
         "dossier",
         "planning",
         "gateway",
+        "shuffler",
     },
 }
 NOT_INSTALLED = {"reproductions", "tools", "tests", "benchmarks", "deploy"}

@@ -26,6 +26,7 @@ from murk.stream.task.data.features import (
 )
 from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
+from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
 from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
@@ -41,6 +42,8 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("learner.step", "", StepSchedule),
     ("max_staleness", "max_staleness", MaxStaleness),
     ("public", "", PublicBlock),
+    ("shuffle", "", ShuffleBlock),
+    ("shuffle.promise", "", PromiseBlock),
     ("scores", "", ScoresBlock),
     ("examples", "", ExamplesBlock),
     ("moments", "", MomentsBlock),

@@ -33,6 +33,7 @@ _COMMANDS = {
     "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
+    "shuffle": ("murk.cli.commands.shuffle", "Forward releases in shuffled crowds from an intake to a log."),
     "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
     "gateway": ("murk.cli.commands.gateway", "Let devices read a task and send releases over HTTP, until stopped."),
     "fit": ("murk.cli.commands.fit", "Fit further models to a log's releases, at no further budget."),

@@ -33,8 +33,9 @@ SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-h
 ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
 """Options that affect people's privacy immediately, allowed only as flags."""
 
-ASKED_OF = {"ledger": ("task", "person", "source")}
-"""Further options allowed only as flags: a forgotten setting would narrow a withdrawal or reveal a name."""
+ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
+"""Further options allowed only as flags: a forgotten setting would narrow a withdrawal, reveal a name or give up
+releases."""
 
 ALONE = ("demo",)
 """Commands without shared settings: the demonstration must not write into a production log."""

@@ -101,6 +101,12 @@ def say_notice(
         click.echo(f"{task.name}: {population.notice}", err=True)
     if quiet:
         return
+    if task.shuffle is not None:
+        from murk.stream.task.shuffle import COLLUDING
+
+        for level, local in task.privacy.levels.items():
+            click.echo(f"{task.name}: level {level}: {COLLUDING}: {local.describe()}", err=True)
+            click.echo(f"{task.name}: level {level}: {task.shuffle.promised(local).describe()}", err=True)
     from murk.learners.results.report import cost_of_forgetting
     from murk.planning.line import outlook
 

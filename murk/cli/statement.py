@@ -14,6 +14,7 @@ from murk.cli.output import heading
 from murk.privacy import Guarantee
 from murk.privacy.explain import number, percent
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, day_text
+from murk.stream.task.shuffle import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
 # Without the path, which may contain a person's name.
@@ -67,13 +68,19 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.accountant.releases and not task.simulated:
         what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no common figure: --details shows the guarantee of each."
-        yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
+        central = next((one.central for one in task.levels if one.released and one.central is not None), None)
+        if central is None:
+            yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
+        elif task.guarantee is not None:
+            yield "Kept private", f"{COLLUDING}: {_private(task.guarantee, what)}"
+            # Such a task takes one answer of each person.
+            yield "", f"{central.condition}: {_private(central.guarantee, what)}"
     caps = [one for one in task.caps if one.cap is not None]
     if caps and task.levels:
         yield "Budget", _budget(caps)
     numbers = sorted(number for level in task.levels for number in level.receipts)
     if numbers:
-        yield "Receipt", _receipt(numbers)
+        yield "Receipt", _receipt(numbers, shuffled=any(level.central for level in task.levels))
     if task.withdrawn:
         yield "Withdrawn", f"{_on(task.withdrawn_on)}You no longer take part in this task."
 
@@ -116,12 +123,15 @@ def _budget(caps: Sequence[CapStatus]) -> str:
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
 
 
-def _receipt(numbers: Sequence[int]) -> str:
+def _receipt(numbers: Sequence[int], *, shuffled: bool) -> str:
     shown = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
+    who = "somebody who has this ledger or your file may recognise it by its position in the log"
+    if shuffled:
+        who = "the shuffler may recognise it when it comes"
     return (
-        f"No. {shown}{more} in this ledger. What was sent carries no number or name, but somebody who has this ledger "
-        "or your file may recognise it by its position in the log. It says no more about your record than stated above."
+        f"No. {shown}{more} in this ledger. What was sent carries no number or name, but {who}. It says no more about "
+        "your record than stated above."
     )
 
 

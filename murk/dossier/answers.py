@@ -14,6 +14,7 @@ from murk.dossier.figures import DELTA, row, stated, together
 from murk.privacy.explain import percent
 from murk.privacy.sketches.explain import described, promised
 from murk.stream.task.data.features import BinaryTarget, ClassTarget
+from murk.stream.task.shuffle import COLLUDING
 
 _SHOWN = 900
 _COUNTS = (1, 2, 4, 10)
@@ -154,6 +155,16 @@ def guarantee(facts: Facts) -> Section:
                 ("attack",),
             )
         )
+    elif task.shuffle is not None:
+        central = task.shuffle.promised(default)
+        blocks.append(Claim(f"Each release at the default level. {COLLUDING}: {default.describe()}",
+                            ("calibration", "noise", "bound")))  # fmt: skip
+        blocks.append(Claim(central.describe(), ("shuffling",)))
+        rows = tuple(
+            (f"{name} ({stated(level)})", *row(task.shuffle.central(level)))
+            for name, level in task.privacy.levels.items()
+        )
+        blocks.append(Table(("towards all but the shuffler, at level", *columns[1:]), rows, ("shuffling",)))
     else:
         blocks.append(
             Claim(f"Each release at the default level: {promised(default, facts.mechanisms['default'].kind)}",

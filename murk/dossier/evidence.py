@@ -60,6 +60,18 @@ EVIDENCE: dict[str, Evidence] = {
             "tests/privacy/test_accounting.py::test_many_gaussian_releases_agree_with_dp_accounting",
         ),
     ),
+    "shuffling": Evidence(
+        "a crowd's guarantee is never below the exact one; crowds are whole, of one level and version, in a uniformly "
+        "random order and released once; what is refused does not count",
+        (
+            "tests/privacy/test_shuffling.py::test_never_below_high_precision_and_within_a_hundredth",
+            "tests/privacy/test_shuffling.py::test_no_small_crowd_discloses_more",
+            "tests/shuffler/test_order.py::test_positions_do_not_depend_on_arrival",
+            "tests/shuffler/test_shuffler.py::test_levels_and_versions_are_crowds_of_their_own",
+            "tests/shuffler/test_shuffler.py::test_duplicates_and_hostile_messages_do_not_count_to_a_crowd",
+            "tests/shuffler/test_kills.py::test_a_power_cut_between_any_two_transactions_changes_nothing",
+        ),
+    ),
     "caps": Evidence(
         "a device refuses every release beyond a cap, exact to a unit of privacy loss, whatever a task asks for",
         (

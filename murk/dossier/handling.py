@@ -42,6 +42,14 @@ _TRUSTED = (
 )
 
 
+_SHUFFLER = (
+    "shuffler, with its intake and store",
+    "who sends, when, and each release with its noise",
+    "with forgetting who sent what: the second guarantee relies on it",
+    "with records: the first guarantee holds towards it, too",
+)
+
+
 def trust(facts: Facts) -> Section:
     """Return the section on who is trusted with what."""
     if facts.task.of_organisations:
@@ -54,12 +62,13 @@ def trust(facts: Facts) -> Section:
             "the person's device, or a gateway that acts for several people", "their records; who they are",
             "with the records, the randomness of its system, and keeping the ledger", "with anybody else's records",
         )  # fmt: skip
+    others = _TRUSTED if facts.task.shuffle is None else (*_TRUSTED[:1], _SHUFFLER, *_TRUSTED[1:])
     columns = ("who", "sees", "trusted", "not trusted")
     return Section(
         "trust",
         "Who is trusted with what",
         (
-            Table(columns, (holder, *_TRUSTED), ("release", "hostile", "caps", "names")),
+            Table(columns, (holder, *others), ("release", "hostile", "caps", "names")),
             Claim(
                 "A forged or hostile model costs accuracy, not privacy: it is checked before the record is read, and "
                 "bound and noise are the same for every model.",
@@ -186,7 +195,9 @@ def withdrawal(facts: Facts) -> Section:
                 "delete releases from it; Murk has no command for that.",
                 ("release", "once"),
             ),
-            Claim(
+            _shuffled(facts)
+            if facts.task.shuffle is not None
+            else Claim(
                 "Who released what: a release carries no name (pseudonymous, not anonymous). A gateway (`murk run`, "
                 "`murk produce`) sends block by block in the order of its file, shuffled within each block. Whoever "
                 "has the file or the ledger and reads the log can find the block of people that a release comes from, "
@@ -212,13 +223,32 @@ def withdrawal(facts: Facts) -> Section:
     )
 
 
+_OF_ORDER = (
+    "That nobody finds whose release is whose: ids are random, but order, time of arrival (the log keeps it to the "
+    "second or finer), connections and credentials can tell. What it discloses of the record stays bounded."
+)
+_OF_SHUFFLER = (
+    "That the shuffler does not know who released what, or tells nobody: towards whoever has both, only the first "
+    "guarantee holds."
+)
+
+
+def _shuffled(facts: Facts) -> Claim:
+    return Claim(
+        "Who released what: a release carries no name, and the shuffler gives each one a new id, another place in the "
+        "log and the time of its crowd. A release that waits for its crowd cannot be found by the person's name: it "
+        "is withdrawn only as long as it waits on the device. The intake and the store are deleted and overwritten "
+        "when a crowd is released. Whoever reads the intake before, or sees connections, knows who sent what.",
+        ("shuffling",),
+    )
+
+
 def not_promised(facts: Facts) -> Section:
     """Return the section on non-guarantees."""
     claims = [
         "That somebody takes part, how often, and on which days stays unknown. (The release also states the chosen "
         "level.)",
-        "That nobody finds whose release is whose: ids are random, but order, time of arrival (the log keeps it to the "
-        "second or finer), connections and credentials can tell. What it discloses of the record stays bounded.",
+        _OF_SHUFFLER if facts.task.shuffle is not None else _OF_ORDER,
         "That a group's behaviour stays unknown: it is what is learned, and may say something about its members.",
         "That answers are honest, or that one device is one person: whoever floods the log can shift the result. Every "
         "report says how far forged releases could have moved it, in half-widths of its intervals.",

@@ -70,6 +70,14 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
         f"they know or compute; guessing: 50%. ({stated(promise)}"
         + (f", level {weakest!r}, the weakest)" if len(task.privacy.levels) > 1 else ")"),
     )
+    if task.shuffle is not None:
+        central = task.shuffle.central(promise)
+        yield (
+            "Shuffled",
+            f"nobody but the shuffler does so in more than {percent(central.max_attack_accuracy)} of cases "
+            f"({stated(central)}), if it keeps the order to itself and {task.shuffle.honest_people:,} of each crowd of "
+            f"{task.shuffle.crowd:,} are honest.",
+        )
     whole = task.privacy.per_person
     most = (
         f"{percent(whole.max_attack_accuracy)} ({stated(whole)})" if whole is not None else f"{blank}, by one release"
@@ -185,7 +193,16 @@ def _of_gateways(facts: Facts) -> Iterator[str]:
             "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
             "records, the ledger with its key, and possibly the log."
         )
-    if not facts.task.of_organisations:
+    if facts.task.shuffle is not None:
+        yield (
+            "Who runs the shuffler, with its intake and its store, and may they be a colleague of whoever reads the "
+            "log? Towards them only the first of the two guarantees holds. Nobody else may read the intake."
+        )
+        yield (
+            f"Are at least {facts.task.shuffle.honest_people:,} of {facts.task.shuffle.crowd:,} releases those of "
+            "honest people? Whoever can make up people can fill a crowd: who decides who may send?"
+        )
+    elif not facts.task.of_organisations:
         yield (
             "Who can see both the log and the order of a gateway's file, or its ledger? They can tell from which block "
             "of people each release is, and from whom if the block has one person. What the release discloses of the "

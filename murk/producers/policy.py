@@ -83,7 +83,8 @@ class Policy:
         charges, refused = {}, {}
         for level, guarantee in task.privacy.levels.items():
             mechanism = mechanisms[level]
-            charge = Charge.of(level, guarantee, mechanism)
+            central = None if task.shuffle is None else task.shuffle.promised(guarantee)
+            charge = Charge.of(level, guarantee, mechanism, central)
             reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
             if reason is None:
                 charges[level] = charge

@@ -86,7 +86,7 @@ def test_tests_that_are_called_upon_exist(key: str) -> None:
 
 
 def test_all_evidence_is_called_upon_and_all_that_is_called_upon_is_known() -> None:
-    used = {key for text in (TASKS["scores"], TASKS["sketch"]) for key in dossier(facts(text)).evidence}
+    used = {key for text in TASKS.values() for key in dossier(facts(text)).evidence}
     assert used == set(EVIDENCE)
 
 
@@ -148,6 +148,12 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
         "retention",
         lambda: facts(TASKS["scores"] + "log: {retention: 30d}\n", deployment=None),
         ["at least 30 days"],
+    ),
+    "the shuffler": ("trust", lambda: facts(TASKS["shuffled"]), ["the second guarantee relies on it"]),
+    "both promises": (
+        "guarantee",
+        lambda: facts(TASKS["shuffled"]),
+        ["If everybody colludes", "epsilon = 4.248", "18,000 people in each crowd of 20,000", "epsilon = 0.5"],
     ),
     "expiry": ("retention", lambda: facts(TASKS["scores"] + "expiry: 2d\n"), ["2 days at most, then deleted"]),
     "retention at the broker": (

@@ -26,6 +26,7 @@ TASKS = {
     "sketch": FEATURES + REAL + MU + "protocol: sketch\n",
     "sketch by mixing": FEATURES + REAL + "privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}\n"
     "protocol: sketch\nsketch: {rows: 8}\n",
+    "shuffled": FEATURES + REAL + "shuffle: {crowd: 20000, promise: {epsilon: 0.5}}\n",
     "dates": "features: [{name: born, kind: date, low: 1950-01-01, high: 2005-12-31, as: [number, weekday]}, "
     "{name: seen, kind: date, as: month}]\n" + REAL + MU,
 }  # fmt: skip

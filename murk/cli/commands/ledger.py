@@ -233,6 +233,7 @@ def _level(level: LevelAccount) -> dict[str, Any]:
     return {
         "level": level.level,
         "guarantee": level.guarantee.to_dict(),
+        **({"central": level.central.to_dict()} if level.central is not None else {}),
         **counts,
         "receipts": list(level.receipts),
         "first": _day(level.first),

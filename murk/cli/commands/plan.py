@@ -95,7 +95,7 @@ def command(
 
         write_whole(picture, draw(found, picture.suffix[1:].lower()))
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), **({"promises": promises(task)} if task.shuffle is not None else {})})
         return
     _show(found, assumed, asked=bool(wanted))
     if picture is not None:
@@ -127,6 +127,10 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     paragraph(_assumptions(found, assumed))
     if found.off:
         paragraph(found.off)
+    for level, both in promises(found.task).items():
+        paragraph(f"Promised for each release at level {level}, twice.")
+        for one in both:
+            paragraph(f"  {one}", hang="  ")
     click.echo()
     own = _own_table(found)
     table(*own)
@@ -143,6 +147,18 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         if protocol not in found.needs:
             answer = "it estimates no average effects"
         paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
+
+
+def promises(task: Task) -> dict[str, list[str]]:
+    """Return both guarantees of each level of a shuffled task, in words; none if it is not shuffled."""
+    from murk.stream.task.shuffle import COLLUDING
+
+    if task.shuffle is None:
+        return {}
+    return {
+        level: [f"{COLLUDING}: {local.describe()}", task.shuffle.promised(local).describe()]
+        for level, local in task.privacy.levels.items()
+    }
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:

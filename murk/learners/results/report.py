@@ -34,7 +34,9 @@ def committed(
     from murk.learners.estimates.drift import drift_of
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
+    from murk.stream.worker.recovery import check_shuffled
 
+    check_shuffled(log, task)
     problem = problem or problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
@@ -75,7 +77,12 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
-    return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+    if task.shuffle is not None:
+        for level, entry in levels.items():
+            central = task.shuffle.promised(task.privacy.levels[level])
+            entry["central"] = {**central.to_dict(), "words": central.describe()}
+    return levels
 
 
 SEVERAL_ROWS: Final = (

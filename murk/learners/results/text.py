@@ -12,6 +12,7 @@ from murk.learners.estimates.estimate import RANDOM_SCALING
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import many, number, span
 from murk.learners.results.words import NOT_LEARNED
+from murk.stream.task.shuffle import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
 
@@ -80,7 +81,12 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Paragraph(report["public_sample"]["words"])
     yield Paragraph("")
     for level, promise in report["levels"].items():
-        yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
+        if "central" not in promise:
+            yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
+            continue
+        yield Paragraph(f"Promised for each release at level {level}, twice.")
+        yield Paragraph(f"  {COLLUDING}: {promise['words']}", "  ")
+        yield Paragraph(f"  {promise['central']['words']}", "  ")
     yield Paragraph(report["cap_words"], "  ")
 
 

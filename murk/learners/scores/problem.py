@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from murk.learners.core.scoring.problem import ScoreProblem, check_size, covariates_of, level_mechanisms
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import FIRST, Settings
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 
@@ -20,9 +20,10 @@ def problem_for(task: Task) -> ScoreProblem:
     shared = block.models == "shared"
     # The task's number is for each partition, but shared epochs count the releases of all partitions.
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
+    first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     settings = Settings(
         coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
-        shared=shared, line=block.effects == "line",
+        shared=shared, line=block.effects == "line", first=first,
     )  # fmt: skip
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)

@@ -10,6 +10,7 @@ from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
+EPOCHS_KEPT: Final = 8  # epochs that a learner remembers
 MOST_FEATURES: Final = 64  # least number of coded features at which people are not asked for second moments
 
 _EFFECTS = "scores", "effects"
@@ -73,6 +74,22 @@ class ScoresProtocol(TaskProtocol):
         if target == "classes" and block.effects == "line":
             raise task_error(
                 "'line' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
+            )
+
+    def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
+        """Raise PydanticCustomError if partitions have models of their own, or epochs are smaller than crowds."""
+        super().check_shuffled(block, crowd, partitions, forget)
+        if block.models == "own" and partitions > 1:
+            raise task_error(
+                f"'own' models of {partitions} partitions would split every crowd; say models: shared, or "
+                "log: {partitions: 1}",
+                "scores", "models",
+            )  # fmt: skip
+        if forget is not None and forget // EPOCHS_KEPT < crowd:
+            raise task_error(
+                f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}; give "
+                f"at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd",
+                "forget",
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:

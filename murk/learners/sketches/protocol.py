@@ -102,6 +102,7 @@ class SketchProtocol(TaskProtocol):
     offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
     learner_keys = ("radius",)
     of_organisations = True
+    why_not_shuffled = "come from a few organisations"
 
     def release_kind(self, block: Any) -> str:
         """Return the kind: second moments, a Newton step, or a mixture."""

@@ -11,6 +11,7 @@ from murk.privacy.explain import percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, any_two_records, promised
 from murk.producers.ledger.windows import WindowCounts
+from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
 
 _PERHAPS = "perhaps after sending"
 _COUNTS = ("released", "refused", "queued", "dropped")
@@ -23,6 +24,7 @@ class LevelAccount:
     ``queued`` counts paid releases that wait for the log's confirmation, ``dropped`` those deleted without it (expired,
     or the person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970, truncated;
     None if unknown). ``receipts`` are the numbers by which the ledger identifies the releases; they are never sent.
+    ``central`` is the guarantee of a shuffled release towards everybody but the shuffler.
     """
 
     level: str
@@ -35,6 +37,7 @@ class LevelAccount:
     first: int | None = None
     last: int | None = None
     receipts: tuple[int, ...] = ()
+    central: CentralGuarantee | None = None
 
     @property
     def sent(self) -> int:
@@ -189,7 +192,9 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
             f"{one.refused} refused. Each release: "
+            f"{f'{COLLUDING}: ' if one.central else ''}"
             f"{_told_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
+            f"{f' {one.central.describe()}' if one.central else ''}"
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from sqlite3 import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
 from murk.producers.ledger.schema import LedgerFile
+from murk.stream.task.shuffle import CentralGuarantee
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
+_SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
 LARGEST = 2**62
 """Largest amount in a ledger: SQLite's integers end at 2^63."""
 
@@ -38,9 +40,10 @@ class Charge:
     guarantee: Guarantee
     costs: Mapping[Currency, PrivacyLoss]
     guarantees: tuple[Guarantee, ...] = ()
+    central: CentralGuarantee | None = None
 
     @classmethod
-    def of(cls, level: str, guarantee: Guarantee, mechanism: Costed) -> Charge:
+    def of(cls, level: str, guarantee: Guarantee, mechanism: Costed, central: CentralGuarantee | None = None) -> Charge:
         """Return the charge of a mechanism, with its cost in every currency."""
         costs = {}
         for currency in CURRENCIES:
@@ -55,15 +58,18 @@ class Charge:
                 f"a release at the level {level!r} costs more than a ledger can count, and protects nothing: "
                 "choose a smaller guarantee"
             )
-        return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees)
+        return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees, central)
 
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
         gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
+        claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
+        if self.central is not None:
+            claims.append({_SHUFFLED: self.central.to_dict()})
         return (
             self.level,
             self.mechanism,
-            json.dumps([one.to_dict() for one in (self.guarantee, *self.guarantees)], sort_keys=True),
+            json.dumps(claims, sort_keys=True),
             None if rho is None else rho.units,
             None if epsilon is None else epsilon.units,
             None if approx is None else approx.units,
@@ -102,7 +108,13 @@ class Price:
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
         """The level's guarantee, then all others of the mechanism; `Accountant` composes them."""
-        return tuple(map(guarantee_from_dict, json.loads(self.description)))
+        return tuple(guarantee_from_dict(claim) for claim in json.loads(self.description) if _SHUFFLED not in claim)
+
+    @property
+    def central(self) -> CentralGuarantee | None:
+        """The guarantee of a shuffled release, if the shuffler keeps the order of arrival to itself."""
+        found = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
+        return CentralGuarantee.from_dict(found[0]) if found else None
 
     @property
     def guarantee(self) -> Guarantee:

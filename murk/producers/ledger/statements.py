@@ -157,14 +157,14 @@ def totals(file: Database) -> Totals:
 def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     guarantee, counts = really_given(price.guarantee, price.guarantees), (released, refused, waiting, dropped)
-    return LevelAccount(price.level, guarantee, price.mechanism, *counts, first, last, tuple(receipts))
+    return LevelAccount(price.level, guarantee, price.mechanism, *counts, first, last, tuple(receipts), price.central)
 
 
 def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
     """Merge accounts of a level whose prices differ in the last digit between versions."""
-    merged: dict[tuple[str, Guarantee, str], LevelAccount] = {}
+    merged: dict[tuple[object, ...], LevelAccount] = {}
     for account in accounts:
-        key = account.level, account.guarantee, account.mechanism
+        key = account.level, account.guarantee, account.mechanism, account.central
         merged[key] = merged[key].plus(account) if key in merged else account
     return tuple(merged.values())
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
     from murk.producers.ledger.ledger import Ledger
+    from murk.shuffler.shuffler import Shuffler
+    from murk.stream.log.base import Log
     from murk.stream.task.disclosure import Disclosure
 
 
@@ -54,13 +56,16 @@ class LocalRun:
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
+            # Devices write to an intake, if a shuffler stands between them and the log.
+            intake = self.log if task.shuffle is None else self._stack.enter_context(open_log(_intake(log_url)))
             self.ledger = self._stack.enter_context(
-                open_accounts(self.log, ledger_path, simulated=crowd.seed is not None)
+                open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
             )
-            self.population = population_of(task, crowd, self.log, self.ledger, block=block, policy=policy, agree=agree)
+            self.population = population_of(task, crowd, intake, self.ledger, block=block, policy=policy, agree=agree)
             self._stack.callback(self.population.close)
             self.task = self.population.task
             self.problem = self.population.problem
+            self.shuffler = None if task.shuffle is None else self._shuffler(intake, f"{_intake(log_url)}.store")
             self.engines = [self.problem.engine() for _ in range(self.task.log.partitions)]
             self.workers = [
                 self._stack.enter_context(Worker(self.log, self.task, engine, chain, look=0.0))
@@ -85,11 +90,28 @@ class LocalRun:
         """Return the estimate of all chains together."""
         return self.problem.estimate(self.engines)
 
+    def _shuffler(self, intake: Log, store: str) -> Shuffler:
+        from murk.shuffler.shuffler import Shuffler
+        from murk.shuffler.store import Store
+
+        self.log.register_task(self.task.document())
+        place = Store(store.partition(":///")[2])
+        return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem.engine(), place))
+
     def _learn(self) -> None:
+        if self.shuffler is not None:
+            self._shuffle(self.shuffler)
         # The first chain last: models that it makes for all chains then use all releases.
         for worker in reversed(self.workers):
             while worker.step().read:
                 pass
+        if self.shuffler is not None:
+            # The next people answer at the model that follows from the newest crowd.
+            self._shuffle(self.shuffler)
+
+    def _shuffle(self, shuffler: Shuffler) -> None:
+        while not shuffler.step().idle:
+            pass
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +120,16 @@ class LocalRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def _intake(log_url: str) -> str:
+    """Return the URL of the intake beside a log in a file."""
+    if not log_url.startswith("sqlite:"):
+        raise UserError(
+            "a shuffled task runs in one process on a log in a file only: on Kafka, start `murk shuffle` and "
+            "`murk learn`, and send to the intake with `murk produce`"
+        )
+    return f"{log_url}.intake"
 
 
 def run(

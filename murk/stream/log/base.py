@@ -73,6 +73,13 @@ class ChainStanding(NamedTuple):
         return max(0, self.end - self.checkpoint.offset)
 
 
+class CrowdMark(NamedTuple):
+    """The shuffler that appends to a log, and the number of crowds that it has appended."""
+
+    shuffler: str
+    crowds: int
+
+
 class FencedError(MurkError):
     """Another worker owns the chain now; nothing of the refused write was applied."""
 
@@ -230,6 +237,33 @@ class Log(ABC):
         partition or a message longer than ``MAX_MESSAGE`` bytes. Raises `MurkError` when the log could not write.
         """
 
+    def crowd_mark(self) -> CrowdMark | None:
+        """Return which shuffler appends to this log; None if none does."""
+        return None
+
+    def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
+        """Reserve the log for a shuffler and return its mark; with ``replace``, take it over from another shuffler.
+
+        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or logs of
+        this kind take no crowds.
+        """
+        raise _without_crowds(self.url)
+
+    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+        """Append a crowd's (partition, message) pairs, in order, and the mark after it, in one atomic, durable write.
+
+        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's with one crowd less.
+        Raises `MurkError` if the log could not write: either everything was written or nothing.
+        """
+        raise _without_crowds(self.url)
+
+    def discard(self, partition: int, offset: int) -> None:
+        """Delete a partition's messages before an offset; a log in a file overwrites them, too.
+
+        A message may stay until the others of its batch can be deleted as well.
+        """
+        raise _without_crowds(self.url)
+
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read at most ``limit`` messages from ``offset`` on, in order.
@@ -386,6 +420,35 @@ def check_range(log: Log, partition: int, offset: int) -> None:
             "the log is not the one that was read before, or has lost its newest messages",
             code="MURK-LOG-006",
         )
+
+
+def _without_crowds(url: str) -> UserError:
+    return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
+
+
+def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
+    """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd with the wanted mark."""
+    if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
+        raise FencedError(
+            f"another shuffler has taken {url} over: this one stops, and appended nothing. Run one shuffler for a log",
+        )
+
+
+def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool, released: bool) -> bool:
+    """Return whether a shuffler's claim to a log must be written; raise `UserError` if it is refused."""
+    if found is None and released:
+        raise UserError(
+            f"{url} has releases that no shuffler has appended: whoever reads it knows when each of them came. Give "
+            "--to another log, which only the shuffler writes to",
+            code="MURK-SHUFFLE-001",
+        )
+    if found is not None and found.shuffler != shuffler and not replace:
+        raise UserError(
+            f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what waited "
+            "there",
+            code="MURK-SHUFFLE-001",
+        )
+    return found is None or found.shuffler != shuffler
 
 
 def taken_over(chain: int, url: str) -> FencedError:

@@ -175,6 +175,21 @@ def writer(kind: str) -> Callable[..., bytes]:
     return write
 
 
+def rewriter(kind: str) -> Callable[..., bytes]:
+    """Return a function that encodes a received release with some fields replaced, to the bytes of `encode`."""
+    names = [field.alias or name for name, field in KINDS[kind].model_fields.items()]
+    names = [name for name in names if name not in ("schema", "kind")]
+    to_json, replace, write = msgspec.json.Encoder().encode, msgspec.structs.replace, writer(kind)
+
+    def rewrite(release: Any, **fields: Any) -> bytes:
+        if isinstance(release, msgspec.Struct):
+            # Parsed, so that its other fields are valid.
+            return to_json(replace(release, **fields))
+        return write(**{name: getattr(release, name) for name in names} | fields)
+
+    return rewrite
+
+
 class Received(Protocol):
     """Fields that all received releases have."""
 

@@ -44,7 +44,10 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "effects"): "curve",
 }
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
-ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}  # keys of the task that a document omits at these defaults
+ADDED_TO_TASK: Final[dict[str, object]] = {
+    "forget": None,
+    "shuffle": None,
+}  # keys of the task that a document omits at these defaults
 
 
 class LearnerBlock(Block):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from murk.stream.task.block import Block
+from murk.stream.task.errors import task_error
 
 Scale = Literal["log odds", "probability", "slope", "own"]
 """Scale of a coefficient: log odds, half the probability of a label, the target, or the loss's own unit."""
@@ -51,6 +52,7 @@ class TaskProtocol(ABC):
     rank: ClassVar[int]
     reads_models: ClassVar[bool] = False  # whether devices read a model before they release
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
+    why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
 
     def release_kind(self, block: Any) -> str:
@@ -105,6 +107,15 @@ class TaskProtocol(ABC):
         PydanticCustomError
             Naming the key, with the choices.
         """
+
+    def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
+        """Check that crowds of this size form; raise `PydanticCustomError`, naming the key, with the choices."""
+        if self.why_not_shuffled:
+            raise task_error(
+                f"has no effect with protocol: {self.name}, whose releases {self.why_not_shuffled}; remove it, or say "
+                "protocol: scores",
+                "shuffle",
+            )
 
     @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:

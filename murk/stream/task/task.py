@@ -24,7 +24,7 @@ from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
 from murk.stream.task.former import former_defaults
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
-from murk.stream.task.privacy import PrivacyBlock, filled_in
+from murk.stream.task.privacy import DEFAULT_LEVEL, PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import (
     BLOCKS,
@@ -38,6 +38,7 @@ from murk.stream.task.registry import (
     with_delays,
     with_rules_of_scores,
 )
+from murk.stream.task.shuffle import ShuffleBlock, with_promises
 from murk.stream.task.yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1
@@ -132,6 +133,11 @@ class Task(_ProtocolBlocks):
         default=None,
         description="public covariates, for whitening and intervals; `null`: nobody's features are public",
     )
+    shuffle: ShuffleBlock | None = Field(
+        default=None,
+        description="crowds in which a shuffler hides who released what (`scores`, `examples` and `moments`); `null`: "
+        "releases are not shuffled",
+    )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
     simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
     covariates: PublicCovariates | None = Field(default=None, description="the resolved public covariates")
@@ -178,6 +184,7 @@ class Task(_ProtocolBlocks):
             content["protocol"] = protocol_by_rule(content)
         content, filled = with_delays(content)
         content, shared = with_rules_of_scores(content)
+        content = with_promises(content)
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
         task = cls._resolve(content, source, lines)
@@ -210,7 +217,7 @@ class Task(_ProtocolBlocks):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        return resolved(data) if isinstance(data, dict) else data
+        return with_promises(resolved(data)) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -222,6 +229,8 @@ class Task(_ProtocolBlocks):
         check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()
         self._check_privacy()
+        if self.shuffle is not None:
+            self._check_shuffle(self.shuffle)
         return self
 
     def _check_covariates(self) -> None:
@@ -245,6 +254,19 @@ class Task(_ProtocolBlocks):
         except PydanticCustomError as error:
             context = error.context or {}
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
+
+    def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
+        PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
+        if self.privacy.per_person is not None:
+            raise task_error(
+                "the central guarantee holds for people who are in one crowd, once; remove the cap, so that each "
+                "person releases once",
+                *("privacy", "per_person"),
+            )
+        for level, guarantee in self.privacy.levels.items():
+            at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
+            shuffle.check_level(guarantee, "privacy", *at)
+        shuffle.check_promise(self.privacy.guarantee, "shuffle")
 
     @cached_property
     def coding(self) -> Coding:
@@ -386,7 +408,11 @@ class Task(_ProtocolBlocks):
 
     def with_budget(self, factor: float) -> Self:
         """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""
-        return self._with(privacy=self.privacy.times(factor))
+        privacy = self.privacy.times(factor)
+        if self.shuffle is None:
+            return self._with(privacy=privacy)
+        shuffle = self.shuffle.model_dump(mode="json") | {"promise": {"delta": self.shuffle.promise.delta}}
+        return self._with(privacy=privacy, shuffle=shuffle)
 
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")

@@ -71,6 +71,13 @@ def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
     return lengths
 
 
+def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Sequence[Any]], bool]]:
+    """Return functions that check releases as ``admit`` and ``admits`` do, but whatever their versions."""
+    if hasattr(learner, "check_payload"):
+        return learner.check_payload, learner.payloads_fit  # type: ignore[attr-defined]
+    return lambda release: learner.admit(release, 0), admits_of(learner)
+
+
 def admits_of(learner: StreamLearner) -> Callable[[Sequence[Any]], bool]:
     """Return a function that tells whether a learner certainly admits all of some releases."""
     admits: Callable[[Sequence[Any]], bool] = getattr(learner, "admits", lambda releases: False)

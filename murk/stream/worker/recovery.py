@@ -31,6 +31,16 @@ def check_carries(log: Log, task: Task) -> None:
         )
 
 
+def check_shuffled(log: Log, task: Task) -> None:
+    """Raise `UserError` if a task is shuffled, and no shuffler writes to a log."""
+    if task.shuffle is not None and log.crowd_mark() is None:
+        raise UserError(
+            f"no shuffler writes to {log.url}, and the task {task.name!r} is learned from shuffled crowds only: start "
+            "`murk shuffle`, and learn from its --to",
+            code="MURK-SHUFFLE-002",
+        )
+
+
 def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
     """Decode a chain's state and check that the log continues it; return None if nothing was read yet.
 

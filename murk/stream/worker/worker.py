@@ -22,7 +22,7 @@ from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecor
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
 from murk.stream.worker.learner import StreamLearner, wire_rules
-from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
+from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 
 _STEP_BYTES = 2**26  # largest number of bytes that a step reads
@@ -141,6 +141,7 @@ class Worker:
         self._unreported = DeadLetterLog(_log, self._description)
         # Before the chain is taken from its owner.
         check_carries(log, task)
+        check_shuffled(log, task)
         self._check_learner()
         rules = wire_rules(task, learner)
         self._sharing = sharing_of(log, task, learner, chain, look)

@@ -111,6 +111,13 @@ class ScoreEngine:
         Raises RejectedError with reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
         self._check_version(release.version, self._now.count + ahead)
+        self.check_payload(release)
+
+    def check_payload(self, release: ScoreRelease) -> None:
+        """Refuse a forged release, whatever its version.
+
+        Raises RejectedError with reason ``"dimension"`` or ``"magnitude"``.
+        """
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
             raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
@@ -121,8 +128,10 @@ class ScoreEngine:
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `admit` is certain to admit all these releases in this order."""
-        if not self._knows({release.version for release in releases}, len(releases)):
-            return False
+        return self._knows({release.version for release in releases}, len(releases)) and self.payloads_fit(releases)
+
+    def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
+        """Return True only if `check_payload` is certain to pass all these releases."""
         if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
             return False
         answers = block_of(releases).split(*_ANSWERED)

@@ -206,11 +206,13 @@ class LocalScores(RecordEngine, ScoreEngine):
     def _left(self) -> int:
         """Return the number of records until the epoch ends or predictions change."""
         count = self._now.count
-        return min(self.settings.epoch_end(count), shown_next(count, self.settings.longest)) - count
+        return (
+            min(self.settings.epoch_end(count), shown_next(count, self.settings.longest, self.settings.first)) - count
+        )
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
-        if count == shown_next(before.count, self.settings.longest):
+        if count == shown_next(before.count, self.settings.longest, self.settings.first):
             return now
         return Chain(now.count, now.epochs, before.shown or before)
 

@@ -32,10 +32,10 @@ FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no epoch is s
 NEVER: Final = 2**62  # end of an endless epoch
 
 
-def epoch_start(version: int, longest: int = NEVER) -> int:
+def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the version at which the current epoch of a chain began.
 
-    Epochs double up to ``longest``; then all are that long.
+    Epochs double from ``first`` up to ``longest``; then all are that long.
 
     Examples
     --------
@@ -44,32 +44,32 @@ def epoch_start(version: int, longest: int = NEVER) -> int:
     >>> [epoch_start(version, 5_000) for version in (2_999, 3_000, 6_000, 10_999, 11_000, 100_000)]
     [0, 3000, 6000, 6000, 11000, 96000]
     """
-    if version < FIRST:
+    if version < first:
         return 0
-    doubled = _doubled(longest)
+    doubled = _doubled(longest, first)
     if version >= doubled:
         return doubled + (version - doubled) // longest * longest
-    return FIRST << ((version // FIRST).bit_length() - 1)
+    return first << ((version // first).bit_length() - 1)
 
 
-def epoch_end(version: int, longest: int = NEVER) -> int:
+def epoch_end(version: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the version at which the current epoch ends."""
-    if version < FIRST:
-        return FIRST
-    start = epoch_start(version, longest)
+    if version < first:
+        return first
+    start = epoch_start(version, longest, first)
     return start + min(start, longest)
 
 
-def epoch_number(version: int, longest: int = NEVER) -> int:
+def epoch_number(version: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the number of epochs that ended before the current one."""
-    doubled = _doubled(longest)
+    doubled = _doubled(longest, first)
     if version >= doubled:
-        return (doubled // FIRST).bit_length() + (version - doubled) // longest
-    return (version // FIRST).bit_length()
+        return (doubled // first).bit_length() + (version - doubled) // longest
+    return (version // first).bit_length()
 
 
 @lru_cache(maxsize=64)
-def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
+def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[int, ...]:
     """Return the starts of the remembered epochs, oldest first, the newest of which begins at ``start``.
 
     Examples
@@ -79,16 +79,16 @@ def remembered(start: int, longest: int = NEVER) -> tuple[int, ...]:
     """
     starts = [start]
     while starts[-1] > 0 and len(starts) < REMEMBERED:
-        starts.append(epoch_start(starts[-1] - 1, longest))
+        starts.append(epoch_start(starts[-1] - 1, longest, first))
     return tuple(reversed(starts))
 
 
-def _doubled(longest: int) -> int:
+def _doubled(longest: int, first: int) -> int:
     """Return the start of the first epoch that no longer doubles."""
-    return FIRST << (longest // FIRST).bit_length()
+    return first << (longest // first).bit_length()
 
 
-def shown_next(count: int, longest: int = NEVER) -> int:
+def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the next count at which predictions are updated, four times an epoch.
 
     Examples
@@ -99,9 +99,9 @@ def shown_next(count: int, longest: int = NEVER) -> int:
     >>> counts[:9], counts[-7:]
     ([0, 1, 2, 3, 4, 5, 6, 7, 8], [2048, 2560, 3000, 3750, 4500, 5250, 6000])
     """
-    start = epoch_start(count, longest) or 1 << max(count.bit_length() - 1, 0)
+    start = epoch_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
     step = max(min(start, longest) // 4, 1)
-    return min(count - (count - start) % step + step, epoch_end(count, longest)) if count else 1
+    return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
 
 
 REACH: Final = 1.3
@@ -141,6 +141,7 @@ class Settings:
     # whether people are asked at one probability for everybody while noise would hide the curvature of log odds,
     # and average effects may be the line's. Not part of the digest: answers at any model count either way.
     line: bool = False
+    first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
 
     @cached_property
     def longest(self) -> int:
@@ -149,19 +150,19 @@ class Settings:
 
     def epoch_start(self, version: int) -> int:
         """Return the start of the epoch that a chain of ``version`` releases is in."""
-        return 0 if self.once else epoch_start(version, self.longest)
+        return 0 if self.once else epoch_start(version, self.longest, self.first)
 
     def epoch_end(self, version: int) -> int:
         """Return the end of the epoch that a chain of ``version`` releases is in."""
-        return NEVER if self.once else epoch_end(version, self.longest)
+        return NEVER if self.once else epoch_end(version, self.longest, self.first)
 
     def epoch_number(self, version: int) -> int:
         """Return the number of epochs before the one that a chain of ``version`` releases is in."""
-        return 0 if self.once else epoch_number(version, self.longest)
+        return 0 if self.once else epoch_number(version, self.longest, self.first)
 
     def remembered(self, count: int) -> tuple[int, ...]:
         """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
-        return (0,) if self.once else remembered(epoch_start(count, self.longest), self.longest)
+        return (0,) if self.once else remembered(self.epoch_start(count), self.longest, self.first)
 
     @property
     def matrices(self) -> bool:
@@ -225,6 +226,8 @@ class Settings:
             parts.append(f"forget={self.forget}")
         if self.shared:
             parts.append("shared")
+        if self.first != FIRST:
+            parts.append(f"first={self.first}")
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -161,12 +161,12 @@ class Readers:
     """Readers of partitions, opened on demand: each takes sockets and a thread."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], Reader] = {}
-        self._asked: dict[tuple[str, int], float] = {}
+        self._open: dict[tuple[str, int, bool], Reader] = {}
+        self._asked: dict[tuple[str, int, bool], float] = {}
 
     def get(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> Reader:
         """Return the reader of a partition."""
-        place = topic, partition
+        place = topic, partition, committed
         if place not in self._open:
             self._open[place] = Reader(clients, ends, topic, partition, committed=committed)
         self._asked[place] = monotonic()

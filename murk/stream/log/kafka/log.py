@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from time import sleep, time
 from typing import Any
@@ -13,6 +13,7 @@ from kafka import TopicPartition
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
     Checkpoint,
+    CrowdMark,
     DeadLetter,
     FencedError,
     Log,
@@ -26,10 +27,12 @@ from murk.stream.log.base import (
     truncate_time,
 )
 from murk.stream.log.kafka import topics
-from murk.stream.log.kafka.connection.clients import Clients, close_in_time
+from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
+from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Address
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table, letters
+from murk.stream.log.kafka.crowds import CrowdWriter, mark_of
 from murk.stream.log.kafka.membership import KafkaMembership
 from murk.stream.log.kafka.model_cache import ModelCache
 from murk.stream.log.kafka.ownership import OFFSET, OWNER, KafkaOwnership
@@ -77,6 +80,8 @@ class KafkaLog(Log):
         self._table: Table | None = None
         self._ends: Ends | None = None
         self._cache: ModelCache | None = None
+        self._crowds: CrowdWriter | None = None
+        self._is_shuffled = False
         self.url = self._address.url(self._name)
         self._sending = Sending(self._clients)
         self._admin = self._clients.admin()
@@ -184,12 +189,45 @@ class KafkaLog(Log):
         """Read messages, at most those of one fetch; see `Log.read`."""
         check_partition(self, partition)
         try:
-            records = self._reader(self._names.releases, partition, committed=False).read(offset, limit)
+            records = self._reader(self._names.releases, partition, committed=self._has_crowds()).read(offset, limit)
         except IndexError:
             self._check_topic_ids()
             check_range(self, partition, offset)
             raise MurkError(f"partition {partition} of {self.url} cannot be read at offset {offset}") from None
         return [Message(record.offset, record.timestamp // 1000, record.value or b"") for record in records]
+
+    def crowd_mark(self) -> CrowdMark | None:
+        """Return which shuffler appends to this log."""
+        return mark_of(self._newest_models(TASK_PLACE))
+
+    def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
+        """Reserve the log for a shuffler; see `Log.claim`."""
+        self._check_topic_ids()
+        if self._crowds is not None:
+            self._crowds.close()
+        self._crowds = CrowdWriter(self._clients, self._names, self.crowd_mark)
+        return self._crowds.claim(shuffler, replace, any(self.ends()))
+
+    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+        """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
+        if self._crowds is None:
+            raise MurkError(f"no shuffler has claimed {self.url}")
+        self._check_topic_ids()
+        ms = 1000 * truncate_time(time(), self._registered_task().granularity)
+        self._crowds.append(messages, mark, ms)
+
+    def discard(self, partition: int, offset: int) -> None:
+        """Have the broker delete a partition's records before an offset."""
+        check_partition(self, partition)
+        place = TopicPartition(self._names.releases, partition)
+        with translate_errors(self.url, "deleting what was shuffled"):
+            self._admin.delete_records({place: offset}, timeout_ms=PATIENCE_MS)
+
+    def _has_crowds(self) -> bool:
+        """Return whether a shuffler writes to this log, whose transactions its readers must wait for."""
+        if not self._is_shuffled and self._registered_task().shuffle is not None:
+            self._is_shuffled = self.crowd_mark() is not None
+        return self._is_shuffled
 
     def begin(self, partition: int) -> int:
         """Return the offset of the oldest message."""
@@ -294,14 +332,23 @@ class KafkaLog(Log):
 
     def close(self) -> None:
         """Close all clients, even if one of them fails, with a time limit for each."""
-        made = (self._admin, self._sending, self._ends, self._table, self._state_reader, *self._readers, self._cache)
+        made = (
+            self._admin,
+            self._sending,
+            self._ends,
+            self._table,
+            self._state_reader,
+            *self._readers,
+            self._cache,
+            self._crowds,
+        )
         with ExitStack() as stack:
             # The stack closes them in reverse order.
             for client in made:
                 if client is not None:
                     stack.callback(close_in_time, client, self.url)
         self._readers, self._state_reader = Readers(), None
-        self._table = self._ends = self._cache = self._admin = None
+        self._table = self._ends = self._cache = self._admin = self._crowds = None
 
     @property
     def _clients(self) -> Clients:

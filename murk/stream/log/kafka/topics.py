@@ -48,7 +48,7 @@ class Names:
         self.releases, self.models, states = (f"murk-{log}-{kind}" for kind in ("releases", "models", "states"))
         self.dead = f"murk-{log}-dead-letters"
         self.all = self.releases, self.models, states, self.dead
-        self.announcer = f"murk-{log}-task"
+        self.announcer, self.shuffler = f"murk-{log}-task", f"murk-{log}-shuffler"
         self.group = f"murk-{log}" if model is None else f"murk-{log}.{model}"
         self.states, self.estimates = f"{self.group}-states", f"{self.group}-estimates"
 

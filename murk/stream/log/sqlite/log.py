@@ -12,9 +12,9 @@ import struct
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, count, repeat
+from itertools import accumulate, count, islice, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,13 @@ from murk._sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
+    CrowdMark,
     DeadLetter,
     Log,
     Message,
     Ownership,
+    check_claim,
+    check_mark,
     check_partition,
     check_range,
     check_sizes,
@@ -43,6 +46,8 @@ READ_BYTES = 16 * 2**20  # a read stops after this many bytes of messages, so th
 TRIM_CHUNK = 10_000  # number of messages removed in one transaction, which bounds how long appends wait
 HEARD = 0.01  # seconds for which a device reuses a model it has read
 _SIZE = 4
+_CROWD_PART = 4096  # number of messages of a crowd that are inserted at once
+_MARK = "shuffled"  # key under which the shuffler and its number of crowds are stored
 _DEAD_PAGE = 256
 _OFFSET = itemgetter(0)
 _LAST = 2**63 - 1
@@ -208,6 +213,11 @@ class States:
         return bool(database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.table,)))
 
 
+def _mark(value: object) -> CrowdMark | None:
+    shuffler, _, crowds = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() else None
+
+
 class Epoch(Ownership):
     """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
 
@@ -351,19 +361,65 @@ class SqliteLog(Log):
             if not self._is_upgraded():
                 upgrade(connection)
             # Read under the lock, so that times grow with offsets.
+            self._insert(connection, messages, int(self._clock()))
+
+    def _insert(self, connection: sqlite3.Connection, messages: Mapping[int, Sequence[bytes]], now: int) -> None:
+        """Insert each partition's messages within a transaction."""
+        for partition, values in messages.items():
+            ends = connection.execute(
+                'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
+                (len(values), partition),
+            ).fetchall()
+            if not ends:
+                raise self._incomplete(partition)
+            offset = ends[0][0] - len(values)
+            for number, value in pack(values):
+                row = (partition, offset, now, value, number)
+                connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
+                offset += number
+
+    def crowd_mark(self) -> CrowdMark | None:
+        """Return which shuffler appends to this log."""
+        return _mark(self._meta(_MARK))
+
+    def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
+        """Reserve the log for a shuffler; see `Log.claim`."""
+        with self._database.write() as connection:
+            found = self.crowd_mark()
+            if check_claim(self.url, found, shuffler, replace, any(self.ends())):
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
+                found = CrowdMark(shuffler, 0)
+        assert found is not None
+        return found
+
+    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+        """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
+        rest = iter(messages)
+        with self._database.write() as connection:
+            if not self._is_upgraded():
+                upgrade(connection)
+            check_mark(self.url, self.crowd_mark(), mark)
             now = int(self._clock())
-            for partition, values in messages.items():
-                ends = connection.execute(
-                    'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
-                    (len(values), partition),
-                ).fetchall()
-                if not ends:
-                    raise self._incomplete(partition)
-                offset = ends[0][0] - len(values)
-                for number, value in pack(values):
-                    row = (partition, offset, now, value, number)
-                    connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
-                    offset += number
+            # In parts, so that a crowd need not fit into memory.
+            while part := [*islice(rest, _CROWD_PART)]:
+                check_sizes(part)
+                values: defaultdict[int, list[bytes]] = defaultdict(list)
+                for partition, value in part:
+                    values[partition].append(value)
+                self._insert(connection, values, now)
+            row = (_MARK, f"{mark.shuffler}:{mark.crowds}")
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
+
+    def discard(self, partition: int, offset: int) -> None:
+        """Delete and overwrite messages; see `Log.discard`."""
+        check_partition(self, partition)
+        begin, offset = self.begin(partition), min(offset, self.end(partition))
+        if begin >= offset:
+            return
+        while begin < offset:
+            begin = min(begin + TRIM_CHUNK, offset)
+            self._trim_to(partition, begin)
+        self._database.overwrite()
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""

@@ -21,7 +21,7 @@ def opened(**clients):
     """A log with some clients, of which none has met a broker."""
     log = object.__new__(KafkaLog)
     log.url = "kafka://host:1/x"
-    log._admin = log._sending = log._ends = log._table = log._cache = None
+    log._admin = log._sending = log._ends = log._table = log._cache = log._crowds = None
     log._state_reader, log._readers = None, ()
     log.__dict__.update(clients)
     return log

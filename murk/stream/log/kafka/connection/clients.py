@@ -27,6 +27,7 @@ SENDING_MS = 6_000
 TRANSACTION_MS = 10_000
 """Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
 
+CROWD_MS = 300_000  # the same for a shuffler, whose crowd may be a million releases
 METADATA_MS = 3_000  # maximum age in milliseconds of the metadata by which a learner assigns partitions
 FETCH_BYTES = 4 * 2**20  # most bytes that one fetch returns, which bounds a reader's memory
 CLOSING = 10.0  # seconds that one client may take to close
@@ -224,12 +225,12 @@ class Clients:
             metrics_enabled=False,
         )
 
-    def owner(self, transactional_id: str) -> Any:
+    def owner(self, transactional_id: str, transaction_ms: int = TRANSACTION_MS) -> Any:
         """Return a transactional producer, which fences the previous one with this id."""
         return self._make(
             TransactionalProducer,
             transactional_id=transactional_id,
-            transaction_timeout_ms=TRANSACTION_MS,
+            transaction_timeout_ms=transaction_ms,
             acks="all",
             request_timeout_ms=PATIENCE_MS,
             delivery_timeout_ms=PATIENCE_MS + 5_000,

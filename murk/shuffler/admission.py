@@ -1,0 +1,41 @@
+"""The shuffler's rules of admission: a worker's own, with the models that the shuffler has relayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from murk.privacy.mechanisms import Costed
+from murk.stream.messages.codec import RejectedError
+from murk.stream.worker.learner import StreamLearner, payload_checks_of, payload_lengths
+
+
+class Admission:
+    """A learner's checks, without learning, for `murk.stream.worker.intake.Intake`.
+
+    ``versions`` are those of the relayed models, with 0; None if releases have no version.
+    """
+
+    publish_every = 2**62
+
+    def __init__(self, learner: StreamLearner, versions: Set[int] | None) -> None:
+        self.versions = versions
+        self.kind: str = learner.kind
+        self.dimension: int = learner.dimension
+        self.lengths = payload_lengths(learner)
+        self.mechanisms: Mapping[str, Costed] = learner.mechanisms
+        self._check, self._fit = payload_checks_of(learner)
+
+    def admit(self, release: Any, ahead: int) -> None:
+        """Raise `RejectedError` if a learner would refuse the release, or nobody was given its model."""
+        if self.versions is not None and release.version not in self.versions:
+            if release.version > max(self.versions):
+                raise RejectedError("future", f"version {release.version}, whose model was not published yet")
+            raise RejectedError("version", f"there was no model of version {release.version}, or it is long replaced")
+        self._check(release)
+
+    def admits(self, releases: Sequence[Any]) -> bool:
+        """Return True only if all these releases are certain to be admitted."""
+        if self.versions is not None and not {release.version for release in releases} <= self.versions:
+            return False
+        return self._fit(releases)

@@ -1,0 +1,394 @@
+"""The shuffler: takes in releases, and forwards each crowd exactly once, in a random order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from murk.errors import MurkError, UserError
+from murk.shuffler.admission import Admission
+from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store
+from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Ownership, truncate_time
+from murk.stream.messages.codec import RejectedError, decode_iterate
+from murk.stream.messages.releases import KINDS, IterateMessage
+from murk.stream.messages.state import Counters, StateMessage, decode_state
+from murk.stream.messages.wire import Received, rewriter
+from murk.stream.task.shuffle import ShuffleBlock
+from murk.stream.task.task import Task
+from murk.stream.worker.intake import DeadLetterLog, DuplicateWindow, Intake, Tally
+from murk.stream.worker.learner import StreamLearner, wire_rules
+from murk.stream.worker.recovery import check_carries
+
+_BATCH = 8_192  # most messages that a step takes in from a partition
+_STEP_BYTES = 2**26  # most bytes of them
+_OWN = "shuffler"  # key, in the intake's states, of the store's id
+
+_log = logging.getLogger(__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a shuffler has done since its store was created, in releases."""
+
+    read: int  # messages of the intake
+    duplicates: int
+    refused: dict[str, int]  # messages that a learner would refuse, by reason
+    released: int
+    crowds: int
+    waiting: int  # releases whose crowds are not complete
+    dropped: int  # releases whose crowds were not complete in time
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did."""
+
+    read: int
+    released: int
+    dropped: int
+    relayed: bool  # whether a new model was relayed to devices
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing was done."""
+        return not (self.read or self.released or self.dropped or self.relayed)
+
+
+class _Window(DuplicateWindow):
+    """A window for duplicates that also lists what it was given."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, known: DuplicateWindow) -> None:
+        super().__init__(known.size)
+        self._block, self._newer, self._older, self._last = known._block, known._newer, known._older, known._last
+        self.given: list[tuple[int, str]] = []
+
+    def seen(self, offset: int, identifier: str) -> bool:
+        self.given.append((offset, identifier))
+        return super().seen(offset, identifier)
+
+    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
+        new = super().add_new(offsets, identifiers)
+        if new:
+            self.given += zip(offsets, identifiers, strict=True)
+        return new
+
+
+class Shuffler:
+    """Forward the releases of an intake log in crowds to the log of releases.
+
+    A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
+    intake's offsets and deletes what was taken in. It also relays the learner's models to the intake, one for each
+    version, so that everybody in a crowd answers at the same one. Only the store decides what was taken in and sealed,
+    and only the log's mark which crowds it has: after a crash at any moment every release is forwarded once, in a
+    whole crowd.
+
+    Parameters
+    ----------
+    intake, log
+        The log that devices write to and only the shuffler reads, and the log that learners read.
+    task
+        The task of both.
+    learner
+        A new learner of the task, for its checks of releases.
+    store
+        What waits; the shuffler closes it.
+    replace
+        Give up what waited in another store, and what waits in the intake, and begin at the intake's end.
+    clock
+        Time in seconds since 1970, for patience and the times of releases.
+
+    Raises
+    ------
+    UserError
+        If a log carries another task, the log has releases that were not shuffled, or another store belongs to them.
+    """
+
+    def __init__(
+        self,
+        intake: Log,
+        log: Log,
+        task: Task,
+        learner: StreamLearner,
+        store: Store,
+        *,
+        replace: bool = False,
+        batch: int = _BATCH,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        with ExitStack() as stack:
+            stack.callback(store.close)
+            if task.shuffle is None:
+                raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
+            if intake.identity == log.identity:
+                raise UserError(f"{log.url} is both --from and --to: devices need an intake of their own")
+            for each in (intake, log):
+                check_carries(each, task)
+            if intake.crowd_mark() is not None:
+                raise UserError(f"{intake.url} is the log of another shuffler: an intake takes only devices' releases")
+            store.bind({"task": task.hash, "intake": intake.identity, "log of releases": log.identity})
+            self._intake, self._to, self._task, self._store, self._clock = intake, log, task, store, clock
+            self._settings: ShuffleBlock = task.shuffle
+            self._mark = log.claim(store.id, replace=replace)
+            self._description = f"{intake.url} to {log.url}"
+            self._unreported = DeadLetterLog(_log, self._description)
+            versioned = "version" in KINDS[learner.kind].model_fields
+            self._models = store.models() if versioned else None
+            self._admission = Admission(learner, {0, *self._models} if self._models is not None else None)
+            rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
+            self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
+            self._judges = [
+                Intake(chain, rules, self._admission)  # type: ignore[arg-type]
+                for chain in range(intake.partitions)
+            ]
+            self._rewrite = rewriter(learner.kind)
+            self._owned: list[Ownership] = []
+            self._committed: dict[int, tuple[int, Counters]] = {}
+            stack.callback(self._give_up)
+            self._take_over(replace)
+            self._windows = [_Window(store.window(chain, task.duplicates)) for chain in range(intake.partitions)]
+            if self._models:
+                self._publish(self._models[max(self._models)])
+            self._forward_sealed()
+            self._stopped: str | None = None
+            self._closing = stack.pop_all()
+        _log.info("%s: begun after %d crowds", self._description, self._mark.crowds)
+
+    @property
+    def totals(self) -> Totals:
+        """What was done since the store was created."""
+        counts = self._store.counts()
+        by_name: dict[str, int] = {}
+        for (_, name), count in counts.items():
+            by_name[name] = by_name.get(name, 0) + count
+        return Totals(
+            read=by_name.get("read", 0),
+            duplicates=by_name.get(DUPLICATES, 0),
+            refused={name[5:]: count for name, count in sorted(by_name.items()) if name.startswith("dead:")},
+            released=by_name.get(RELEASED, 0),
+            crowds=by_name.get(CROWDS, 0),
+            waiting=sum(each.count for each in self._store.open_crowds()),
+            dropped=by_name.get(DROPPED, 0),
+        )
+
+    def step(self) -> Step:
+        """Take in what has arrived, up to a batch of each partition, and forward or drop crowds; see the class.
+
+        Raises ``FencedError`` if another shuffler has taken over; `MurkError` if a log or the store failed: then a new
+        shuffler with the same store continues.
+        """
+        if self._stopped is not None:
+            raise MurkError(f"this shuffler {self._stopped}: start a new one with the same store")
+        # After an error or interrupt, only a new shuffler knows what was done.
+        self._stopped = "did not get to the end of a step"
+        relayed = self._relay()
+        read = sum(self._take_in(chain) for chain in range(self._intake.partitions))
+        released, dropped = self._forward_complete(), self._drop_late()
+        self._commit()
+        self._stopped = None
+        return Step(read, released, dropped, relayed)
+
+    def close(self) -> None:
+        """Give up the intake and close the store; a new shuffler continues."""
+        if self._stopped is None:
+            self._unreported.report()
+        self._stopped = "was closed"
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Beginning
+
+    def _take_over(self, replace: bool) -> None:
+        """Acquire the intake's partitions, and begin where the store or the intake says."""
+        starts = []
+        for chain in range(self._intake.partitions):
+            self._owned.append(owned := self._intake.acquire(chain))
+            state, committed = owned.load()
+            known = self._store.offset(chain)
+            where = f"partition {chain} of {self._intake.url}"
+            owner = None if state is None else decode_state(state, where).learner.get(_OWN)
+            if state is not None and owner is None:
+                raise UserError(
+                    f"{where} was learned from: an intake is read by its shuffler only; give another --from"
+                )
+            if owner not in (None, self._store.id) and not replace:
+                raise UserError(
+                    f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up "
+                    "what waited there"
+                )
+            if known is not None and known < committed and owner == self._store.id:
+                raise MurkError(
+                    f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {known}, and "
+                    f"{committed} was committed. Bring the newest one back; if it is lost, give another --store with "
+                    "--replace"
+                )
+            begin = self._intake.begin(chain)
+            if known is not None and known < begin:
+                raise MurkError(
+                    f"{where} begins at offset {begin}, and the store has taken in {known}: retention has removed "
+                    "releases that were not taken in. Give another --store with --replace, which begins at the end",
+                    code="MURK-LOG-007",
+                )
+            starts.append(self._intake.end(chain) if replace and known is None else max(begin, committed))
+        self._store.start_at(starts)
+
+    def _give_up(self) -> None:
+        for owned in self._owned:
+            owned.close()
+
+    # A step
+
+    def _relay(self) -> bool:
+        """Publish the learner's newest model on the intake, if it is new; return whether it was."""
+        if self._models is None:
+            return False
+        message = self._to.model(FIRST_CHAIN)
+        if message is None or message in self._models.values():
+            return False
+        version = self._version(message)
+        if version in self._models:
+            raise MurkError(
+                f"{self._to.url} has another model of version {version} than the one at which people have answered: "
+                "its learner was started over. Restore its state, or begin with new logs"
+            )
+        if version < max(self._models, default=0):
+            # A learner that continues an older state makes the same models again.
+            return False
+        self._store.add_model(version, message)
+        self._models = self._store.models()
+        self._admission.versions = {0, *self._models}
+        self._publish(message)
+        return True
+
+    def _version(self, message: bytes) -> int:
+        try:
+            model = IterateMessage.model_validate_json(message)
+            decode_iterate(message, task_hash=self._task.hash, dimension=len(model.iterate), chain=FIRST_CHAIN)
+        except (ValueError, RejectedError):
+            raise MurkError(
+                f"the model on {self._to.url} is not one of this task: somebody else has written there. Restart its "
+                "learner, which publishes its own again"
+            ) from None
+        return model.version
+
+    def _publish(self, message: bytes) -> None:
+        if self._intake.model(FIRST_CHAIN) != message:
+            self._intake.publish(FIRST_CHAIN, message)
+
+    def _take_in(self, chain: int) -> int:
+        """Judge a batch of a partition and add what is admitted to its crowds; return the number of messages."""
+        offset = self._store.offset(chain)
+        assert offset is not None
+        messages = self._intake.read(chain, offset, self._batch)
+        if not messages:
+            return 0
+        window, tally = self._windows[chain], Tally(Counters())
+        window.given.clear()
+        judged = self._judges[chain].judge(messages, window, tally)
+        counters = tally.counters()
+        self._unreported.add(letter.reason for letter in judged.dead)
+        counts = {"read": len(messages), DUPLICATES: counters.duplicates}
+        counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
+        self._store.take(
+            chain, messages, window.given, self._disguised(judged.admitted), counts, int(self._clock()), window.size
+        )
+        return len(messages)
+
+    def _disguised(self, releases: Sequence[Received]) -> dict[Place, list[tuple[int, bytes]]]:
+        """Give releases new ids and chains, leave their times to their crowd, and return them by level and version."""
+        ids = os.urandom(16 * len(releases)).hex()
+        words = np.frombuffer(os.urandom(8 * len(releases)), dtype=np.uint64)
+        chains = (words % np.uint64(self._to.partitions)).tolist()
+        waiting: dict[Place, list[tuple[int, bytes]]] = {}
+        for i, (release, chain) in enumerate(zip(releases, chains, strict=True)):
+            place = release.level, getattr(release, "version", 0)
+            message = self._rewrite(release, id=ids[32 * i : 32 * (i + 1)], chain=chain, time=0, expires=0)
+            waiting.setdefault(place, []).append((chain, message))
+        return waiting
+
+    def _forward_complete(self) -> int:
+        """Forward all crowds that are complete; return the number of releases."""
+        released = 0
+        for crowd in self._store.open_crowds():
+            if crowd.count >= self._settings.crowd:
+                now, task = self._clock(), self._task
+                moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))
+                self._store.seal(crowd.crowd, self._mark.crowds + 1, moment, end)
+                released += self._forward_sealed()
+        return released
+
+    def _forward_sealed(self) -> int:
+        """Append the sealed crowd to the log, if the log does not have it, and delete it; return its size."""
+        sealed = self._store.sealed()
+        if sealed is None:
+            return 0
+        if sealed.number > self._mark.crowds:
+            self._append(sealed)
+        self._store.delete(sealed)
+        _log.info("%s: crowd %d of %d releases", self._description, sealed.number, sealed.count)
+        return sealed.count
+
+    def _append(self, sealed: Sealed) -> None:
+        mark = CrowdMark(self._store.id, sealed.number)
+        self._to.append_crowd(self._store.messages(sealed), mark)
+        self._mark = mark
+
+    def _drop_late(self) -> int:
+        """Drop the crowds that are still too small and whose first release has waited too long."""
+        dropped, before = 0, self._clock() - self._settings.patience
+        for crowd in self._store.open_crowds():
+            if crowd.since < before:
+                self._store.drop(crowd)
+                dropped += crowd.count
+                _log.warning(
+                    "%s: %d releases of level %s waited too long for a crowd of %d and were dropped",
+                    self._description, crowd.count, crowd.level, self._settings.crowd,
+                )  # fmt: skip
+        return dropped
+
+    def _commit(self) -> None:
+        """Commit offsets and counts of the intake, and delete what was taken in."""
+        counts = self._store.counts()
+        for chain, owned in enumerate(self._owned):
+            offset = self._store.offset(chain)
+            assert offset is not None
+            dead = {
+                name[5:]: count for (place, name), count in counts.items() if place == chain and name[:5] == "dead:"
+            }
+            # Released by all chains: populations wait for the models that follow from this number.
+            learned = counts[-1, RELEASED] if chain == FIRST_CHAIN else 0
+            counters = Counters(learned=learned, duplicates=counts[chain, DUPLICATES], dead=dead)
+            if self._committed.get(chain) == (offset, counters):
+                continue
+            state = StateMessage(
+                task=self._task.hash,
+                identity=self._intake.identity,
+                chain=chain,
+                offset=offset,
+                last_id=None,
+                counters=counters,
+                learner={_OWN: self._store.id},
+            )
+            try:
+                owned.commit(state.encode(), offset)
+            except FencedError:
+                self._stopped = "was replaced by another one"
+                raise
+            self._committed[chain] = offset, counters
+            self._intake.discard(chain, offset)

@@ -1,0 +1,205 @@
+"""The shuffle block of a task: the size of crowds, and what everybody but the shuffler may learn."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field
+
+from murk.errors import UserError
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
+from murk.privacy.shuffling import largest_local_epsilon, shuffled_epsilon
+from murk.stream.task.block import Block, Integer, Number
+from murk.stream.task.durations import Duration
+from murk.stream.task.errors import task_error
+
+DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
+_DIGITS: Final = 1000  # epsilons are rounded to thousandths, against the claim, so that a hash depends on no last digit
+
+
+COLLUDING: Final = "If everybody colludes, the shuffler included"
+
+
+@dataclass(frozen=True, slots=True)
+class CentralGuarantee:
+    """What everybody but the shuffler may learn from a release, if it keeps the order of arrival to itself."""
+
+    guarantee: ApproxDP
+    crowd: int
+    honest: int  # number of people of each crowd that the claim counts on
+    bound: str
+
+    @property
+    def condition(self) -> str:
+        """The condition, as the beginning of a sentence."""
+        return (
+            f"If the shuffler keeps the order of arrival to itself, and at least {self.honest:,} people in each crowd "
+            f"of {self.crowd:,} are honest"
+        )
+
+    def describe(self) -> str:
+        """Describe the guarantee with its condition."""
+        return f"{self.condition}: {self.guarantee.describe()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"guarantee": self.guarantee.to_dict(), "crowd": self.crowd, "honest": self.honest, "bound": self.bound}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the guarantee that `to_dict` returned as data."""
+        guarantee = guarantee_from_dict(data["guarantee"])
+        assert isinstance(guarantee, ApproxDP)
+        return cls(guarantee, int(data["crowd"]), int(data["honest"]), str(data["bound"]))
+
+
+class PromiseBlock(Block):
+    """Central guarantee of a person at the default level."""
+
+    epsilon: Annotated[Number, Field(gt=0, le=1e6)] | None = Field(
+        default=None,
+        description="central epsilon; `null`: computed from `privacy.guarantee`. If both are given, "
+        "the crowd must reach it",
+    )
+    delta: Annotated[Number, Field(gt=0, lt=1)] = Field(default=DELTA, description="central delta, at every level")
+
+
+class ShuffleBlock(Block):
+    """Crowds of a shuffled task."""
+
+    crowd: Annotated[Integer, Field(ge=2, le=10**9)] = Field(
+        description="least number of releases of one level and version that leave the shuffler together"
+    )
+    honest: Annotated[Number, Field(gt=0, le=1)] = Field(
+        default=0.9, description="share of a crowd that the central guarantee counts on: forged releases hide nobody"
+    )
+    bound: Literal["published", "blanket"] = Field(
+        default="published",
+        description="bound of the central guarantee: `published` (Feldman, McMillan, Talwar 2021), or `blanket`, "
+        "smaller by up to a third, with Murk's own proof",
+    )
+    promise: PromiseBlock = Field(default=PromiseBlock(), description="the central guarantee")
+    patience: Duration = Field(
+        default=7 * 86_400, description="how long a release waits for its crowd before the shuffler drops it"
+    )
+
+    @property
+    def honest_people(self) -> int:
+        """Number of people of a crowd that the claim counts on."""
+        return _honest(self.honest, self.crowd)
+
+    def central(self, local: Guarantee) -> ApproxDP:
+        """Return the guarantee of a release towards everybody but the shuffler, epsilon rounded up to thousandths.
+
+        ``local`` is its own guarantee, a `PureDP`.
+
+        >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
+        ApproxDP(epsilon=0.407, delta=1e-06)
+        """
+        assert isinstance(local, PureDP)
+        reached = _up(shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound))
+        return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
+
+    def promised(self, local: Guarantee) -> CentralGuarantee:
+        """Return the central guarantee of a level, with what it counts on."""
+        return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
+
+    def check_level(self, guarantee: Guarantee, *at: str) -> None:
+        """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
+        if not isinstance(guarantee, PureDP):
+            raise task_error(f"{_figures(guarantee, self.promise.delta)}. {self._instead()}", *at)
+        if self.central(guarantee).delta == 0:
+            raise task_error(
+                f"a crowd of {self.crowd:,} with {self.honest_people:,} honest people gains nothing over the local "
+                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or a smaller "
+                "epsilon",
+                *at,
+            )
+
+    def check_promise(self, guarantee: Guarantee, *at: str) -> None:
+        """Raise `PydanticCustomError` if the default level's crowds do not reach the stated central guarantee."""
+        reached, promised = self.central(guarantee), self.promise.epsilon
+        if promised is not None and reached.epsilon > promised:
+            assert isinstance(guarantee, PureDP)
+            raise task_error(
+                f"{promised:g} is not reached: a local epsilon of {guarantee.epsilon:g} in crowds with "
+                f"{self.honest_people:,} honest people gives ({reached.epsilon:g}, {self.promise.delta:g}). "
+                f"{self._instead()}",
+                *at, "promise", "epsilon",
+            )  # fmt: skip
+
+    def _instead(self) -> str:
+        if self.promise.epsilon is None:
+            return "Write privacy: {guarantee: {pure: {epsilon: 4.0}}}"
+        most = _local(self.crowd, self.honest, self.promise.epsilon, self.promise.delta, self.bound)
+        return (
+            f"The largest local guarantee for a promise of ({self.promise.epsilon:g}, {self.promise.delta:g}) is "
+            f"{{pure: {{epsilon: {most:g}}}}}; leave privacy.guarantee out to have it"
+        )
+
+
+def _figures(guarantee: Guarantee, delta: float) -> str:
+    """Return why a guarantee without a pure epsilon cannot be shuffled, with the numbers."""
+    if isinstance(guarantee, ApproxDP):
+        return (
+            f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
+            "claims no smaller epsilon for its crowds"
+        )
+    words = (
+        f"mu={guarantee.mu:g}" if isinstance(guarantee, GaussianDP) else f"rho={guarantee.to_dict()['zcdp']['rho']:g}"
+    )
+    everybody = guarantee.to("approx", delta=delta)
+    assert isinstance(everybody, ApproxDP)
+    return (
+        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {words} is "
+        f"({everybody.epsilon:.2f}, {delta:g}) for everybody, and Murk claims no smaller epsilon for its crowds"
+    )
+
+
+def _honest(share: float, crowd: int) -> int:
+    # Exactly: 0.29 of 100 is 29, not 28.999...
+    return max(1, math.floor(Fraction(repr(share)) * crowd))
+
+
+def _up(epsilon: float) -> float:
+    return math.ceil(epsilon * _DIGITS) / _DIGITS
+
+
+def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:
+    """Return the largest local epsilon, in thousandths, for a central guarantee."""
+    most = largest_local_epsilon(_honest(honest, crowd), epsilon, delta, bound=bound)
+    return math.floor(most * _DIGITS) / _DIGITS
+
+
+def with_promises(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a task's content with the guarantee that follows from the other one.
+
+    The local guarantee, if omitted, follows from the central one; if both are omitted or invalid, nothing changes.
+    """
+    block, privacy = data.get("shuffle"), data.get("privacy")
+    if not isinstance(block, Mapping):
+        return data
+    try:
+        shuffle = ShuffleBlock.model_validate(dict(block))
+    except ValueError:
+        return data  # the validation of the whole task names the mistake
+    stated = privacy.get("guarantee") if isinstance(privacy, Mapping) else None
+    promise = shuffle.promise
+    if stated is None:
+        if promise.epsilon is None or not (privacy is None or isinstance(privacy, Mapping)):
+            return data
+        local = _local(shuffle.crowd, shuffle.honest, promise.epsilon, promise.delta, shuffle.bound)
+        return {**data, "privacy": {**(privacy or {}), "guarantee": {"pure": {"epsilon": local}}}}
+    if promise.epsilon is None:
+        pure = stated.get("pure") if isinstance(stated, Mapping) else None
+        epsilon = pure.get("epsilon") if isinstance(pure, Mapping) else None
+        try:
+            reached = shuffle.central(PureDP(float(epsilon)))  # type: ignore[arg-type]
+        except (UserError, TypeError, ValueError, OverflowError):
+            return data
+        if reached.delta:
+            kept = {**block, "promise": {"epsilon": reached.epsilon, "delta": promise.delta}}
+            return {**data, "shuffle": kept}
+    return data

@@ -1,0 +1,149 @@
+"""Both promises of a shuffled task wherever people look, and the command between devices and learners."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli.harness import murk, world
+
+TASK = """
+name: third-child
+features:
+  - {name: age, low: 21, high: 35}
+  - {name: same_sex, categories: ["no", "yes"]}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+privacy: {levels: {strict: {pure: {epsilon: 0.5}}}}
+shuffle: {crowd: 500, honest: 0.8, promise: {epsilon: 0.5, delta: 1.0e-6}}
+"""
+PEOPLE = 1_200
+COLLUDING = "If everybody colludes, the shuffler included: "
+KEEPING = (
+    "If the shuffler keeps the order of arrival to itself, and at least 400 people in each crowd of 500 are honest: "
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where people have released to an intake, and a shuffler has forwarded them."""
+    folder = world(tmp_path_factory.mktemp("shuffled"), rows=PEOPLE, task=TASK)
+    done = murk("produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///in.db", "--ledger", "l.db",
+                folder=folder)  # fmt: skip
+    assert done.status == 0, done.err
+    both_in_order(done.err)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forwarded(folder):
+    done = shuffle(folder, "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def shuffle(folder, *more, source="sqlite:///in.db", target="sqlite:///out.db"):
+    return murk("shuffle", "--from", source, "--to", target, "--idle", "0.2", *more, folder=folder)
+
+
+def both_in_order(text):
+    """The text has both promises of the default level, the local one first."""
+    flat = re.sub(r"\s+", " ", text)
+    assert COLLUDING in flat
+    assert KEEPING in flat
+    assert flat.index(COLLUDING) < flat.index(KEEPING)
+    # The local epsilon of the promise, and the promised one.
+    assert "epsilon = 1.397" in flat
+    assert "epsilon = 0.5, delta = 1e-06" in flat
+
+
+def test_everybody_is_forwarded_in_crowds(folder, forwarded):
+    assert (forwarded["read"], forwarded["released"] + forwarded["waiting"]) == (PEOPLE, PEOPLE)
+    assert forwarded["waiting"] < 500
+    assert 1 <= forwarded["crowds"] <= 2
+    assert (forwarded["duplicates"], forwarded["refused"], forwarded["dropped"]) == (0, {}, 0)
+    again = shuffle(folder)
+    assert again.status == 0, again.err
+    assert again.out.startswith(f"third-child: {forwarded['released']:,} releases in {forwarded['crowds']} crowds")
+    learned = murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder)
+    assert learned.status == 0, learned.err
+    assert f"{forwarded['released']:,} releases learned" in learned.out
+    both_in_order(learned.out)
+
+
+def test_an_account_states_both(folder):
+    whose = ("ledger", "l.db", "--person", "5", "--source", "people.csv")
+    both_in_order(murk(*whose, "--details", folder=folder).out)
+    screen = re.sub(r"\s+", " ", murk(*whose, folder=folder).out)
+    assert screen.index("If everybody colludes") < screen.index("If the shuffler keeps the order")
+    assert "the shuffler may recognise it" in screen
+    [task] = json.loads(murk(*whose, "--json", folder=folder).out)["tasks"]
+    [level] = task["levels"]
+    assert level["guarantee"] == {"pure": {"epsilon": 1.397}}
+    assert level["central"] == {
+        "guarantee": {"approx": {"epsilon": 0.5, "delta": 1e-6}}, "crowd": 500, "honest": 400, "bound": "published",
+    }  # fmt: skip
+
+
+def test_a_plan_states_both_of_every_level(folder):
+    plan = murk("plan", "task.yaml", "--people", "5000", "--protocol", "scores", folder=folder)
+    assert plan.status == 0, plan.err
+    both_in_order(plan.out)
+    assert plan.out.count("Promised for each release at level") == 2
+
+
+def test_a_dossier_states_both(folder):
+    done = murk("dossier", "task.yaml", "--json", "--draws", "0", folder=folder)
+    assert done.status == 0, done.err
+    both_in_order(done.out)
+    assert "Who runs the shuffler" in done.out
+
+
+def test_a_run_states_both_and_goes_through_a_shuffler(tmp_path):
+    folder = world(tmp_path, rows=PEOPLE, task=TASK)
+    done = murk("run", "task.yaml", "--source", "people.csv", "--seed", "1", "--json", folder=folder)
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    central = found["levels"]["default"]["central"]
+    assert central["words"].startswith(KEEPING)
+    assert found["levels"]["strict"]["central"]["guarantee"]["approx"]["epsilon"] < 0.5
+    assert PEOPLE - 500 < found["releases"] <= PEOPLE
+    # Again: the same, as everybody has released.
+    again = json.loads(murk("run", "task.yaml", "--source", "people.csv", "--seed", "1", "--json", folder=folder).out)
+    assert again["state_digest"] == found["state_digest"]
+    kafka = murk("run", "task.yaml", "--source", "people.csv", "--log", "kafka://localhost:1/x", folder=folder)
+    assert kafka.status != 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "more", "words"),
+    [
+        ("sqlite:///in.db", "sqlite:///in.db", (), "both --from and --to"),
+        ("sqlite:///none.db", "sqlite:///out.db", (), "there is no log at none.db"),
+        ("sqlite:///in.db", "sqlite:///out.db", ("--store", "other"), "another shuffler appends to sqlite:///out.db"),
+        ("sqlite:///out.db", "sqlite:///third.db", (), "is the log of another shuffler"),
+        ("nonsense", "sqlite:///out.db", (), "the log URL is invalid"),
+    ],
+)
+def test_logs_in_the_wrong_place_are_refused(folder, forwarded, source, target, more, words):
+    done = shuffle(folder, *more, source=source, target=target)
+    assert done.status == 2
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_only_its_log_is_learned_from_and_only_its_intake_sent_to(folder, forwarded):
+    for command in (("learn", "--idle", "0"), ("status",)):
+        done = murk(*command, "--log", "sqlite:///in.db", folder=folder)
+        assert done.status == 2
+        assert "no shuffler writes to sqlite:///in.db" in done.err
+        assert "MURK-SHUFFLE-002" in done.err
+
+
+def test_replacing_is_only_a_flag(folder):
+    (folder / "murk.toml").write_text("[shuffle]\nreplace = true\n")
+    try:
+        done = shuffle(folder)
+    finally:
+        (folder / "murk.toml").unlink()
+    assert done.status == 2
+    assert "--replace" in done.err

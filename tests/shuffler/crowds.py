@@ -1,0 +1,115 @@
+"""Tasks with small crowds, releases that show where they end up, and what a shuffler is run on."""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from murk.learners.problem import problem_for
+from murk.shuffler.shuffler import Shuffler
+from murk.shuffler.store import Store
+from murk.stream.log.base import Log
+from murk.stream.log.open import open_log
+from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.messages.codec import encode
+from murk.stream.messages.releases import ScoreRelease
+from murk.stream.task.task import Task
+
+CROWD = 50
+NOW = 1_700_006_400
+DAY = 86_400
+TASK = """
+name: crowds
+features: [{{name: age, low: 21, high: 35}}]
+target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
+protocol: {protocol}
+privacy: {{guarantee: {{pure: {{epsilon: 1.0}}}}, levels: {{open: {{pure: {{epsilon: 1.5}}}}}}}}
+shuffle: {{crowd: {crowd}, honest: 1.0, promise: {{delta: 0.01}}, patience: 1h}}
+duplicates: {duplicates}
+log: {{partitions: {partitions}}}
+"""
+
+
+def make_task(crowd: int = CROWD, partitions: int = 1, duplicates: int = 1_000, protocol: str = "scores") -> Task:
+    return Task.parse(TASK.format(crowd=crowd, partitions=partitions, duplicates=duplicates, protocol=protocol))
+
+
+def message(task: Task, number: int, *, level: str = "default", version: int = 0, chain: int = 0, **more: Any) -> bytes:
+    """An honest release, whose payload is its number: the shuffler leaves nothing else of it."""
+    identifier = hashlib.sha256(f"{number}".encode()).hexdigest()[:32]
+    fields = {"time": NOW, "expires": NOW + 7 * DAY, "payload": [number, 0]} | more
+    return encode(
+        ScoreRelease(
+            id=identifier, task=task.hash, level=level, chain=chain, version=version, question="score", **fields
+        )
+    )
+
+
+def spoilt(task: Task, number: int) -> bytes:
+    """A message that no learner admits."""
+    honest = message(task, 10_000 + number)
+    bad = honest[:-1], honest.replace(task.hash.encode(), b"f" * 64), message(task, 10_000 + number, version=7)
+    return bad[number % 3]
+
+
+@contextmanager
+def logs(folder: Path, task: Task, clock: Callable[[], float] = lambda: NOW) -> Iterator[tuple[SqliteLog, SqliteLog]]:
+    """An intake and a log of releases."""
+    with SqliteLog(folder / "intake.db", clock=clock) as intake, SqliteLog(folder / "log.db", clock=clock) as log:
+        for each in (intake, log):
+            each.register_task(task.document())
+        yield intake, log
+
+
+@cache
+def _problem(document: bytes) -> Any:
+    return problem_for(Task.from_document(document))
+
+
+def shuffler(folder: Path, intake: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:
+    more = {"clock": lambda: NOW} | more
+    return Shuffler(intake, log, task, _problem(task.document()).engine(), Store(folder / store), **more)
+
+
+def drain(one: Shuffler) -> int:
+    """Step until there is nothing to do; the number of releases forwarded."""
+    released = 0
+    while not (step := one.step()).idle:
+        released += step.released
+    return released
+
+
+def released(log: Log) -> list[dict[str, Any]]:
+    """All releases of a log, partition by partition, with their partition and the time of their append."""
+    found = []
+    for partition in range(log.partitions):
+        offset = 0
+        while messages := log.read(partition, offset, 10_000):
+            found += [json.loads(each.value) | {"partition": partition, "appended": each.time} for each in messages]
+            offset = messages[-1].offset + 1
+    return found
+
+
+def numbers(log: Log) -> list[int]:
+    """The numbers of the releases of a log, in its order."""
+    return [each["payload"][0] for each in released(log)]
+
+
+def run(source: str, target: str, folder: str) -> None:
+    """As a process: shuffle what is on the intake, in small batches, and say so."""
+    with open_log(source, create=False) as intake, open_log(target, create=False) as log:
+        task = Task.from_document(intake.document() or b"")
+        with shuffler(Path(folder), intake, log, task, batch=16, clock=time.time) as one:
+            print("ready", flush=True)  # noqa: T201 - the parent reads it
+            while not one.step().idle:
+                pass
+
+
+def main() -> None:
+    """The function that is named first, with the rest as its arguments."""
+    globals()[sys.argv[1]](*sys.argv[2:])

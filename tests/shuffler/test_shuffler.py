@@ -1,0 +1,284 @@
+"""Crowds are whole, of one level and version, released once; what is refused does not count."""
+
+import json
+import sqlite3
+from collections import Counter
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.producers import Ledger, Producer
+from murk.shuffler.store import Store
+from murk.stream.log.base import FencedError
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.worker.worker import Worker
+from tests.shuffler.crowds import (
+    CROWD,
+    DAY,
+    NOW,
+    drain,
+    logs,
+    make_task,
+    message,
+    numbers,
+    released,
+    shuffler,
+    spoilt,
+)
+from tests.stream.harness import learner_for
+
+
+def put(log, messages, partition=0):
+    log.append([(partition, each) for each in messages])
+
+
+def test_a_crowd_is_released_once_it_is_complete(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        put(intake, [message(task, i) for i in range(CROWD - 1)])
+        assert drain(one) == 0
+        assert one.totals.waiting == CROWD - 1
+        put(intake, [message(task, CROWD - 1)])
+        assert drain(one) == CROWD
+        assert sorted(numbers(log)) == list(range(CROWD))
+        assert numbers(log) != list(range(CROWD))
+        totals = one.totals
+    assert (totals.read, totals.released, totals.crowds, totals.waiting) == (CROWD, CROWD, 1, 0)
+
+
+def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
+    """Other ids, one time and expiry, another chain; whatever a device wrote in a form of its own is canonical."""
+    task = make_task(partitions=2)
+    odd = json.dumps(json.loads(message(task, 0, time=NOW - DAY)), indent=1).encode()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        put(intake, [odd, *(message(task, i) for i in range(1, CROWD))])
+        drain(one)
+        found = released(log)
+        intake_ids = {json.loads(message(task, i))["id"] for i in range(CROWD)}
+        assert {each["id"] for each in found}.isdisjoint(intake_ids)
+        assert len({each["id"] for each in found}) == CROWD
+        assert {(each["time"], each["expires"]) for each in found} == {(NOW - NOW % DAY, NOW - NOW % DAY + 7 * DAY)}
+        assert all(each["chain"] == each["partition"] for each in found)
+        # All in one chain with probability 2^-49.
+        assert {each["chain"] for each in found} == {0, 1}
+        raw = {each.value for partition in range(2) for each in log.read(partition, 0, 100)}
+        assert not any(b" " in each for each in raw)
+        # A learner takes them all.
+        with Worker(log, task, learner_for(task)) as first, Worker(log, task, learner_for(task), 1) as second:
+            while first.step().read or second.step().read:
+                pass
+            assert first.counters.learned + second.counters.learned == CROWD
+
+
+def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        model = encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[0.0] * 10))
+        log.publish(0, model)
+        assert one.step().relayed
+        assert intake.model(0) == model
+        put(intake, [message(task, i) for i in range(CROWD - 1)])
+        put(intake, [message(task, 100 + i, level="open") for i in range(CROWD)])
+        put(intake, [message(task, 200 + i, version=3000) for i in range(CROWD - 1)])
+        assert drain(one) == CROWD
+        assert sorted(numbers(log)) == list(range(100, 100 + CROWD))
+        put(intake, [message(task, 999, version=3000)])
+        drain(one)
+        assert {each["version"] for each in released(log)[CROWD:]} == {3000}
+        assert one.totals.waiting == CROWD - 1
+
+
+def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
+    """Nor do they after a restart, though the intake is deleted by then."""
+    task = make_task()
+    honest = [message(task, i) for i in range(CROWD)]
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, honest[:-1])
+            put(
+                intake,
+                [honest[0], honest[1], *(spoilt(task, i) for i in range(7)), message(task, 77, expires=NOW - DAY)],
+            )
+            assert drain(one) == 0
+            assert intake.begin(0) == intake.end(0)
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, honest[:-1])
+            assert drain(one) == 0
+            assert one.totals.duplicates == CROWD + 1
+            assert one.totals.refused == {"expired": 1, "future": 2, "malformed": 3, "wrong-task": 2}
+            put(intake, honest[-1:])
+            assert drain(one) == CROWD
+    # The twin: with a window of one offset a device's second attempt counts as another person.
+    task = make_task(duplicates=1)
+    (tmp_path / "twin").mkdir()
+    with logs(tmp_path / "twin", task) as (intake, log), shuffler(tmp_path / "twin", intake, log, task) as one:
+        again = [message(task, i) for i in range(CROWD // 2)]
+        put(intake, again + again)
+        assert drain(one) == CROWD
+
+
+def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
+    task, now = make_task(), [float(NOW)]
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+            put(intake, [message(task, i) for i in range(CROWD - 1)])
+            drain(one)
+            now[0] += 3600
+            assert one.step().dropped == 0
+            now[0] += 1
+            assert one.step().dropped == CROWD - 1
+            put(intake, [message(task, 1_000)])
+            drain(one)
+            totals = one.totals
+        assert (totals.dropped, totals.waiting, totals.released) == (CROWD - 1, 1, 0)
+        assert released(log) == []
+
+
+def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
+    """Neither the intake's file nor the store's has a byte of a released payload, nor of an id."""
+    task = make_task()
+    marks = [b"[%d,0]" % (654_000 + i) for i in range(CROWD)]
+    sent = [message(task, 654_000 + i) for i in range(CROWD)]
+    with logs(tmp_path, task) as (intake, log):
+        put(intake, sent)
+        assert marks[0] in (tmp_path / "intake.db-wal").read_bytes()
+        with shuffler(tmp_path, intake, log, task) as one:
+            drain(one)
+            assert sorted(numbers(log)) == [654_000 + i for i in range(CROWD)]
+            for name in ("intake.db", "intake.db-wal", "store", "store-wal"):
+                content = (tmp_path / name).read_bytes()
+                assert not any(mark in content for mark in marks), name
+            with sqlite3.connect(tmp_path / "store") as store:
+                assert store.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
+
+
+def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
+    """It would split the crowd by what its people were asked."""
+    task = make_task()
+    one_model, another = (
+        encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[value] * 10))
+        for value in (0.0, 1.0)
+    )
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, one_model)
+            one.step()
+            log.publish(0, another)
+            with pytest.raises(MurkError, match="another model of version 3000"):
+                one.step()
+            with pytest.raises(MurkError, match="start a new one"):
+                one.step()
+        log.publish(0, b"{}")
+        with shuffler(tmp_path, intake, log, task) as one, pytest.raises(MurkError, match="not one of this task"):
+            one.step()
+        assert intake.model(0) == one_model
+
+
+def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
+    """Examples have no version: they are a crowd of their level."""
+    task = make_task(protocol="examples")
+    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+        producer = Producer(task, intake, ledger)
+        for person in range(CROWD + 5):
+            receipt = producer.release({"age": 30, "third_child": "yes"}, person=f"{person}")
+            assert receipt.outcome == "released"
+        with shuffler(tmp_path, intake, log, task, clock=intake._clock) as one:
+            assert drain(one) == CROWD + 5
+            with Worker(log, task, learner_for(task)) as worker:
+                assert worker.step().learned == CROWD + 5
+
+
+# One shuffler
+
+
+def test_a_log_has_one_shuffler_and_an_intake_one_store(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        put(intake, [message(task, i) for i in range(10)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            with pytest.raises(UserError, match="another `murk shuffle` uses the store"):
+                Store(tmp_path / "store")
+            drain(one)
+        with pytest.raises(UserError, match=r"another shuffler appends to .* give its --store"):
+            shuffler(tmp_path, intake, log, task, store="other")
+        put(intake, [message(task, i) for i in range(10, 20)])
+        with shuffler(tmp_path, intake, log, task, store="new", replace=True) as new:
+            # What waits is given up, never repeated.
+            put(intake, [message(task, i) for i in range(20, 20 + CROWD)])
+            drain(new)
+            assert sorted(numbers(log)) == list(range(20, 20 + CROWD))
+        with pytest.raises(UserError, match="another shuffler appends"):
+            shuffler(tmp_path, intake, log, task)
+
+
+def test_a_replaced_shuffler_appends_nothing(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as old:
+            put(intake, [message(task, i) for i in range(CROWD - 1)])
+            drain(old)
+            with shuffler(tmp_path, intake, log, task, store="new", replace=True):
+                put(intake, [message(task, CROWD)])
+                with pytest.raises(FencedError):
+                    old.step()
+        assert released(log) == []
+
+
+def test_an_older_copy_of_a_store_is_refused(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, [message(task, 1)])
+            drain(one)
+        before = (tmp_path / "store").read_bytes()
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, [message(task, i) for i in range(2, 9)])
+            drain(one)
+        (tmp_path / "store").write_bytes(before)
+        with pytest.raises(MurkError, match="is an older copy"):
+            shuffler(tmp_path, intake, log, task)
+
+
+def test_logs_in_the_wrong_place_are_refused(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with pytest.raises(UserError, match="both --from and --to"):
+            shuffler(tmp_path, intake, intake, task)
+        put(log, [message(task, 1)])
+        with pytest.raises(UserError, match="has releases that no shuffler has appended"):
+            shuffler(tmp_path, intake, log, task)
+
+
+def test_devices_write_to_the_intake_and_learners_read_the_log(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(UserError, match="no shuffler writes to"):
+            Worker(intake, task, learner_for(task))
+        with shuffler(tmp_path, intake, log, task):
+            pass
+        with pytest.raises(UserError, match="send to the shuffler's intake"):
+            Producer(task, log, ledger)
+        Producer(task, intake, ledger)
+
+
+def test_an_intake_that_was_learned_from_is_refused(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        intake.acquire(0).commit(
+            b'{"schema":2,"kind":"state","task":"","identity":"","chain":0,"offset":0,"last_id":null,'
+            b'"counters":{},"learner":{}}',
+            0,
+        )
+        with pytest.raises(UserError, match="was learned from"):
+            shuffler(tmp_path, intake, log, task)
+
+
+def test_counts_say_nothing_of_order(tmp_path):
+    """All that a batch says is how many: the reasons of what was refused, by partition."""
+    task = make_task(partitions=2)
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        put(intake, [message(task, i, chain=1) for i in range(4)] + [message(task, 9)], partition=1)
+        drain(one)
+        assert one.totals.refused == {"chain": 1}
+        assert Counter(each.version for each in one._store.open_crowds()) == {0: 1}
