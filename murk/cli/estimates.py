@@ -75,6 +75,7 @@ class Estimates:
         return message
 
     def _newest(self, engine: Any) -> bytes | None:
+        from murk.learners.estimates.looks import used_count
         from murk.learners.problem import plausible
 
         engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
@@ -83,20 +84,23 @@ class Estimates:
             return None
         with plausible():
             estimate = self._problem.estimate(engines)
-            message = encode(self._shown, estimate, releases)
+            message = encode(self._shown, estimate, releases, used_count(self._task, estimate, engines))
         self._published_releases = releases
         return message
 
 
-def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
-    """Return the message about an estimate."""
+def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
+    """Return the message about an estimate that uses ``used`` releases or, of organisations, records."""
+    from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
     from murk.learners.results.report import report_estimate
     from murk.stream.messages.estimates import EstimateMessage
 
+    # Whoever reads these messages watches: intervals hold at every look where they can.
+    looks = looks_of(task, estimate, used, live=True)
     # Forecasts take long and belong to reports.
-    report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False))
+    report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False, looks=looks))
     return EstimateMessage(
         task=task.hash,
         name=task.name,
@@ -104,7 +108,7 @@ def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
         releases=releases,
         level=LEVEL,
         method=report["interval"]["method"],
-        note=report["interval"]["note"],
+        note=f"{report['interval']['note']}; {looks.words(LEVEL)}",
         scale=effect_name(task),
         standard_error=finite(estimate.standard_error),
         coefficients={name: _coefficient(report, name) for name in estimate.names},

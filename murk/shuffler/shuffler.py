@@ -20,10 +20,10 @@ from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Owner
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import KINDS, IterateMessage
 from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.messages.wire import Received, rewriter
+from murk.stream.messages.wire import DuplicateWindow, Received, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DeadLetterLog, DuplicateWindow, Intake, Tally
+from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
 from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries
 

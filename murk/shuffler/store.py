@@ -22,7 +22,7 @@ from murk._files import open_own
 from murk._sqlite import Database, FileKind
 from murk.errors import UserError
 from murk.stream.log.base import Message
-from murk.stream.worker.intake import DuplicateWindow
+from murk.stream.messages.wire import DuplicateWindow
 
 _KEPT_MODELS = 8  # relayed models whose late answers are still taken
 _READ = 1024  # rows read at once, in place of a statement that stays open

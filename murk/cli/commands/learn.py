@@ -99,7 +99,7 @@ def command(
                 return team.trouble
             if not engines:
                 return "no chain is assigned to this process: other learners have them all"
-            return brief(problem.estimate(engines))
+            return brief(task, problem.estimate(engines), engines)
 
         start = last = time.monotonic()
         shown, pause, learned = 0.0, _SHORTEST, 0
@@ -122,7 +122,7 @@ def command(
                         shown = moment
             if asked():
                 say("stopped", INFO)
-        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise)
+        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise, live=True)
     if as_json:
         print_json(found)
     else:
