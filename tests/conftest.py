@@ -29,6 +29,7 @@ FIRST = (
     "services/test_faults",
     "soak/",
     "services/",
+    "devices/",
     "cli/test_kill",
     "stream/worker/test_crashes",
     "learners/test_river",

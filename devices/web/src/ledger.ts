@@ -132,9 +132,12 @@ export class Ledger {
       const begun = { id, born: Math.floor(now), claimed: false };
       return [begun, { identity: JSON.stringify(begun) }];
     });
-    if (!identity.claimed && typeof first === "function" && (await first(identity.id))) {
-      identity = { ...identity, claimed: true };
-      await store.update(["identity"], () => [null, { identity: JSON.stringify(identity) }]);
+    // An account that cannot be asked is as one that says no.
+    if (!identity.claimed && typeof first === "function" && (await first(identity.id).catch(() => false))) {
+      const claimed = { ...identity, claimed: true };
+      identity = await store.update(["identity"], (rows): [IdentityRow, Changes] =>
+        read<IdentityRow>(rows, "identity")?.id === claimed.id ? [claimed, { identity: JSON.stringify(claimed) }] : [claimed, {}],
+      );
     }
     return new Ledger(store, policy, identity);
   }

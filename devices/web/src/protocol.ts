@@ -55,7 +55,7 @@ export function levelsOf<T>(task: Task, make: (cap: Loss) => T): Map<string, T> 
   return new Map([...task.guarantees].map(([level, guarantee]) => [level, make(capOf(guarantee))]));
 }
 
-/** Wipe a vector, and return a copy. */
+/** Number of entries of a symmetric matrix's upper triangle. */
 export function matrixSize(p: number): number {
   return (p * (p + 1)) / 2;
 }
@@ -88,7 +88,7 @@ export function outer(row: Vector): Vector {
   return out;
 }
 
-/** The least room of a sensitivity in lattice steps. */
+/** Refuse a guarantee whose sensitivity has too little room in lattice steps. */
 export function checkRoom(room: number, steps: number): void {
   if (room < steps) throw new Refused("guarantee", "the guarantee is less than a lattice can express for so many numbers");
 }

@@ -143,7 +143,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
       assert.equal((await device.release(record)).outcome, "released");
       device.close();
       place.wipe();
-      for (const first of [once, "wait"]) {
+      const away = async () => Promise.reject(new TypeError("network"));
+      for (const first of [once, away, "wait"]) {
         const other = await connect(gateway, place, { clock, first });
         assert.equal((await other.status()).silentFor, 7 * DAY);
         assert.equal((await other.release(record)).reason, "new-ledger");
