@@ -431,7 +431,10 @@ class Task(_ProtocolBlocks):
         dumped["target"] = target.model_dump(mode="json", by_alias=True)
         dumped["learner"] = learner.model_dump(mode="json", by_alias=True)
         dumped[self.protocol] = dict(block)
-        return self._with(name=name, public=None, covariates=None, **dumped)
+        names = {feature.name for feature in features}
+        dumped["contrasts"] = [each.model_dump(mode="json") for each in self.contrasts if each.feature in names]
+        # The task's releases, and so its guarantees, stay its own.
+        return self._with(name=name, public=None, covariates=None, shuffle=None, **dumped)
 
     def with_budget(self, factor: float) -> Self:
         """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""

@@ -265,3 +265,22 @@ def test_shares_of_classes_are_a_list_or_a_mapping() -> None:
     assert listed.document() == mapped.document()
     assert isinstance(mapped.target, ClassTarget)
     assert mapped.target.shares == pytest.approx((0.6 / 1.01, 0.3 / 1.01, 0.11 / 1.01))
+
+
+def test_the_task_of_a_model_keeps_the_contrasts_of_its_features_and_no_crowd():
+    task = Task.parse(
+        """
+        name: trial
+        protocol: scores
+        features: [{name: arm, categories: [a, b, c]}, {name: age, low: 18, high: 90}]
+        target: {name: well, kind: binary, positive: "yes"}
+        contrasts: [{feature: arm, category: c, against: b}]
+        shuffle: {crowd: 20000, promise: {epsilon: 0.5, delta: 1.0e-6}}
+        """
+    )
+    both, age = (
+        task.with_model("model", features, task.target, {}, task.learner)
+        for features in (task.features, task.features[1:])
+    )
+    assert (both.contrasts, age.contrasts) == (task.contrasts, ())
+    assert both.shuffle is None
