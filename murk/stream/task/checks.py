@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from murk.stream.task.data.coding import class_clash
-from murk.stream.task.data.features import ClassTarget, Feature, Target
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target
 from murk.stream.task.durations import format_duration
-from murk.stream.task.errors import shown, task_error
-from murk.stream.task.learner import LearnerBlock
+from murk.stream.task.errors import nearest, shown, task_error
+from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock
 
 OBJECTIVES: Final = {
     "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
@@ -81,3 +81,48 @@ def check_times(expiry: int, granularity: int, retention: int) -> None:
             "log",
             "retention",
         )
+
+
+def check_intervals(intervals: IntervalsBlock | None, forget: int | None, learner: LearnerBlock) -> None:
+    """Raise `PydanticCustomError` if intervals for every look are asked of a task that has none."""
+    if intervals is None or intervals.valid != "always":
+        return
+    at = ("intervals", "valid")
+    if forget is not None:
+        raise task_error(
+            f"always does not go with forget: {forget}, as what is estimated may move; say valid: fixed, or remove "
+            "forget",
+            *at,
+        )
+    if learner.intervals == "random-scaling":
+        raise task_error(
+            "always needs a covariance, which intervals: random-scaling does not have; say valid: fixed, or give "
+            "public covariates",
+            *at,
+        )
+
+
+def check_contrasts(contrasts: Sequence[ContrastBlock], features: Sequence[Feature]) -> None:
+    """Raise `PydanticCustomError` for a contrast of an unknown feature or category, or one that compares nothing."""
+    by_name = {feature.name: feature for feature in features}
+    for index, contrast in enumerate(contrasts):
+        at = ("contrasts", index)
+        feature = by_name.get(contrast.feature)
+        if not isinstance(feature, CategoryFeature):
+            known = [name for name, each in by_name.items() if isinstance(each, CategoryFeature)]
+            remedy = nearest(contrast.feature, known) if known else "this task has none"
+            raise task_error(f"{shown(contrast.feature)} is not a feature with categories; {remedy}", *at, "feature")
+        for key in ("category", "against"):
+            value = getattr(contrast, key)
+            if value not in feature.categories:
+                raise task_error(
+                    f"{shown(value)} is not a category of {feature.name}; {nearest(value, feature.categories)}",
+                    *at,
+                    key,
+                )
+        if contrast.category == contrast.against:
+            raise task_error(
+                f"{shown(contrast.against)} is compared with itself; name another category", *at, "against"
+            )
+        if contrast in contrasts[:index]:
+            raise task_error(f"contrast {contrasts.index(contrast) + 1} is the same; remove one", *at)

@@ -44,7 +44,42 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "effects"): "curve",
 }
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
-ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}  # keys of the task that a document omits at these defaults
+# Keys of the task that a document omits at these defaults.
+ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None, "people": None, "intervals": None, "contrasts": []}
+
+TIGHTEST_AT: Final = 100_000  # number of releases at which confidence sequences are tightest, unless a task states one
+
+
+class IntervalsBlock(Block):
+    """The looks at which intervals hold."""
+
+    valid: Literal["always", "fixed"] = Field(
+        default="always",
+        description="`always`: intervals hold at all looks together, so that anybody may watch and stop at any time; "
+        "`fixed`: at one planned look only, narrower. If the block is omitted: `always` on live displays of an open "
+        "stream, `fixed` at the end of a file or at `people`",
+    )
+    tightest_at: Annotated[Integer, Field(ge=1_000, le=10**12)] | None = Field(
+        default=None,
+        description="the number of releases (records with `sketch`) at which intervals of `always` are tightest; "
+        f"`null`: `people`, else {TIGHTEST_AT:,}",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "IntervalsBlock":
+        if self.valid == "fixed" and self.tightest_at is not None:
+            raise task_error(
+                f"{self.tightest_at:,} has no effect with valid: fixed; remove it, or say valid: always", "tightest_at"
+            )
+        return self
+
+
+class ContrastBlock(Block):
+    """A comparison of two categories of a feature."""
+
+    feature: Text = Field(description="a feature with categories")
+    category: Text = Field(description="the category whose effect is stated, such as the treatment")
+    against: Text = Field(description="the category it is compared with, such as the control")
 
 
 class LearnerBlock(Block):

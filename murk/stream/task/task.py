@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from murk.errors import UserError
 from murk.stream.task.block import Block, Integer, Text
 from murk.stream.task.canonical import canonical_json
-from murk.stream.task.checks import check_names, check_objective, check_times
+from murk.stream.task.checks import check_contrasts, check_intervals, check_names, check_objective, check_times
 from murk.stream.task.data.coding import INTERCEPT, Coding
 from murk.stream.task.data.covariates import PublicCovariates, covariates
 from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
@@ -22,7 +22,17 @@ from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
 from murk.stream.task.former import former_defaults
-from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
+from murk.stream.task.learner import (
+    ADDED,
+    ADDED_TO_TASK,
+    TIGHTEST_AT,
+    ContrastBlock,
+    IntervalsBlock,
+    LearnerBlock,
+    LogBlock,
+    MaxStaleness,
+    PublicBlock,
+)
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import (
@@ -120,6 +130,15 @@ class Task(_ProtocolBlocks):
         description="the number of newest releases of each partition to learn from (`scores` only); older ones are "
         "forgotten in steps of an eighth of this number; `null`: nothing is forgotten",
     )
+    people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
+        default=None,
+        description="the number of releases (records with `sketch`) at which the task ends, if it is planned; live "
+        "displays then show fixed intervals. Nothing is refused beyond it",
+    )
+    intervals: IntervalsBlock | None = Field(default=None, description="the looks at which intervals hold")
+    contrasts: Annotated[tuple[ContrastBlock, ...], Field(max_length=100)] = Field(
+        default=(), description="comparisons of two categories, each with a p-value and an e-value for every look"
+    )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=2**24)] = Field(
@@ -216,6 +235,8 @@ class Task(_ProtocolBlocks):
         blocks = {name: getattr(self, name) for name in BLOCKS}
         check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
         check_forgetting(self.protocol, self.forget)
+        check_intervals(self.intervals, self.forget, self.learner)
+        check_contrasts(self.contrasts, self.features)
         check_objective(self.objective, self.target, self.learner)
         check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()
@@ -275,6 +296,12 @@ class Task(_ProtocolBlocks):
     def block(self) -> Any:
         """Settings of the task's protocol, or None."""
         return getattr(self, self.protocol) if self.protocol in BLOCKS else None
+
+    @property
+    def tightest_at(self) -> int:
+        """Number of releases (an organisation's records) at which confidence sequences are tightest."""
+        stated = None if self.intervals is None else self.intervals.tightest_at
+        return stated or self.people or TIGHTEST_AT
 
     @property
     def path(self) -> Path | None:
