@@ -24,7 +24,16 @@ from murk.stream.task.data.features import (
     NumberFeature,
     RealTarget,
 )
-from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task.learner import (
+    LARGEST,
+    ContrastBlock,
+    IntervalsBlock,
+    LearnerBlock,
+    LogBlock,
+    MaxStaleness,
+    PublicBlock,
+    StepSchedule,
+)
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
 from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
@@ -45,6 +54,8 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("examples", "", ExamplesBlock),
     ("moments", "", MomentsBlock),
     ("sketch", "", SketchBlock),
+    ("intervals", "", IntervalsBlock),
+    ("contrasts", "", ContrastBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -76,20 +76,23 @@ class Estimates:
             return None
         with plausible():
             estimate = self._problem.estimate(engines)
-            message = encode(self._task, estimate, releases)
+            message = encode(self._task, estimate, releases, _records(self._task, engines))
         self._published_releases = releases
         return message
 
 
-def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
-    """Return the message about an estimate."""
+def encode(task: Task, estimate: Estimate, releases: int, records: int | None = None) -> bytes:
+    """Return the message about an estimate; ``records`` is the number of records in organisations' releases."""
+    from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
     from murk.learners.results.report import report_estimate
     from murk.stream.messages.estimates import EstimateMessage
 
+    # Whoever reads these messages watches: intervals hold at every look where they can.
+    looks = looks_of(task, estimate, estimate.releases_used if records is None else records, live=True)
     # Forecasts take long and belong to reports.
-    report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False))
+    report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False, looks=looks))
     return EstimateMessage(
         task=task.hash,
         name=task.name,
@@ -97,11 +100,15 @@ def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
         releases=releases,
         level=LEVEL,
         method=report["interval"]["method"],
-        note=report["interval"]["note"],
+        note=f"{report['interval']['note']}; {looks.words(LEVEL)}",
         scale=effect_name(task),
         standard_error=finite(estimate.standard_error),
         coefficients={name: _coefficient(report, name) for name in estimate.names},
     ).encode()
+
+
+def _records(task: Task, engines: Sequence[Any]) -> int | None:
+    return sum(int(each.figures()["records"]) for each in engines) if task.of_organisations else None
 
 
 def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:

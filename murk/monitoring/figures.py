@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.estimates.contrasts import Contrast, contrasts
 from murk.learners.estimates.curve import CurvePoint, merged_curve
 from murk.learners.estimates.drift import Drift, drift_of
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.looks import Looks, looks_of, why_no_sequence
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
@@ -102,10 +104,12 @@ class Figures:
     # privacy levels and chains
     levels: tuple[LevelFigures, ...]
     chains: tuple[ChainFigures, ...]
-    # coefficients in coded units, all chains merged; half-widths are infinite while unknown
+    # coefficients in coded units, all chains merged; half-widths are infinite while unknown, for one look and for all
     names: tuple[str, ...]
     values: tuple[float, ...]
     half_widths: tuple[float, ...]
+    sequence_half_widths: tuple[float, ...]
+    looks: Looks  # the looks for which displayed intervals hold
     # method of the intervals and a note on them
     method: str
     note: str
@@ -120,6 +124,12 @@ class Figures:
     needed: Needed = field(default_factory=lambda: Needed(0, {}))
     releases_used: int = 0  # releases that the estimate uses, without forgotten ones
     drift: Drift | None = None  # test for a change of the coefficients; None without standard errors
+    contrasts: tuple[Contrast, ...] = ()  # comparisons of categories that the task asks for
+
+    @property
+    def shown_half_widths(self) -> tuple[float, ...]:
+        """Half-widths of the displayed intervals."""
+        return self.half_widths if self.looks.valid == "fixed" else self.sequence_half_widths
 
     @property
     def lag(self) -> int:
@@ -193,7 +203,11 @@ def figures(
         trails = [Trail() if message is None else message.trail for message in messages]
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
-        needed = _needed(task, found, halves, None if before is None else before.needed)
+        looks = looks_of(task, found, _count(chains, found), live=True)
+        sequence = _sequence(task, found, looks)
+        nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
+        needed = _needed(task, found, shown, nominal, None if before is None else before.needed)
+        compared = contrasts(task, found, looks, LEVEL) if found.n_releases else ()
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
@@ -215,6 +229,8 @@ def figures(
         names=found.names,
         values=tuple(map(float, found.values)),
         half_widths=halves,
+        sequence_half_widths=sequence,
+        looks=looks,
         method=found.method,
         note=found.note,
         estimated_error=found.standard_error,
@@ -226,20 +242,34 @@ def figures(
         needed=needed,
         releases_used=found.releases_used,
         drift=drift,
+        contrasts=compared,
     ).placed(places)
 
 
-def _needed(task: Task, found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
+def _count(chains: Sequence[ChainFigures], found: Estimate) -> int:
+    """Return the number of releases that the estimate uses, or of the records in them."""
+    records = _sum(chain.records for chain in chains)
+    return found.releases_used if records is None else int(records)
+
+
+def _sequence(task: Task, found: Estimate, looks: Looks) -> tuple[float, ...]:
+    """Return half-widths of confidence sequences; infinite where there are none."""
+    if why_no_sequence(task, found):
+        return (math.inf,) * len(found.names)
+    return tuple(map(float, found.half_widths(replace(looks, valid="always").nominal(LEVEL))))
+
+
+def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float, before: Needed | None) -> Needed:
     """Forecast what it would take to learn further coefficients, or reuse the previous forecast."""
     if not found.forecasts or not found.n_releases:
         return Needed(0, {})
     unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
     if before is not None and unknown == before.of.keys() and found.n_releases < _FORECAST_GROWTH * before.releases:
         return before
-    needs = {name: need.to_dict() for name, need in (found.needs(LEVEL) if unknown else {}).items()}
+    needs = {name: need.to_dict() for name, need in (found.needs(nominal) if unknown else {}).items()}
     report = {
-        "confidence_intervals": found.intervals(LEVEL),
-        "interval": {"level": LEVEL},
+        "confidence_intervals": found.intervals(nominal),
+        "interval": {"level": LEVEL, "nominal_level": nominal},
         "not_learned": list(needs),
         "needed": needs,
         "releases": found.n_releases,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from murk.learners.estimates.curve import CurvePoint
+from murk.learners.estimates.looks import sequence_half_widths
 from murk.monitoring.figures import Figures, distance
 
 MOST_POINTS = 600
@@ -16,6 +20,19 @@ MOST_SPANS = 600
 SPAN_SECONDS = 10.0
 
 
+def _sequences(figures: Figures, points: Sequence[CurvePoint]) -> list[tuple[float, ...]]:
+    """Return half-widths of confidence sequences at earlier points, of which only fixed intervals are known."""
+    if not points:
+        return []
+    # An organisation's release has many records.
+    each = figures.looks.count / max(figures.releases_used, 1)
+    counts = each * np.array([point.releases for point in points], dtype=np.float64)
+    halves = np.array([point.half_widths for point in points])
+    if not np.isfinite(figures.sequence_half_widths).any():
+        halves = np.full_like(halves, np.inf)
+    return list(map(tuple, sequence_half_widths(halves, counts, figures.looks.tightest_at).tolist()))
+
+
 class Point(NamedTuple):
     """A point of the curves; values that only a monitor observes are None before it started."""
 
@@ -23,6 +40,7 @@ class Point(NamedTuple):
     time: float
     values: tuple[float, ...]
     half_widths: tuple[float, ...]
+    sequence_half_widths: tuple[float, ...]
     estimated_error: float
     parameter_error: float | None
     rate: float | None
@@ -120,22 +138,23 @@ class History:
     def whole(self, figures: Figures, reference: Mapping[str, float] | None = None) -> tuple[Point, ...]:
         """Return all points, oldest first: those of the states, then the observed ones."""
         begin = self._points[0].releases if self._points else math.inf
+        earlier = [point for point in figures.curve if point.releases < begin]
         before = [
             Point(
-                point.releases, point.time, point.values, point.half_widths, point.estimated_error,
+                point.releases, point.time, point.values, point.half_widths, sequence, point.estimated_error,
                 None if reference is None else distance(figures.names, point.values, reference),
                 None, None, None, None, None,
             )
-            for point in figures.curve if point.releases < begin
+            for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True)
         ]  # fmt: skip
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
         """Add a point, in place of the last one if the last two have as many releases."""
         point = Point(
-            figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
-            figures.parameter_error, rate, sum(figures.dead.values()), figures.lag, figures.unbiased_loss,
-            figures.unbiased_loss_error,
+            figures.releases, time, figures.values, figures.half_widths, figures.sequence_half_widths,
+            figures.estimated_error, figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,
+            figures.unbiased_loss, figures.unbiased_loss_error,
         )  # fmt: skip
         points = self._points
         if points and point.releases < points[-1].releases:

@@ -98,8 +98,11 @@ class Snapshot:
             "estimate": {
                 "names": list(found.names),
                 "values": list(found.values),
-                "half_widths": list(found.half_widths),
+                "half_widths": list(found.shown_half_widths),
+                "fixed_half_widths": list(found.half_widths),
                 "level": LEVEL,
+                "looks": found.looks.to_dict(LEVEL),
+                "contrasts": [contrast.to_dict() for contrast in found.contrasts],
                 "method": found.method,
                 "note": found.note,
                 "needed": dict(found.needed.of),
@@ -128,7 +131,8 @@ class Snapshot:
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names
         columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in _COLUMNS}
-        for key in ("values", "half_widths"):
-            rows = [getattr(point, key) for point in points]
+        widths = "half_widths" if self.figures.looks.valid == "fixed" else "sequence_half_widths"
+        for key, of in (("values", "values"), ("half_widths", widths)):
+            rows = [getattr(point, of) for point in points]
             columns[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
         return columns

@@ -13,8 +13,10 @@ import urllib.parse
 import pytest
 
 from murk.demo import DATA
+from murk.learners.estimates.contrasts import Contrast
+from murk.learners.estimates.looks import Looks
 from tests.cli import harness
-from tests.monitoring.web.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
+from tests.monitoring.web.page_server import BY_RANDOM_SCALING, HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
 from tests.services.services import eventually
 
 SIZES = {"phone": (360, 740), "tablet": (820, 1180), "wide": (1440, 900)}
@@ -485,6 +487,19 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
     assert page.complaints() == []
 
 
+def test_contrasts_are_shown_with_evidence_that_may_be_watched(page):
+    contrasts = (
+        Contrast("treatment: b against a", 0.5, (0.2, 0.8), 1.65, (1.22, 2.23), 0.1, (0.05, 0.15), 0.0004, 2500.0),
+        Contrast(HOSTILE[0], 0.0, (-math.inf, math.inf), 1.0, (0.0, math.inf), None, None, None, None),
+    )
+    page.open(made_up(9000, looks=Looks("always", 100_000, 9000), contrasts=contrasts))
+    assert page.texts("#contrast-rows td, #contrast-rows th") == [
+        "treatment: b against a", "1.65", "1.22 to 2.23", "0.000400", "2,500", HOSTILE[0], "not learned",
+        "none", "none", "none",
+    ]  # fmt: skip
+    assert page.complaints() == []
+
+
 def test_intervals_are_said_as_what_they_are(page):
     page.open(SCENARIOS["blind"](9000))
     assert page.text("#interval-note").startswith("No intervals: valid in the limit")
@@ -492,9 +507,12 @@ def test_intervals_are_said_as_what_they_are(page):
     assert not page.visible("#reference-key")
     assert not page.visible("#parameter-error-figure")
     status = made_up(9000)
-    assert page.open(status).text("#interval-label") == "nominal 95% interval"
-    status["estimate"] |= {"method": "plug-in", "level": 0.9}
-    assert page.open(status).text("#interval-label") == "90% interval"
+    assert page.open(status).text("#interval-label") == "nominal 95% at this look only"
+    assert BY_RANDOM_SCALING in page.text("#looks")
+    status = made_up(9000, looks=Looks("always", 100_000, 9000))
+    assert page.open(status).text("#interval-label") == "95% at every look"
+    assert page.text("#looks").startswith("95% at every look: with a probability of 95% an interval holds the truth")
+    assert not page.visible("#contrasts")
     # Of scores, what has no interval is no estimate either.
     status["estimate"] |= {"method": "scores", "half_widths": [0.1, None, 0.2]}
     shown = page.open(status).texts(".parameter .value")

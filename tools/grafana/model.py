@@ -9,7 +9,11 @@ from tools.grafana.panels import Json, band, stat, table, target, timeseries
 
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
 ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'
-HALF_WIDTH = 'max by (name) (murk_parameter_half_width{task="$task"})'
+# Intervals that hold at every look, and fixed ones only where there are none.
+HALF_WIDTH = (
+    '(max by (name) (murk_parameter_sequence_half_width{task="$task"})'
+    ' or max by (name) (murk_parameter_half_width{task="$task"}))'
+)
 USED = 'max(murk_estimate_releases{task="$task"})'
 ERROR = 'max(murk_estimated_error{task="$task"})'
 CHOSEN = ESTIMATE.replace("}", ', name=~"$parameter"}')
@@ -38,6 +42,7 @@ def model() -> Json:
                 "How far from the truth",
                 [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
+            Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)]),
             Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
             Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
             Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
@@ -64,7 +69,8 @@ def _now() -> list[Json]:
         stat("True error", "Euclidean distance from the reference parameters. Only in simulation, where somebody "
              "knows them (--reference); it should stay near the estimated error.",
              'max(murk_parameter_error{task="$task"})', empty=NO_REFERENCE, decimals=4),
-        stat("Widest interval", "The largest half width of all coefficients, in coded units.", f"max({HALF_WIDTH})",
+        stat("Widest interval", "The largest half width of all coefficients, in coded units, at 95% for every look.",
+             f"max({HALF_WIDTH})",
              empty=NO_INTERVAL, decimals=4),
         stat("Since the last release", "Time since the monitor saw the count of learned releases grow.",
              'time() - max(murk_last_release_timestamp_seconds{task="$task"})', unit="s", spark=False,
@@ -76,7 +82,8 @@ def _table() -> Json:
     return table(
         "Estimates now",
         "Each coefficient in coded units (a real feature runs from -1 to 1 over its public bounds). Where low and "
-        "high lie on the same side of zero, the sign of the effect is settled at the interval's level.",
+        "high lie on the same side of zero, the sign of the effect is settled: the intervals are 95% at every look. "
+        "Only where there are no such ones (with forget, or by random scaling) are they 95% at a single planned look.",
         {"estimate": ESTIMATE, "low": f"{ESTIMATE} - {HALF_WIDTH}", "high": f"{ESTIMATE} + {HALF_WIDTH}"},
         "name",
     )
@@ -94,7 +101,8 @@ def _estimates() -> Json:
 def _band() -> Json:
     panel = timeseries(
         "$parameter",
-        "The estimate and its confidence interval, in coded units. The band should narrow as releases are learned. "
+        "The estimate and its interval, in coded units: 95% at every look, except with forget or random scaling. The "
+        "band should narrow as releases are learned. "
         "It is missing while there are too few releases for an interval that can be trusted.",
         target(CHOSEN, "estimate"),
         target(f"{CHOSEN} - {CHOSEN_WIDTH}", "low"),
@@ -169,6 +177,20 @@ def _changes() -> Json:
         "before and after.",
         target('max by (name) (murk_parameter_change{task="$task"})', "{{name}}"),
         empty="no change",
+    )
+
+
+def _contrasts() -> Json:
+    return timeseries(
+        "Evidence of a difference",
+        "Probability at most with which categories without a difference ever show as much evidence of one, 1 / e, on "
+        "a log scale, for each contrast of the task. It holds at every look: below 0.05, the difference is "
+        "established at 95%, whenever it is looked at.",
+        target('1 / max by (contrast) (murk_contrast_e_value{task="$task"})', "{{contrast}}"),
+        log=True,
+        steps=((None, "red"), (0.05, "text")),
+        lines=True,
+        empty="the task has no contrasts",
     )
 
 

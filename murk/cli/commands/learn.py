@@ -122,7 +122,7 @@ def command(
                         shown = moment
             if asked():
                 say("stopped", INFO)
-        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise)
+        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise, live=True)
     if as_json:
         print_json(found)
     else:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from murk.cli.options import as_json, existing_log, open_existing
 from murk.cli.output import print_json
 from murk.cli.report import print_result
 
+if TYPE_CHECKING:
+    from murk.learners.estimates.looks import Valid
+
 
 @click.command("status")
 @existing_log
+@click.option(
+    "--intervals",
+    "looks",
+    type=click.Choice(["always", "fixed"]),
+    help="`always`: intervals that hold at every look, wider; `fixed`: at one planned look.  [default: fixed once the "
+    "task has ended at its stated `people`, else always]",
+)
 @as_json
-def command(log_url: str, as_json: bool) -> None:
+def command(log_url: str, looks: Valid | None, as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
 
     log, task = open_existing(log_url)
     with log:
-        found = report_log(task, log, chains=task.log.partitions, history=as_json, advise=advise)
+        found = report_log(
+            task, log, chains=task.log.partitions, history=as_json, advise=advise, live=True, looks=looks
+        )
     if as_json:
         print_json(found)
         return

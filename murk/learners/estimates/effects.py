@@ -60,21 +60,58 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
     possible difference of S. As people may differ from the rows, S has an additional variance: kappa times that of
     sigma' over the rows. Returns None if the people's features or the covariance are unknown.
     """
+    return marginal_differences(estimate, np.eye(len(estimate.values)), level)
+
+
+def marginal_differences(estimate: Estimate, weights: Array, level: float = 0.95) -> tuple[Array, Array] | None:
+    """Return average marginal effects of weighted sums of coefficients, (q,), and their half-widths.
+
+    ``weights`` is (q, p); see `marginal_effects`, whose weights are the identity.
+    """
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
         return None
     theta = estimate.values
     slope, gradient, low, high = mean_slope(theta, people)
-    own = estimate.half_widths(level)
+    sums, own = weights @ theta, combined_half_widths(estimate, weights, level)
     unlike = people.doubt * _spread(theta, people)
-    out = np.full(len(theta), math.inf)
+    out = np.full(len(weights), math.inf)
     for j in np.flatnonzero(np.isfinite(own)):
-        pull = theta[j] * gradient
-        pull[j] += slope
-        variance = max(float(pull @ covariance @ pull), 0.0) + float(theta[j]) ** 2 * unlike
-        ratio = math.sqrt(variance / float(covariance[j, j]))
-        out[j] = ratio * own[j] + (abs(theta[j]) + own[j]) * max(high - slope, slope - low)
-    return theta * slope, out
+        pull = sums[j] * gradient + slope * weights[j]
+        variance = max(float(pull @ covariance @ pull), 0.0) + float(sums[j]) ** 2 * unlike
+        ratio = math.sqrt(variance / float(weights[j] @ covariance @ weights[j]))
+        out[j] = ratio * own[j] + (abs(sums[j]) + own[j]) * max(high - slope, slope - low)
+    return sums * slope, out
+
+
+def combined_half_widths(estimate: Estimate, weights: Array, level: float = 0.95) -> Array:
+    """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
+
+    A half-width of one coefficient is its own. One of several is their standard error times the largest half-width over
+    standard error among them; without a covariance, the sum of their half-widths at a level that holds for all
+    together (Bonferroni).
+
+    Examples
+    --------
+    >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
+    >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
+    [3.92, 1.96]
+    """
+    out = np.empty(len(weights))
+    for row, each in enumerate(weights):
+        used = np.flatnonzero(each)
+        if len(used) > 1 and estimate.covariance is None:
+            apart = estimate.half_widths(1.0 - (1.0 - level) / len(used))
+            out[row] = float(np.abs(each[used]) @ apart[used])
+            continue
+        halves = estimate.half_widths(level)[used]
+        if len(used) == 1 or not np.isfinite(halves).all():
+            out[row] = abs(float(each[used[0]])) * halves[0] if len(used) == 1 else math.inf
+            continue
+        assert estimate.covariance is not None
+        ratio = float(np.max(halves / np.sqrt(np.diag(estimate.covariance)[used])))
+        out[row] = ratio * math.sqrt(max(float(each @ estimate.covariance @ each), 0.0))
+    return out
 
 
 def _spread(theta: Array, people: People) -> float:

@@ -110,14 +110,16 @@ def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, 
     return Looks("always", task.tightest_at, count) if live or stated == "always" else fixed("")
 
 
-def shown_half_widths(
-    half_widths: NDArray[np.float64], releases: NDArray[np.float64], looks: Looks
+def sequence_half_widths(
+    half_widths: NDArray[np.float64], counts: NDArray[np.float64], tightest_at: int
 ) -> NDArray[np.float64]:
-    """Return half-widths of sequences, ``(points, p)``, from those of fixed 95% intervals at numbers of releases.
+    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals at numbers of releases.
 
     For the past of a curve, of which only fixed intervals are known; exact if they are normal.
+
+    Examples
+    --------
+    >>> sequence_half_widths(np.ones((2, 1)), np.array([1_000.0, 100_000.0]), 100_000).round(2).tolist()
+    [[1.93], [1.67]]
     """
-    if looks.valid == "fixed":
-        return half_widths
-    ratios = critical_values(np.maximum(releases, 1.0) / looks.tightest_at) / _NORMAL
-    return np.asarray(half_widths * ratios[:, None])
+    return np.asarray(half_widths * (critical_values(np.maximum(counts, 1.0) / tightest_at) / _NORMAL)[:, None])

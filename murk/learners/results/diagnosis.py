@@ -94,7 +94,7 @@ def diagnose(
     extent = estimate.extent()
     needs = {name: need for name, need in report["needed"].items() if name in useless}
     if wide and forecast:
-        more = estimate.needs(report["interval"]["level"], wide)
+        more = estimate.needs(report["interval"].get("nominal_level", report["interval"]["level"]), wide)
         needs |= {name: need.to_dict() for name, need in more.items()}
     reasons = [_people(report, useless, needs)]
     if extent is not None and extent.known and len(estimate.names) == len(extent.moment):

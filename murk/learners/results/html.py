@@ -12,7 +12,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from murk.learners.results.numbers import number, span
-from murk.learners.results.text import SIMULATED, describe_age, describe_intervals, effect_word, percent_of, title_of
+from murk.learners.results.text import (
+    SIMULATED,
+    describe_age,
+    describe_intervals,
+    effect_word,
+    interval_words,
+    title_of,
+)
 from murk.learners.results.words import NOT_LEARNED
 from murk.stream.task.data.coding import is_constant
 
@@ -102,7 +109,7 @@ def _promise(report: Report) -> str:
 
 def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
     shown = _Shown.of(report, coefficients)
-    percent = f"<small>{percent_of(report)} interval</small>"
+    percent = f"<small>{interval_words(report)}</small>"
     columns = [("", "coefficient")]
     if shown.units:
         columns.append(("murk-number", f"{effect_word(report)}{percent}"))

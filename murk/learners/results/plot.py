@@ -89,7 +89,9 @@ def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     axes.tick_params(axis="y", length=0)
     coded = ", coded, per half of each feature's range" if units else ", coded units"
     of = effect_word(report) + ("" if drawn_per_unit else coded)
-    axes.set_xlabel(f"{of}, with {100 * report['interval']['level']:.0f}% intervals", color=INK)
+    looks = report["interval"].get("looks", {"valid": "fixed"})
+    always = f"{looks['words']}" if looks["valid"] == "always" else f"{100 * report['interval']['level']:.0f}%"
+    axes.set_xlabel(f"{of}, with {always} intervals", color=INK)
     axes.set_title(title_of(report), loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", alpha=0.25)
     _bare(axes, "top", "right", "left")
@@ -140,7 +142,8 @@ def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficie
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
     releases, values, halves = map(list, columns)
     if report["releases"] > releases[-1] and report["interval"]["level"] == LEVEL:
-        low, high = report["confidence_intervals"][each.name]
+        # A history has fixed intervals.
+        low, high = report.get("fixed_intervals", report["confidence_intervals"])[each.name]
         releases.append(report["releases"])
         values.append(report["coefficients"][each.name])
         halves.append((high - low) / 2.0)

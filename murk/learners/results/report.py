@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from murk.learners.estimates.curve import CurvePoint
     from murk.learners.estimates.drift import Drift
     from murk.learners.estimates.estimate import Estimate
+    from murk.learners.estimates.looks import Looks, Valid
     from murk.learners.estimates.units import Unit
     from murk.learners.results.diagnosis import Advise
     from murk.privacy import Guarantee
@@ -201,42 +202,61 @@ def cost_of_forgetting(task: Task) -> str | None:
 
 
 def report_estimate(
-    estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True
-) -> dict[str, Any]:
+    estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True,
+    looks: Looks | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the part of a report about coefficients.
 
     ``units`` has the coefficients' natural units by name, if known. ``forecast=False`` skips the forecast of what it
-    takes to learn the other coefficients, which is several times as slow as the estimate.
+    takes to learn the other coefficients, which is several times as slow as the estimate. ``looks`` are those for which
+    intervals hold at ``level``; without, they hold at one look.
     """
     from murk.learners.problem import plausible
     from murk.learners.results.forgers import describe_forgers
 
-    intervals = estimate.intervals(level)
+    nominal = level if looks is None else looks.nominal(level)
+    intervals = estimate.intervals(nominal)
     with plausible():
-        needs = {name: need.to_dict() for name, need in estimate.needs(level).items()} if forecast else {}
+        needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
+    held = {} if looks is None else {"looks": looks.to_dict(level)}
+    fixed = {} if nominal == level else {"fixed_intervals": _listed(estimate.intervals(level))}
     return {
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
-        "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
-        "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
-        "per_unit": per_unit(units, estimate, level),
-        "average_effects": average_effects(scale, units, estimate, level),
+        "confidence_intervals": _listed(intervals),
+        **fixed,
+        "interval": {
+            "method": intervals.method,
+            "level": level,
+            "nominal_level": nominal,
+            "note": intervals.note,
+            **held,
+        },
+        "per_unit": per_unit(units, estimate, nominal),
+        "average_effects": average_effects(scale, units, estimate, nominal),
         "effects_note": estimate.effects_note,
-        "not_learned": list(needs) or estimate.not_learned(level),
+        "not_learned": list(needs) or estimate.not_learned(nominal),
         "needed": needs,
         "forged": describe_forgers(estimate, level),
     }
 
 
+def _listed(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    return {name: list(interval) for name, interval in intervals.items()}
+
+
 def report_log(
     task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
-    advise: Advise | None = None, **more: Any,
+    advise: Advise | None = None, live: bool = False, looks: Valid | None = None, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the report of a log, the object that ``--json`` prints.
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that a file's rows count as people, as no column
-    names people. ``advise`` forecasts what would help useless coefficients.
+    names people. ``advise`` forecasts what would help useless coefficients. ``live`` tells that the stream is open, so
+    that intervals hold at every look; ``looks`` asks for such intervals or for fixed ones.
     """
+    from murk.learners.estimates.contrasts import contrasts
     from murk.learners.estimates.curve import columns
+    from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import diagnose_task
     from murk.learners.results.missing import describe_missing
@@ -247,6 +267,8 @@ def report_log(
     scale = task.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
+    used = counts.get("records_learned", estimate.releases_used)
+    held = looks_of(task, estimate, used, live=live, asked=looks)
     report = {
         "task": task.name,
         "protocol": task.protocol,
@@ -255,7 +277,7 @@ def report_log(
         "chances": fits_probabilities(task),
         **more,
         **counts,
-        **report_estimate(estimate, scale, units(task), level),
+        **report_estimate(estimate, scale, units(task), level, looks=held),
         "drift": None if drift is None else drift.to_dict(),
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
@@ -267,6 +289,7 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
+    report["contrasts"] = [each.to_dict() for each in contrasts(task, estimate, held, level)] if used else []
     report["missing_values"] = describe_missing(task, estimate)
     report["diagnosis"] = diagnose_task(task, report, estimate, advise)
     return report

@@ -42,6 +42,12 @@ def percent_of(report: Mapping[str, Any]) -> str:
     return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
 
+def interval_words(report: Mapping[str, Any]) -> str:
+    """Return the title of a column of intervals: the level and, if they hold at every look, that they do."""
+    looks = report["interval"].get("looks")
+    return looks["words"] if looks and looks["valid"] == "always" else f"{percent_of(report)} interval"
+
+
 def effect_word(report: Mapping[str, Any]) -> str:
     """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
@@ -62,6 +68,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     yield Paragraph(describe_intervals(report))
     if not report.get("effects_note"):
         yield from average_table(report)
+    yield from contrast_table(report)
     yield from map(Paragraph, describe_not_learned(report))
     for missing in report.get("missing_values", ()):
         yield Paragraph(missing["words"])
@@ -98,8 +105,8 @@ def coefficient_table(report: Mapping[str, Any]) -> Table:
                 effect, least, most = odds_ratio(effect), odds_ratio(least), odds_ratio(most)
             row += [unit["unit"], number(effect), span(least, most)]
         rows.append([*row, *[""] * (6 - len(row))])
-    percent = percent_of(report)
-    columns = ["coefficient", "coded", f"{percent} interval", "per", effect_word(report), f"{percent} interval"]
+    interval = interval_words(report)
+    columns = ["coefficient", "coded", interval, "per", effect_word(report), interval]
     if not report["per_unit"]:
         columns, rows = columns[:3], [row[:3] for row in rows]
     return Table(title_of(report), columns, rows)
@@ -115,7 +122,8 @@ def describe_intervals(report: Mapping[str, Any]) -> str:
     """Return how the intervals were made, and their note; or why there are none."""
     method, note = report["interval"]["method"], report["interval"]["note"].rstrip(".")
     if any_interval(report):
-        return f"Intervals by {method}: {note}."
+        looks = report["interval"].get("looks")
+        return f"Intervals by {method}: {note}." + (f" {looks['meaning']} (docs/intervals.md)." if looks else "")
     return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
 
 
@@ -131,18 +139,43 @@ def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
         learned = math.isfinite(low + high)
         points = [number(100.0 * effect["value"]), span(low, high, 100.0)] if learned else [NOT_LEARNED, ""]
         rows.append([effect["unit"], *points])
-    percent = f"{100 * report['interval']['level']:.0f}%"
     if not report.get("effects_note"):
         yield Paragraph("")
     yield Table(
         "Average marginal effect on the probability, in percentage points",
-        ["per", "points", f"{percent} interval"],
+        ["per", "points", interval_words(report).removeprefix("nominal ")],
         rows,
     )
     if report.get("effects_note"):
         yield Paragraph(f"Average effects are {report['effects_note']}.")
     else:
         yield from map(Paragraph, describe_disagreement(report))
+
+
+def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the comparisons of categories, if the task asks for any."""
+    contrasts = report.get("contrasts")
+    if not contrasts:
+        return
+    rows, odds = [], report["odds_ratios"]
+    for each in contrasts:
+        value, ends = (each["odds_ratio"], each["odds_ratio_interval"]) if odds else (each["value"], each["interval"])
+        learned = math.isfinite(sum(each["interval"]))
+        row = [each["name"], *([number(value), span(*ends)] if learned else [NOT_LEARNED, ""])]
+        if odds or report["chances"]:
+            average, (low, high) = each["average_effect"], each["average_effect_interval"] or (-math.inf, math.inf)
+            known = average is not None and math.isfinite(low + high)
+            row += [number(100.0 * average), span(low, high, 100.0)] if known else [NOT_LEARNED, ""]
+        row += ["-", "-"] if each["p_value"] is None else [f"{each['p_value']:.2g}", f"{each['e_value']:.3g}"]
+        rows.append(row)
+    interval = interval_words(report)
+    points = ["points", interval] if odds or report["chances"] else []
+    yield Paragraph("")
+    yield Table(
+        "Contrasts: p-values and e-values hold at every look",
+        ["contrast", effect_word(report), interval, *points, "p", "e"],
+        rows,
+    )
 
 
 def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:

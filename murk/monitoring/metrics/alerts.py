@@ -171,6 +171,19 @@ ALERTS: Final = (
         "the-model-has-changed",
     ),
     Alert(
+        "MurkEffectFound",
+        # Only the confidence sequence holds at every evaluation of the rule. Constants are no effects.
+        'abs(max by (task, name) (murk_parameter{name!~"(.*:)?intercept"}))'
+        " > on (task, name) max by (task, name) (murk_parameter_sequence_half_width)",
+        "1m",
+        "info",
+        "The effect of {{ $labels.name }} in {{ $labels.task }} is not zero",
+        "Its interval that holds at every look excludes zero; the estimate is {{ $value }} away from zero, in coded "
+        "units. For each coefficient, this is false in at most 5% of tasks over their whole life, however often it is "
+        "looked at. Nothing is wrong: end the task, or let it go on for narrower intervals.",
+        "an-effect-was-found",
+    ),
+    Alert(
         "MurkStaleGradients",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "10m",

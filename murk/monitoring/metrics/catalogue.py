@@ -53,8 +53,18 @@ METRICS = (
     ),
     Metric("murk_parameter", "gauge", "Estimated coefficient, all chains merged, in coded units.", ("task", "name")),
     Metric(
-        "murk_parameter_half_width", "gauge", "Half-width of the coefficient's confidence interval, in coded units.",
+        "murk_parameter_half_width", "gauge",
+        "Half-width of the coefficient's interval for one planned look, in coded units; not for alerts.",
         ("task", "name", "level"), optional="if there is an interval",
+    ),
+    Metric(
+        "murk_parameter_sequence_half_width", "gauge",
+        "Half-width of the coefficient's interval that holds at every look, in coded units.",
+        ("task", "name", "level"), optional="if there is such an interval: not with `forget` or random scaling",
+    ),
+    Metric(
+        "murk_contrast_e_value", "gauge", "Evidence against no difference, valid at every look; the p-value is 1 / E.",
+        ("task", "contrast"), optional="with `contrasts`",
     ),
     Metric(
         "murk_parameter_error", "gauge", "Euclidean distance of the estimate from the reference parameters.",

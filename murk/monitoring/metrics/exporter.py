@@ -160,9 +160,8 @@ def _ages(s: Snapshot) -> Iterable[Histogram]:
     return () if ages is None else (Histogram(ages, s.figures.staleness_sum),)
 
 
-def _half_widths(s: Snapshot) -> Iterable[Sample]:
-    found = s.figures
-    return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(found.names, found.half_widths, strict=True)]
+def _by_level(names: Sequence[str], halves: Sequence[float]) -> Iterable[Sample]:
+    return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(names, halves, strict=True)]
 
 
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
@@ -178,7 +177,11 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_parameter": lambda s: [
         Sample((name,), value) for name, value in zip(s.figures.names, s.figures.values, strict=True)
     ],
-    "murk_parameter_half_width": _half_widths,
+    "murk_parameter_half_width": lambda s: _by_level(s.figures.names, s.figures.half_widths),
+    "murk_parameter_sequence_half_width": lambda s: _by_level(s.figures.names, s.figures.sequence_half_widths),
+    "murk_contrast_e_value": lambda s: [
+        Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
+    ],
     "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
     "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
     "murk_estimate_releases": lambda s: _alone(s.figures.releases_used),

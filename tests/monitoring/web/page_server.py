@@ -16,10 +16,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import murk
+from murk.learners.estimates.contrasts import Contrast
+from murk.learners.estimates.looks import Looks
+from murk.learners.results.numbers import finite
 from murk.privacy import GaussianDP, PureDP
 
 PAGE = Path(murk.__file__).parent / "monitoring" / "web" / "page"
 POLICY = "default-src 'self'"
+BY_RANDOM_SCALING = "random scaling knows no covariance"
 BOUNDS = [2**power - 1 for power in range(21)]
 RANDOM_SCALING = (
     "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
@@ -76,7 +80,7 @@ def made_up(
     releases: int, *, truth: dict[str, float] = THIRD_CHILD, reference: bool = True, simulated: bool = True,
     name: str = "third-child", chains: int = 1, dead: dict[str, int] | None = None, first: int = 1,
     healthy: bool = True, intervals: bool = True, now: float | None = None, protocol: str = "gradients",
-    refused: int = 0,
+    refused: int = 0, looks: Looks | None = None, contrasts: tuple[Contrast, ...] = (),
 ) -> dict:  # fmt: skip
     """The status after so many releases; the same arguments give the same curves."""
     now = time.time() if now is None else now
@@ -139,7 +143,11 @@ def made_up(
         "estimate": {
             "names": list(truth), "values": [value_at(one, at, max(releases, 1)) for one, at in truth.items()],
             "half_widths": [halves[-1] if halves else None for _ in truth], "level": 0.95,
-            "method": "random scaling", "note": RANDOM_SCALING,
+            "fixed_half_widths": [halves[-1] if halves else None for _ in truth],
+            "looks": (looks or Looks("fixed", 100_000, releases, BY_RANDOM_SCALING)).to_dict(0.95),
+            "contrasts": finite([each.to_dict() for each in contrasts]),
+            "method": "random scaling" if looks is None else "scores",
+            "note": RANDOM_SCALING if looks is None else "by released second moments and curvatures",
             "estimated_error": estimated[-1] if estimated else None,
             "parameter_error": distance(releases) if reference and releases else None,
             "effect": "odds ratio" if protocol == "gradients" else "effect",

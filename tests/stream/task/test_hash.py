@@ -27,6 +27,8 @@ from murk.stream.task.data.features import (
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,
+    ContrastBlock,
+    IntervalsBlock,
     LearnerBlock,
     LogBlock,
     MaxStaleness,
@@ -124,6 +126,8 @@ PUBLIC = content(HUBER) | {"public": {"set_aside": 10}}
 SCHEDULE = content(HUBER) | {"learner": {"step": {"eta": 1.0, "alpha": 0.5}}}
 DATE = {"name": "born", "kind": "date", "low": "1950-01-01", "high": "2005-12-31"}
 DATED = content() | {"features": [DATE]}
+ARMS = [{"name": name, "categories": ["a", "b", "c"]} for name in ("arm", "other")]
+COMPARED = {"feature": "arm", "category": "b", "against": "a"}
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     Task: (content(HUBER), ()),
     NumberFeature: (content(), ("features", 0)),
@@ -146,6 +150,8 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
         ("sketch",),
     ),
     LogBlock: (content(), ("log",)),
+    IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
+    ContrastBlock: (content() | {"features": ARMS, "contrasts": [COMPARED]}, ("contrasts", 0)),
 }
 # For every key another value; a mapping of None and values where the change takes others along.
 FIXED = "no other value is possible here, or none that is independent of the other keys"
@@ -171,6 +177,9 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "duplicates": 7,
         "public": {"set_aside": 10},
         "log": {"retention": "9d"},
+        "people": 50_000,
+        "intervals": {"valid": "always"},
+        "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
     NumberFeature: {
         "name": "z",
@@ -252,6 +261,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "target_bound": 0.5,
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
+    IntervalsBlock: {"valid": {SEVERAL: {"valid": "fixed", "tightest_at": None}}, "tightest_at": 6_000},
+    ContrastBlock: {"feature": "other", "category": "c", "against": "c"},
 }
 
 

@@ -1,7 +1,7 @@
 // The coefficients: twelve small plots at a time, and a table of all.
 
 import { byId, element, fillRows, setText } from "./dom.js";
-import { count } from "./format.js";
+import { count, significant } from "./format.js";
 import { lateExtent, makePlot, niceLogRange, niceRange } from "./plot.js";
 import { describeScale, hasUnits, scaleFor } from "./units.js";
 
@@ -19,6 +19,7 @@ export function updateEstimates(status) {
   showChoice();
   for (const card of cards.values()) card.update(status);
   showInterval(status);
+  showContrasts(status);
   showTable(status);
 }
 
@@ -161,12 +162,13 @@ function describe(name, state) {
 // Random scaling covers less than its level, so its intervals are labelled nominal.
 function showInterval({ estimate, reference }) {
   const nominal = estimate.method === "random scaling" ? "nominal " : "";
-  const percent = `${nominal}${Number((100 * estimate.level).toFixed(2))}% interval`;
-  setText(byId("interval-label"), percent);
+  setText(byId("interval-label"), `${nominal}${estimate.looks.words}`);
   byId("reference-key").hidden = reference === null;
   const none = estimate.half_widths.length > 0 && estimate.half_widths.every((half) => half === null);
   const why = estimate.note.replace(/^(none|no interval)( yet)?: /, "");
   setText(byId("interval-note"), `${none ? "No intervals" : `Intervals by ${estimate.method}`}: ${why}.`);
+  setText(byId("looks"), `${estimate.looks.meaning}.`);
+  byId("looks").hidden = none;
   showNeeds(estimate.needed ?? {}, estimate.diagnosis ?? "");
   showDrift(estimate.drift);
 }
@@ -187,6 +189,25 @@ function showNeeds(needed, why) {
   const words = [said.length ? `Too noisy to learn at this privacy level: ${said.join(" ")}` : "", why].filter(Boolean).join(" ");
   setText(byId("needed"), words);
   byId("needed").hidden = !words;
+}
+
+// Comparisons of categories, if the task asks for any.
+function showContrasts({ estimate }) {
+  const ratios = estimate.effect === "odds ratio";
+  byId("contrasts").hidden = estimate.contrasts.length === 0;
+  setText(byId("contrast-value"), ratios ? "Odds ratio" : "Effect");
+  setText(byId("contrast-interval"), estimate.looks.words);
+  const plain = (number) => (number === null ? "none" : significant(number));
+  fillRows(byId("contrast-rows"), estimate.contrasts.map((contrast) => {
+    const [low, high] = contrast.interval;
+    const known = low !== null && high !== null;
+    const ends = ratios ? contrast.odds_ratio_interval : contrast.interval;
+    return [{ head: true, text: contrast.name, label: "Contrast" },
+      { kind: "n", text: known ? plain(ratios ? contrast.odds_ratio : contrast.value) : NOT_LEARNED, label: ratios ? "Odds ratio" : "Effect" },
+      { kind: "n", text: known ? `${plain(ends[0])} to ${plain(ends[1])}` : "none", label: estimate.looks.words },
+      { kind: "n", text: plain(contrast.p_value), label: "p" },
+      { kind: "n", text: plain(contrast.e_value), label: "e" }];
+  }));
 }
 
 function showTable({ estimate, reference }) {

@@ -1,0 +1,165 @@
+"""Contrasts: the effect of one category against another, with a p-value and an e-value that hold at every look.
+
+Coefficients of categories are effects against the first category, so that a contrast is one of them or a difference of
+two. Its e-value is `murk.learners.estimates.sequence.evidence` at the number of standard errors z between the estimate
+and zero. Where intervals are not normal, z is the largest quantile whose interval excludes zero. Under no difference
+the e-value has a mean of at most 1 whenever the stream is stopped, and ``min(1, 1 / e)`` is a p-value (Ville).
+
+Source: Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.estimates.effects import combined_half_widths, marginal_differences
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.looks import Looks, why_no_sequence
+from murk.learners.estimates.sequence import LARGEST, evidence
+from murk.learners.estimates.units import odds_ratio, on_logit_scale, units
+from murk.stream.task.data.features import CategoryFeature, ClassTarget
+
+if TYPE_CHECKING:
+    from murk.stream.task.learner import ContrastBlock
+    from murk.stream.task.task import Task
+
+Vector = NDArray[np.float64]
+Interval = tuple[float, float]
+
+_ROUNDS: Final = 16
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The estimated effect of a category against another one; ends of intervals are infinite where unknown."""
+
+    name: str  # such as "treatment: b against a"
+    value: float  # in the target's units, or as log odds
+    interval: Interval
+    odds_ratio: float | None  # e^value, if coefficients are log odds
+    odds_ratio_interval: Interval | None
+    average_effect: float | None  # on the probability of a positive target, or on a real target
+    average_effect_interval: Interval | None
+    p_value: float | None  # for no difference, valid at every look; None where nothing is
+    e_value: float | None  # evidence against no difference; None where it is not valid
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def contrasts(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> tuple[Contrast, ...]:
+    """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``."""
+    found = []
+    for block in task.contrasts:
+        for label in _labels(task, estimate):
+            found.append(_contrast(task, estimate, block, label, looks, level))
+    return tuple(found)
+
+
+def _labels(task: Task, estimate: Estimate) -> list[str]:
+    """Return prefixes of coefficients' names: of each class, or only the empty one."""
+    if not isinstance(task.target, ClassTarget):
+        return [""]
+    return [f"{label}:" for label in task.target.classes if f"{label}:{task.coding.names[0]}" in estimate.names]
+
+
+def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float) -> Contrast:
+    weights = weights_of(task, estimate.names, block, label)[None]
+    nominal, by_line = looks.nominal(level), estimate.effects(level) is not None
+
+    def coefficients(at: float) -> Interval:
+        return float((weights @ estimate.values)[0]), float(combined_half_widths(estimate, weights, at)[0])
+
+    def effects(at: float) -> Interval | None:
+        return _average_effect(task, estimate, weights, at)
+
+    def tested(at: float) -> Interval:
+        return (effects(at) if by_line else None) or coefficients(at)
+
+    value, half = coefficients(nominal)
+    interval, average = (value - half, value + half), effects(nominal)
+    odds, log_e = on_logit_scale(task), None
+    if not why_no_sequence(task, estimate):
+        log_e = float(evidence(errors_from_zero(tested), looks.information, 1.0 - level))
+    return Contrast(
+        name=f"{label}{block.feature}: {block.category} against {block.against}",
+        value=value,
+        interval=interval,
+        odds_ratio=odds_ratio(value) if odds else None,
+        odds_ratio_interval=(odds_ratio(interval[0]), odds_ratio(interval[1])) if odds else None,
+        average_effect=None if average is None else average[0],
+        average_effect_interval=None if average is None else (average[0] - average[1], average[0] + average[1]),
+        p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
+        e_value=None if log_e is None else math.exp(log_e),
+    )
+
+
+def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: str = "") -> Vector:
+    """Return the weights of coefficients in a contrast, (p,): their sum is the effect in the target's units.
+
+    Examples
+    --------
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: trial
+    ... features: [{name: arm, categories: [a, b, c]}]
+    ... target: {name: well, kind: binary, positive: yes, negative: no}
+    ... contrasts: [{feature: arm, category: c, against: b}]
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> weights_of(task, task.coding.names, task.contrasts[0]).tolist()
+    [-2.0, 2.0, 0.0]
+    """
+    index = next(place for place, feature in enumerate(task.features) if feature.name == block.feature)
+    feature, by_name = task.features[index], units(task)
+    assert isinstance(feature, CategoryFeature)
+    coded = dict(zip(feature.categories[1:], task.coding.names_of(index), strict=False))
+    weights = np.zeros(len(names))
+    for category, sign in ((block.category, 1.0), (block.against, -1.0)):
+        if category in coded:
+            name = f"{label}{coded[category]}"
+            # The two values of a category are 2 apart; classes' log odds have no other unit.
+            weights[names.index(name)] += sign * (by_name[name].factor if name in by_name else 2.0)
+    return weights
+
+
+def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: float) -> Interval | None:
+    """Return the average effect of a contrast and its half-width; None where it is unknown."""
+    used = np.flatnonzero(weights[0])
+    own = estimate.effects(1.0 - (1.0 - level) / len(used))
+    if own is not None:
+        values, halves = own
+        return float(weights[0] @ values), float(np.abs(weights[0, used]) @ halves[used])
+    if task.coefficient_scale == "log odds":
+        pair = marginal_differences(estimate, weights, level)
+        return None if pair is None else (float(pair[0][0]), float(pair[1][0]))
+    if task.coefficient_scale in ("probability", "slope"):
+        return float((weights @ estimate.values)[0]), float(combined_half_widths(estimate, weights, level)[0])
+    return None
+
+
+def errors_from_zero(interval: Callable[[float], Interval]) -> float:
+    """Return the largest quantile, at most `LARGEST`, whose interval excludes zero.
+
+    ``interval`` returns an estimate and its half-width at a level, which does not decrease in the level.
+
+    Examples
+    --------
+    >>> normal = NormalDist()
+    >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0))), 3)
+    3.0
+    """
+    low, high = 0.0, LARGEST
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2.0
+        value, half = interval(2.0 * NormalDist().cdf(middle) - 1.0)
+        low, high = (middle, high) if abs(value) > half else (low, middle)
+    return low
