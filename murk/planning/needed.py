@@ -8,6 +8,7 @@ from typing import Final
 
 from murk.errors import UserError
 from murk.learners.core.design import Population
+from murk.learners.estimates.sequence import nominal_level
 from murk.learners.estimates.units import units
 from murk.learners.results.numbers import rounded
 from murk.planning.forecast import forecast
@@ -19,10 +20,13 @@ MOST: Final = 2**30
 """Bounds of the search for a number of people."""
 
 
-def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
+def people_for(
+    task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1, *, watched: bool = False
+) -> int | None:
     """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
-    Bisects powers of two; between the last two, half-widths are taken to shrink with the root of the number.
+    Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. Bisects powers of two;
+    between the last two, half-widths are taken to shrink with the root of the number.
 
     Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
     """
@@ -30,7 +34,8 @@ def people_for(task: Task, population: Population, within: Mapping[str | None, f
 
     def excess(people: int) -> float:
         """Return the largest ratio of a half-width to the one wanted."""
-        effects = forecast(task, population, people, draws=draws).effects
+        level = nominal_level(people / task.tightest_at, 0.95) if watched else 0.95
+        effects = forecast(task, population, people, draws=draws, level=level).effects
         wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
         return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
 

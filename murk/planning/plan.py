@@ -13,6 +13,7 @@ from murk.errors import UserError
 from murk.learners.core.design import Effects, Population, designs, rate_of
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
+from murk.learners.estimates.looks import fixed_only
 from murk.learners.estimates.units import units
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words, forecast, forecasts
@@ -80,6 +81,8 @@ class Plan:
     # protocol to the number of people needed for the wanted half-widths; None if no number suffices. Protocols
     # without average effects are missing.
     needs: Mapping[str, int | None] = field(default_factory=dict)
+    # the same for intervals that hold at every look; protocols without such intervals are missing, too
+    watched: Mapping[str, int | None] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)  # assumptions about the target
     off: str = ""  # how half-widths would differ at another rate, if nobody stated one; else empty
 
@@ -135,6 +138,8 @@ class Plan:
                 str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
             },
             "people_needed": dict(self.needs),
+            "people_needed_at_every_look": dict(self.watched),
+            "tightest_at": self.task.tightest_at,
             "notes": [*filter(None, [self.off]), *remarks(self)],
         }
 
@@ -190,15 +195,17 @@ def plan(
     if not all(name for name, _ in chosen.values()):
         least = _why_no_interval([_variant(task, name, 1.0) for name in names], found[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
-    needs = {}
+    needs, watched = {}, {}
     if within:
         for name in names:
             own = _variant(task, name, 1.0)
             if any(one.without_effects for one in cells if one.protocol == name):
                 continue
             needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
+            if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
+                watched[name] = people_for(own, found[0], within, watched=True)
     off = _rate_sensitivity(task, effects or Effects(), cells, found[0])
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects(), off)
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, effects or Effects(), off)
 
 
 def _rate_sensitivity(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:

@@ -142,6 +142,12 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         answer = "not reached with a billion people" if needed is None else f"about {needed:,} people"
         if protocol not in found.needs:
             answer = "it estimates no average effects"
+        elif needed is not None:
+            answer += " at one planned look; " + (
+                "no interval holds at every look" if protocol not in found.watched
+                else "not reached with a billion people at every look" if found.watched[protocol] is None
+                else f"about {found.watched[protocol]:,} people until it holds at every look (docs/intervals.md)"
+            )  # fmt: skip
         paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
 
 

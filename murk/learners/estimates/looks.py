@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
+from murk.learners.estimates.estimate import ASKED, RANDOM_SCALING, Estimate
 from murk.learners.estimates.sequence import critical_values, nominal_level
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ Valid = Literal["always", "fixed"]
 
 LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended
 
+_NO_COVARIANCE = "random scaling knows no covariance"
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
@@ -77,13 +78,16 @@ class Looks:
         }
 
 
-def why_no_sequence(task: Task, estimate: Estimate) -> str:
-    """Return why no interval of a task holds at every look; empty if intervals can be confidence sequences."""
+def fixed_only(task: Task) -> str:
+    """Return why no interval of a task can hold at every look; empty if intervals can be confidence sequences."""
     if task.forget is not None:
         return "old releases are forgotten, so that what is estimated may move"
-    if estimate.method == RANDOM_SCALING:
-        return "random scaling knows no covariance"
-    return ""
+    return _NO_COVARIANCE if task.learner.intervals == ASKED else ""
+
+
+def why_no_sequence(task: Task, estimate: Estimate) -> str:
+    """Return why no interval of an estimate holds at every look; empty if its intervals can be confidence sequences."""
+    return fixed_only(task) or (_NO_COVARIANCE if estimate.method == RANDOM_SCALING else "")
 
 
 def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, asked: Valid | None = None) -> Looks:

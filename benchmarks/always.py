@@ -1,0 +1,234 @@
+"""How often a watched interval ever excludes the truth: ``python -m benchmarks.always``.
+
+Each stream is looked at again and again. The table has the share of (stream, coefficient) pairs in which the confidence
+sequence ever excludes the truth, beside the fixed 95% interval looked at as often, and at the last look alone.
+
+- *walk*: a normal random walk, the limit of every protocol; *walk, noise changes*: with 16 times the noise from a tenth
+  of the stream on, while sequences count releases.
+- *A/B*: shares of two arms from randomized response, looked at after every release.
+- protocols: their own engines and estimators. Scores learn from sums of simulated releases (as `murk plan`), moments
+  from simulated sums, the others from every release. Generated people have a typical design; examples, moments and
+  sketches have a real target, so that the model is right.
+
+``--streams`` for more streams, ``--only`` for one row.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from benchmarks.pipe import learn
+from murk.learners.core.design import Effects, designs
+from murk.learners.core.forecasting import released_sum, split
+from murk.learners.estimates.looks import Looks
+from murk.learners.estimates.sequence import critical_values
+from murk.learners.examples.outer_engine import engine_of
+from murk.learners.moments import kernels
+from murk.learners.moments.mechanism import Level
+from murk.learners.moments.sums import MomentSums
+from murk.learners.problem import problem_for
+from murk.stream import Task
+from murk.stream.task.registry import part
+
+Look = tuple[int, np.ndarray, np.ndarray, np.ndarray]  # releases, |estimate - truth|, sequence's and fixed half-widths
+
+FIXED = 1.959963984540054
+BINARY = "target: {name: y, kind: binary, positive: yes, negative: no, rate: 0.4}"
+REAL = "target: {name: y, kind: real, low: 0, high: 10}"
+HEAD = """
+name: watched
+features: [{name: a, low: 0, high: 10}, {name: b, categories: [p, q, r]}]
+"""
+LEVELS = "  levels: {strict: {gdp: {mu: 1.0}}, open: {gdp: {mu: 4.0}}}\n"
+MU = "privacy:\n  guarantee: {gdp: {mu: 2.0}}\n"
+# Name: target and privacy, first and last look, tightest_at, levels of the later part of the stream.
+TASKS = {
+    "scores": (f"{BINARY}\n{MU}", 4_000, 10_000_000),
+    "scores, public rows": (f"{BINARY}\n{MU}public: {{set_aside: 2000}}\n", 4_000, 10_000_000),
+    "scores, real target": (f"{REAL}\n{MU}", 4_000, 10_000_000),
+    "scores, 4 chains": (f"{BINARY}\n{MU}scores: {{models: own}}\nlog: {{partitions: 4}}\n", 8_000, 10_000_000),
+    "scores, levels change": (f"{BINARY}\n{MU}{LEVELS}", 4_000, 10_000_000),
+    "moments": (f"{REAL}\nprotocol: moments\n{MU}", 4_000, 10_000_000),
+    "examples": (f"{REAL}\nprotocol: examples\n{MU}", 2_000, 60_000),
+    "gradients, public rows": (f"{BINARY}\nprotocol: gradients\n{MU}public: {{set_aside: 2000}}\n", 4_000, 60_000),
+}
+TIGHTEST_AT = {"examples": 10_000, "gradients, public rows": 10_000}
+
+
+def grid(first: int, last: int, looks: int) -> list[int]:
+    return sorted({round(n) for n in np.geomspace(first, last, looks)})
+
+
+def population(task: Task):
+    """Typical people, and the truth in coded units."""
+    people = designs(task, Effects())[0]
+    return people, people.theta
+
+
+def engine_looks(name: str, task: Task, counts: list[int], rng: np.random.Generator) -> Iterator[tuple[int, object]]:
+    """Yield estimates of one stream after these numbers of releases."""
+    people, _ = population(task)
+    if task.public is not None:
+        drawn = rng.multinomial(task.public.set_aside, people.shares)
+        task = task.with_public(people.points[drawn > 0], drawn[drawn > 0])
+    problem, records = problem_for(task), people.records
+    if task.protocol == "scores":
+        shares = {level: 1.0 / len(problem.mechanisms) for level in problem.mechanisms}
+        chains = task.log.partitions
+        if "change" in name:
+            shares = {"default": 1.0}
+        forecast = part("scores", "forecast").estimates
+        steps = forecast(problem, records, counts, shares, chains, rng)
+        for releases, step in zip(counts, steps, strict=True):
+            if "change" in name and releases > math.sqrt(counts[0] * counts[-1]):
+                # A dictionary that the forecast reads at each step: from the middle on, everybody is strict.
+                shares.clear()
+                shares["strict"] = 1.0
+            yield releases, step()
+        return
+    if task.protocol == "moments":
+        yield from moment_looks(problem, records, counts, rng)
+        return
+    seeds = np.random.default_rng(rng.integers(2**63))
+    done, engine = 0, problem.engine()
+    if task.protocol == "examples":
+        engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
+        engine.covariates = problem.covariates
+    for releases in counts:
+        drawn = rng.choice(len(records.shares), size=releases - done, p=records.shares)
+        X, y = records.X[drawn], records.y[drawn]
+        if task.protocol == "gradients":
+            learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed=int(seeds.integers(2**63)), engine=engine)
+        else:
+            engine.learn_records(X, y, [problem.mechanisms["default"]])
+        done = releases
+        yield releases, problem.estimate([engine])
+
+
+def moment_looks(problem, records, counts, rng):
+    """Estimates from sums of moments that grow by the sums of further people."""
+    layout, V = problem.layout, problem.vectors(records.X, records.y)
+    parts = [layout.cross, layout.dimension - layout.cross]
+    total, sums, done = np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0
+    for releases in counts:
+        for name, size in split(releases - done, {"default": 1.0}).items():
+            level = Level.of(problem.mechanisms[name], layout)
+            weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
+            if layout.observed:
+                released = released_sum(problem.mechanisms[name], V, drawn, rng)
+            else:
+                released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
+            total = total + np.repeat(weights, parts) * released
+            for place in (0, 1):
+                sums[kernels.WEIGHTS + place] += size * weights[place]
+                sums[kernels.NOISE + place] += size * weights[place] ** 2 * variances[place]
+                sums[kernels.SQUARES + place] += size * weights[place] ** 2
+        done = releases
+        yield releases, problem.model.fit(MomentSums(total.copy(), sums.copy(), releases), layout).estimate
+
+
+def protocol_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator[Look]:
+    text, first, last = TASKS[name]
+    task = Task.parse(HEAD + text).with_simulated(True)
+    _, truth = population(task)
+    for releases, estimate in engine_looks(name, task, grid(first, last, looks), rng):
+        watched = Looks("always", TIGHTEST_AT.get(name, 100_000), releases)
+        values = np.asarray(estimate.values)[: len(truth)]
+        sequence, fixed = (
+            estimate.half_widths(level)[: len(truth)] for level in (watched.nominal(0.95), 0.95)
+        )  # fmt: skip
+        yield releases, np.abs(values - truth), sequence, fixed
+
+
+def protocol_row(name: str, streams: int, looks: int, seed: int) -> tuple[float, float, float, float, int, float]:
+    ever, fixed_ever, last, ratios, learned = [], [], [], [], 0
+    for stream in range(streams):
+        wrong = fixed_wrong = None
+        for _, off, sequence, fixed in protocol_stream(name, looks, np.random.default_rng([seed, stream])):
+            wrong = (off > sequence) if wrong is None else wrong | (off > sequence)
+            fixed_wrong = (off > fixed) if fixed_wrong is None else fixed_wrong | (off > fixed)
+            final, widths = off > fixed, (sequence, fixed)
+        ever.append(wrong), fixed_ever.append(fixed_wrong), last.append(final)
+        known = np.isfinite(widths[0])
+        learned += int(known.sum())
+        ratios += (widths[0][known] / widths[1][known]).tolist()
+    error = math.sqrt(np.mean(ever, axis=1).var() / streams)
+    return np.mean(ever), np.mean(fixed_ever), np.mean(last), float(np.median(ratios)), looks, error
+
+
+def walk_row(
+    streams: int, looks: int, seed: int, counted: Callable[[np.ndarray], np.ndarray]
+) -> tuple[float, float, float, float, int, float]:
+    """Looks at a walk from 100 to 10^7 releases, with N = 10^5; ``counted`` turns information into releases."""
+    information = np.geomspace(1e-3, 100.0, looks)
+    most = critical_values(counted(information))
+    steps, rng = np.sqrt(np.diff(information, prepend=0.0)), np.random.default_rng(seed)
+    wrong = fixed = last = done = 0
+    while done < streams:
+        size = min(50, streams - done)
+        walk = np.cumsum(rng.standard_normal((size, looks)) * steps, axis=1)
+        z = np.abs(walk) / np.sqrt(information)
+        wrong, fixed = wrong + (z > most).any(axis=1).sum(), fixed + (z > FIXED).any(axis=1).sum()
+        last, done = last + (z[:, -1] > FIXED).sum(), done + size
+    share = wrong / streams
+    return share, fixed / streams, last / streams, most[-1] / FIXED, looks, math.sqrt(share * (1 - share) / streams)
+
+
+def arms_row(streams: int, people: int, seed: int) -> tuple[float, float, float, float, int, float]:
+    """Difference of two arms' shares from randomized response (epsilon = 1), looked at after every release from 500."""
+    keep, share, first = math.e / (1.0 + math.e), 0.3, 500
+    rng, at = np.random.default_rng(seed), np.arange(first, people + 1)
+    most = critical_values(at / 20_000)
+    wrong = fixed = last = 0
+    for _ in range(streams):
+        arm, truth = rng.random(people) < 0.5, rng.random(people) < share
+        told = np.where(rng.random(people) < keep, truth, ~truth)
+        ones = [np.cumsum(told & (arm == which))[first - 1 :] for which in (True, False)]
+        sizes = [np.cumsum(arm == which)[first - 1 :] for which in (True, False)]
+        p, q = (one / size for one, size in zip(ones, sizes, strict=True))
+        z = np.abs(p - q) / np.sqrt(p * (1 - p) / sizes[0] + q * (1 - q) / sizes[1])
+        wrong, fixed, last = wrong + (z > most).any(), fixed + (z > FIXED).any(), last + (z[-1] > FIXED)
+    rate = wrong / streams
+    return rate, fixed / streams, last / streams, most[-1] / FIXED, len(at), math.sqrt(rate * (1 - rate) / streams)
+
+
+def rows(streams: int, looks: int) -> dict[str, Callable[[], tuple[float, float, float, float, int, float]]]:
+    def noisier(information: np.ndarray) -> np.ndarray:
+        return np.where(information < 0.1, information, 0.1 + (information - 0.1) * 16.0)
+
+    made: dict[str, Callable[[], tuple[float, float, float, float, int, float]]] = {
+        "walk": lambda: walk_row(2 * streams, 100_000, 1, lambda information: information),
+        "walk, noise changes": lambda: walk_row(2 * streams, 100_000, 2, noisier),
+        "A/B, every release": lambda: arms_row(2 * streams, 100_000, 3),
+    }
+    for name in TASKS:
+        made[name] = lambda name=name: protocol_row(name, max(streams // 4, 2), looks, 4)
+    return made
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, default=400)
+    parser.add_argument("--looks", type=int, default=150, help="looks at each stream of a protocol")
+    parser.add_argument("--only", choices=sorted(rows(0, 0)))
+    given = parser.parse_args(argv)
+    print("| stream | looks | sequence ever excludes the truth | fixed interval ever | at the last look | width |")
+    print("|---|---|---|---|---|---|")
+    for name, row in rows(given.streams, given.looks).items():
+        if given.only not in (None, name):
+            continue
+        begin = time.process_time()
+        share, fixed, last, width, looks, error = row()
+        print(
+            f"| {name} | {looks:,} | {share:.1%} ± {error:.1%} | {fixed:.0%} | {last:.1%} | {width:.2f} |"
+            f" <!-- {time.process_time() - begin:.0f} s CPU -->", flush=True,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])
