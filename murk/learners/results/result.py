@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+    from murk.learners.estimates.contrasts import Contrast
     from murk.stream.task.task import Task
 
 
@@ -108,6 +109,19 @@ class Result:
     def method(self) -> str:
         """Method of the intervals."""
         return str(self.report["interval"]["method"])
+
+    @property
+    def looks(self) -> str:
+        """Level of the intervals and the looks at which they hold, such as ``"95% at every look"``."""
+        looks = self.report["interval"].get("looks")
+        return str(looks["words"]) if looks else f"{100.0 * self.level:g}% at this look only"
+
+    @cached_property
+    def contrasts(self) -> Mapping[str, Contrast]:
+        """The task's comparisons of categories by name, each with a p-value and an e-value that hold at every look."""
+        from murk.learners.estimates.contrasts import Contrast
+
+        return MappingProxyType({each["name"]: Contrast(**each) for each in self.report.get("contrasts", ())})
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -1,0 +1,196 @@
+"""Displays say at which looks their intervals hold, and contrasts have evidence that may be watched."""
+
+import math
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+import murk
+from murk.learners.estimates.contrasts import contrasts, errors_from_zero
+from murk.learners.estimates.effects import marginal_effects
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
+from murk.learners.estimates.looks import Looks, looks_of
+from murk.learners.estimates.sequence import critical_values, evidence
+from murk.learners.results.report import report_log
+from murk.learners.results.text import as_text, describe_learned
+from murk.monitoring import Monitor
+from murk.stream import Task, open_log
+
+TASK = """
+name: trial
+features: [{name: arm, categories: [a, b, c]}, {name: age, low: 20, high: 60}]
+target: {name: days, kind: real, low: 0, high: 10}
+protocol: moments
+contrasts: [{feature: arm, category: b, against: a}, {feature: arm, category: c, against: b}]
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+"""
+PEOPLE = 6_000
+
+
+def people(seed=1):
+    rng = np.random.default_rng(seed)
+    arms = rng.integers(0, 3, PEOPLE)
+    days = np.clip(5 + 1.5 * (arms == 1) + rng.normal(0, 1.5, PEOPLE), 0, 10)
+    ages = rng.integers(20, 60, PEOPLE)
+    return [{"arm": "abc"[arm], "age": age, "days": day} for arm, age, day in zip(arms, ages, days, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A log in which a trial was learned."""
+    folder = tmp_path_factory.mktemp("looks")
+    place = f"sqlite:///{folder / 'log.db'}"
+    murk.run(Task.parse(TASK), people(), seed=1, log=place, ledger=folder / "ledger.db")
+    return place
+
+
+def reported(url, **more):
+    with open_log(url, create=False) as log:
+        return report_log(Task.from_document(log.document()), log, **more)
+
+
+def estimated(**more):
+    covariance = np.array([[0.04, 0.01, 0.0, 0.0], [0.01, 0.09, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    names, values = ("arm=b", "arm=c", "age", "intercept"), np.array([0.5, 0.1, 0.0, 0.0])
+    spread = np.sqrt(np.diag(covariance))
+    return replace(Estimate(names, values, "plug-in", spread, "", 1, 50_000, covariance), **more)
+
+
+@pytest.mark.parametrize(
+    ("keys", "count", "live", "asked", "valid", "why"),
+    [
+        ("", 50_000, True, None, "always", ""),
+        ("", 50_000, False, None, "fixed", ""),
+        ("", 50_000, True, "fixed", "fixed", "as asked"),
+        ("intervals: {valid: always}", 50_000, False, None, "always", ""),
+        ("intervals: {valid: fixed}", 50_000, True, None, "fixed", "as the task states"),
+        ("intervals: {valid: fixed}", 50_000, True, "always", "always", ""),
+        ("people: 50000", 49_999, True, None, "always", ""),
+        ("people: 50000", 50_000, True, None, "fixed", "the task has ended at its 50,000 people"),
+        ("people: 50000", 50_501, True, None, "always", ""),
+        ("forget: 24000", 50_000, True, "always", "fixed", "old releases are forgotten, so that what is estimated"),
+    ],
+)
+def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):
+    protocol = "scores" if "forget" in keys else "moments"
+    task = Task.parse(TASK.replace("moments", protocol) + keys)
+    looks = looks_of(task, estimated(), count, live=live, asked=asked)
+    assert looks.valid == valid
+    assert looks.why.startswith(why)
+    assert bool(looks.why) == bool(why)
+
+
+def test_random_scaling_holds_at_one_look_only():
+    looks = looks_of(Task.parse(TASK), estimated(method=RANDOM_SCALING), 50_000, live=True)
+    assert (looks.valid, looks.why) == ("fixed", "random scaling knows no covariance")
+
+
+def test_a_sequence_is_as_much_wider_as_the_boundary_says(url):
+    watched, once = reported(url, live=True), reported(url)
+    assert watched["fixed_intervals"] == once["confidence_intervals"]
+    z = critical_values(np.array([PEOPLE / 100_000]))[0]
+    for name, (low, high) in once["confidence_intervals"].items():
+        least, most = watched["confidence_intervals"][name]
+        assert (most - least) / (high - low) == pytest.approx(z / 1.959964, rel=1e-6)
+        assert most + least == pytest.approx(high + low)
+    assert watched["interval"]["looks"]["words"] == "95% at every look"
+    text = " ".join(as_text(describe_learned(watched)).split())
+    assert "95% at every look: with a probability of 95% an interval holds the truth at all looks together" in text
+    assert "95% at this look only: an interval that is looked at" in " ".join(as_text(describe_learned(once)).split())
+
+
+def test_the_monitor_shows_what_status_says(url):
+    watched = reported(url, live=True)
+    with open_log(url, create=False) as log:
+        monitor = Monitor(log, Task.from_document(log.document()))
+        assert monitor.poll()
+        status = monitor.status()
+        values = {
+            name: monitor.registry.get_sample_value(f"murk_parameter_{name}", {**labels, "level": "0.95"})
+            for name in ("half_width", "sequence_half_width")
+            for labels in [{"task": "trial", "name": "arm=b"}]
+        }
+        e_value = monitor.registry.get_sample_value(
+            "murk_contrast_e_value", {"task": "trial", "contrast": "arm: b against a"}
+        )
+        monitor.close()
+    low, high = watched["confidence_intervals"]["arm=b"]
+    assert status["estimate"]["half_widths"][0] == pytest.approx((high - low) / 2)
+    assert values["sequence_half_width"] == pytest.approx((high - low) / 2)
+    assert values["half_width"] == pytest.approx(status["estimate"]["fixed_half_widths"][0])
+    assert status["history"]["half_widths"]["arm=b"][-1] == pytest.approx((high - low) / 2)
+    assert status["estimate"]["looks"] == watched["interval"]["looks"]
+    assert status["estimate"]["contrasts"][0]["e_value"] == watched["contrasts"][0]["e_value"] == e_value
+
+
+def test_a_trial_is_decided(url):
+    """The true difference of b and a is 1.5 days, which 6,000 people tell from none.
+
+    The other interval holds -1.5 with a probability of at least 95% (fixed seed).
+    """
+    first, second = reported(url, live=True)["contrasts"]
+    assert first["name"] == "arm: b against a"
+    assert first["interval"][0] > 0
+    assert first["p_value"] < 1e-3
+    assert second["interval"][0] < -1.5 < second["interval"][1]
+    # The twin: with no sign of a difference there is no evidence.
+    assert reported(url, live=True, looks="fixed")["contrasts"][1]["p_value"] > first["p_value"]
+
+
+def test_contrasts_are_sums_of_coefficients():
+    """Two categories: one coefficient, times the unit. Two others: their difference, with its own standard error."""
+    task, looks = Task.parse(TASK), Looks("always", 100_000, 50_000)
+    first, second = contrasts(task, estimated(), looks)
+    # Half of the range of days times the distance 2 of the two values.
+    assert first.value == pytest.approx(0.5 * 10)
+    z = critical_values(np.array([0.5]))[0]
+    assert first.interval[1] - first.value == pytest.approx(z * 0.2 * 10)
+    assert second.value == pytest.approx((0.1 - 0.5) * 10)
+    assert second.interval[1] - second.value == pytest.approx(z * math.sqrt(0.04 + 0.09 - 0.02) * 10)
+    assert math.log(first.e_value) == pytest.approx(evidence(0.5 / 0.2, 0.5), abs=2e-3)
+    assert first.p_value == min(1.0, 1.0 / first.e_value)
+    # Without a covariance: both intervals together, at a level that holds for both (Bonferroni).
+    _, apart = contrasts(task, estimated(covariance=None), Looks("fixed", 100_000, 50_000))
+    wide = NormalDist().inv_cdf(1 - 0.05 / 4)
+    assert apart.interval[1] - apart.value == pytest.approx(wide * (0.2 + 0.3) * 10)
+
+
+def test_no_evidence_where_it_would_not_hold_at_every_look():
+    task = Task.parse(TASK.replace("moments", "scores") + "forget: 24000")
+    found = contrasts(task, estimated(), looks_of(task, estimated(), 50_000, live=True))
+    assert [each.p_value for each in found] == [each.e_value for each in found] == [None, None]
+
+
+def test_a_contrast_of_two_categories_is_the_categorys_effect():
+    task = Task.parse(TASK.replace("moments", "scores").replace("days, kind: real, low: 0, high: 10",
+                                                               "well, kind: binary, positive: yes"))  # fmt: skip
+    rows = np.array([[a, b, c, 1.0] for a in (-1, 1) for b in (-1, 1) for c in (-1.0, 1.0)])
+    estimate = estimated(people=People(rows, np.full(8, 1 / 8), sampled=True))
+    values, halves = marginal_effects(estimate, 0.95)
+    [first, second] = contrasts(task, estimate, Looks("fixed", 100_000, 50_000))
+    assert first.odds_ratio == pytest.approx(math.exp(1.0))
+    assert first.average_effect == pytest.approx(2 * values[0])
+    assert first.average_effect_interval[1] - first.average_effect == pytest.approx(2 * halves[0])
+    assert second.average_effect == pytest.approx(2 * (values[1] - values[0]))
+
+
+def test_the_opposite_contrast_is_the_opposite():
+    swapped = TASK.replace("category: c, against: b", "category: b, against: c")
+    [*_, one], [*_, other] = (
+        contrasts(Task.parse(text), estimated(), Looks("always", 100_000, 50_000)) for text in (TASK, swapped)
+    )
+    assert (one.value, one.e_value) == (pytest.approx(-other.value), pytest.approx(other.e_value))
+
+
+def test_evidence_of_intervals_that_are_not_normal():
+    """An interval that grows faster than normal excludes zero up to a smaller quantile: 3 = z + z^2 / 4 at z = 2."""
+    normal = NormalDist()
+
+    def interval(level):
+        z = normal.inv_cdf(0.5 + level / 2)
+        return 3.0, z + z * z / 4
+
+    assert errors_from_zero(interval) == pytest.approx(2.0, abs=1e-3)
+    assert errors_from_zero(lambda level: (3.0, math.inf)) == 0.0
