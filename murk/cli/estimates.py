@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class Estimates:
         return message
 
     def _newest(self, engine: Any) -> bytes | None:
+        from murk.learners.estimates.looks import used_count
         from murk.learners.problem import plausible
 
         engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
@@ -76,13 +77,13 @@ class Estimates:
             return None
         with plausible():
             estimate = self._problem.estimate(engines)
-            message = encode(self._task, estimate, releases, _records(self._task, engines))
+            message = encode(self._task, estimate, releases, used_count(self._task, estimate, engines))
         self._published_releases = releases
         return message
 
 
-def encode(task: Task, estimate: Estimate, releases: int, records: int | None = None) -> bytes:
-    """Return the message about an estimate; ``records`` is the number of records in organisations' releases."""
+def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
+    """Return the message about an estimate that uses ``used`` releases or, of organisations, records."""
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
@@ -90,7 +91,7 @@ def encode(task: Task, estimate: Estimate, releases: int, records: int | None = 
     from murk.stream.messages.estimates import EstimateMessage
 
     # Whoever reads these messages watches: intervals hold at every look where they can.
-    looks = looks_of(task, estimate, estimate.releases_used if records is None else records, live=True)
+    looks = looks_of(task, estimate, used, live=True)
     # Forecasts take long and belong to reports.
     report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False, looks=looks))
     return EstimateMessage(
@@ -105,10 +106,6 @@ def encode(task: Task, estimate: Estimate, releases: int, records: int | None = 
         standard_error=finite(estimate.standard_error),
         coefficients={name: _coefficient(report, name) for name in estimate.names},
     ).encode()
-
-
-def _records(task: Task, engines: Sequence[Any]) -> int | None:
-    return sum(int(each.figures()["records"]) for each in engines) if task.of_organisations else None
 
 
 def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:

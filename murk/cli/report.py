@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,9 +134,13 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
         )
 
 
-def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:
-    """Return the first coefficients with their half-widths, for a progress line."""
-    halves = estimate.half_widths(level)
+def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
+    """Return the first coefficients with their half-widths for every look, for a progress line."""
+    from murk.learners.estimates.looks import looks_of, used_count
+
+    halves = estimate.half_widths(
+        looks_of(task, estimate, used_count(task, estimate, engines), live=True).nominal(level)
+    )
     parts = [
         f"{name} {number(float(value))} ± {number(float(half))}"
         for name, value, half in list(zip(estimate.names, estimate.values, halves, strict=True))[:most]

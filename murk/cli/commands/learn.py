@@ -99,7 +99,7 @@ def command(
                 return team.trouble
             if not engines:
                 return "no chain is assigned to this process: other learners have them all"
-            return brief(problem.estimate(engines))
+            return brief(task, problem.estimate(engines), engines)
 
         start = last = time.monotonic()
         shown, pause, learned = 0.0, _SHORTEST, 0

@@ -78,9 +78,9 @@ def execute(
                     watch(run, False)
                 # Estimate only for display.
                 if not quiet and monotonic() - shown > 0.2:
-                    tick(step.rows, brief(run.estimate()) if run.releases else people.words())
+                    tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
                     shown = monotonic()
-            tick(people.source.size, brief(run.estimate()))
+            tick(people.source.size, brief(run.task, run.estimate(), run.engines))
         if watch is not None:
             watch(run, True)
         return report_run(run, start)

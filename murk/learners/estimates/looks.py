@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -112,6 +113,13 @@ def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, 
     if task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
         return fixed(f"the task has ended at its {task.people:,} people")
     return Looks("always", task.tightest_at, count) if live or stated == "always" else fixed("")
+
+
+def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
+    """Return the number of releases that an estimate of these engines uses, or of an organisation's records."""
+    if task.of_organisations:
+        return sum(int(engine.figures()["records"]) for engine in engines)
+    return estimate.releases_used
 
 
 def sequence_half_widths(

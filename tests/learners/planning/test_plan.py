@@ -7,6 +7,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.core.design import Effects
+from murk.learners.estimates.sequence import nominal_level
 from murk.planning.choice import recommend
 from murk.planning.forecast import Forecast
 from murk.planning.needed import people_for
@@ -115,6 +116,11 @@ def test_people_for_an_error_are_as_many_as_give_it():
 
     assert forecast(of, people, needed).effects["b"] == pytest.approx(wanted, rel=0.1)
     assert forecast(of, people, needed // 2).effects["b"] > 1.2 * wanted
+    # An interval for every look takes about (1.7)^2 times the people.
+    watched = people_for(of, people, {"b": wanted}, watched=True)
+    assert 2.2 * needed < watched < 4.0 * needed
+    level = nominal_level(watched / of.tightest_at, 0.95)
+    assert forecast(of, people, watched, level=level).effects["b"] == pytest.approx(wanted, rel=0.15)
     assert people_for(of, people, {None: 1e-9}) is None
     with pytest.raises(UserError, match="'c'"):
         people_for(of, people, {"c": 1.0})
