@@ -13,7 +13,9 @@ from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
 from murk.learners.estimates.looks import Looks, looks_of
 from murk.learners.estimates.sequence import critical_values, evidence
+from murk.learners.results.numbers import number
 from murk.learners.results.report import report_log
+from murk.learners.results.result import Result
 from murk.learners.results.text import as_text, describe_learned
 from murk.monitoring import Monitor
 from murk.stream import Task, open_log
@@ -137,6 +139,14 @@ def test_a_trial_is_decided(url):
     assert second["interval"][0] < -1.5 < second["interval"][1]
     # The twin: with no sign of a difference there is no evidence.
     assert reported(url, live=True, looks="fixed")["contrasts"][1]["p_value"] > first["p_value"]
+
+
+def test_a_notebook_has_the_contrasts(url):
+    result = Result(reported(url, live=True))
+    words = f"arm: b against a: effect {number(result.contrasts['arm: b against a'].value)}, 95% at every look "
+    assert words in result._repr_html_()
+    assert result.looks == "95% at every look"
+    assert "Contrasts: p-values and e-values hold at every look" in str(result)
 
 
 def test_contrasts_are_sums_of_coefficients():

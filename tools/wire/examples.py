@@ -174,7 +174,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),
-        "estimate": Example(f"murk-{name}-estimates", 0, "estimate", encode_estimate(TASK, ESTIMATE, 254_654)),
+        "estimate": Example(f"murk-{name}-estimates", 0, "estimate", encode_estimate(TASK, ESTIMATE, 254_654, 254_654)),
         "dead letter": Example(f"murk-{name}-dead-letters", 0, "0:2", loud, _why(loud, magnitude)),
     }
 

@@ -15,6 +15,7 @@ from murk.learners.results.numbers import number, span
 from murk.learners.results.text import (
     SIMULATED,
     describe_age,
+    describe_contrasts,
     describe_intervals,
     effect_word,
     interval_words,
@@ -91,6 +92,7 @@ def _notes(report: Report) -> list[str]:
     notes = [
         effects,
         describe_intervals(report),
+        *describe_contrasts(report),
         *describe_age(report),
         public and public["words"],
         simulated and SIMULATED,

@@ -178,6 +178,15 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
     )
 
 
+def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each comparison of categories in a sentence."""
+    for block in contrast_table(report):
+        if isinstance(block, Table):
+            for name, *cells in block.rows:
+                named = zip(block.columns[1:], cells, strict=True)
+                yield f"{name}: " + ", ".join(f"{column} {cell}" for column, cell in named if cell) + "."
+
+
 def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
     apart, unknown = [], []

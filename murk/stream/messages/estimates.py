@@ -73,7 +73,8 @@ class EstimateMessage(BaseModel):
     releases
         Number of releases learned; it only grows.
     level, method, note
-        Nominal level of the intervals, their origin, and what is known of their coverage.
+        Nominal level of the intervals, their origin, and what is known of their coverage; the note ends with the looks
+        at which they hold (docs/intervals.md).
     scale
         Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
     standard_error
