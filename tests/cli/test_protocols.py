@@ -61,7 +61,7 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     assert "nominal" not in done.out
     assert f"{rows:,} releases learned" in done.out
     assert ("Intervals by " in done.out) != ("No intervals: " in done.out)
-    plain = murk("status", "--log", "sqlite:///any.db", folder=folder)
+    plain = murk("status", "--log", "sqlite:///any.db", "--intervals", "fixed", folder=folder)
     assert plain.status == 0
     said = (done.out + plain.out).replace("without public covariates", "")
     for name, need in found.get("needed", {}).items():
