@@ -40,6 +40,7 @@ def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_
         "typical population", "age: one unit more", "50,000 at mu = 2", "50,000 at mu = 4", "Of these, ",
         "with 50,000 people",
         "For the requested half-widths, at the task's budget, examples: about",
+        "at one planned look; about", "people until it holds at every look",
         "average effects, in the target's units",
     ):  # fmt: skip
         assert words in " ".join(shown.split()), words
@@ -60,6 +61,10 @@ def test_json_has_every_forecast_and_people_needed_give_what_was_asked(planned):
     )
     assert own["forecast"]["effects"]["age"] == pytest.approx(wanted, rel=0.15)
     assert found["chosen"]["30000"]["protocol"] == "examples"
+    # Whoever watches needs (1.7)^2 times as many, and is told beside it.
+    watched = found["people_needed_at_every_look"]["examples"]
+    assert 2.2 * needed < watched < 4.0 * needed
+    assert found["tightest_at"] == 100_000
 
 
 def test_an_error_of_a_probability_is_in_points_as_the_table_is(planned, tmp_path):
