@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 
 # Growth of the releases after which the needed releases are forecast again.
 _FORECAST_GROWTH = 1.25
+# Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.
+_SEQUENCE_SHARE = 0.01
 # Share of new releases after which drift is tested again.
 _DRIFT_SHARE = 0.02
 
@@ -204,10 +206,14 @@ def figures(
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
         looks = looks_of(task, found, _count(chains, found), live=True)
-        sequence = _sequence(task, found, looks)
+        fresh = before is None or not 0 <= looks.count - before.looks.count < _SEQUENCE_SHARE * before.looks.count
+        sequence = _sequence(task, found, looks) if before is None or fresh else before.sequence_half_widths
         nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
         needed = _needed(task, found, shown, nominal, None if before is None else before.needed)
-        compared = contrasts(task, found, looks, LEVEL) if found.n_releases else ()
+        if before is not None and not fresh and looks.valid == before.looks.valid:
+            compared = before.contrasts
+        else:
+            compared = contrasts(task, found, looks, LEVEL) if found.n_releases else ()
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()

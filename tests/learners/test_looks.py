@@ -159,7 +159,7 @@ def test_contrasts_are_sums_of_coefficients():
     assert first.interval[1] - first.value == pytest.approx(z * 0.2 * 10)
     assert second.value == pytest.approx((0.1 - 0.5) * 10)
     assert second.interval[1] - second.value == pytest.approx(z * math.sqrt(0.04 + 0.09 - 0.02) * 10)
-    assert math.log(first.e_value) == pytest.approx(evidence(0.5 / 0.2, 0.5), abs=2e-3)
+    assert math.log(first.e_value) == pytest.approx(evidence(0.5 / 0.2, 0.5))
     assert first.p_value == min(1.0, 1.0 / first.e_value)
     # Without a covariance: both intervals together, at a level that holds for both (Bonferroni).
     _, apart = contrasts(task, estimated(covariance=None), Looks("fixed", 100_000, 50_000))
@@ -194,13 +194,18 @@ def test_the_opposite_contrast_is_the_opposite():
     assert (one.value, one.e_value) == (pytest.approx(-other.value), pytest.approx(other.e_value))
 
 
-def test_evidence_of_intervals_that_are_not_normal():
-    """An interval that grows faster than normal excludes zero up to a smaller quantile: 3 = z + z^2 / 4 at z = 2."""
+@pytest.mark.parametrize("grows", [lambda z: z + z * z / 4, lambda z: z / 2 + 2, lambda z: z * 1.5])
+def test_evidence_of_intervals_that_are_not_normal(grows):
+    """Intervals that grow faster than normal, allow for a bias, or are normal: all exclude 3 up to a quantile of 2.
+
+    What is returned excludes zero, too, and is hardly below.
+    """
     normal = NormalDist()
 
     def interval(level):
-        z = normal.inv_cdf(0.5 + level / 2)
-        return 3.0, z + z * z / 4
+        return 3.0, grows(normal.inv_cdf(0.5 + level / 2))
 
-    assert errors_from_zero(interval) == pytest.approx(2.0, abs=1e-3)
-    assert errors_from_zero(lambda level: (3.0, math.inf)) == 0.0
+    for levels in ([0.8, 0.95], [0.95, 0.999], [0.97, 0.999]):
+        assert 1.9 < errors_from_zero(interval, levels) <= 2.0 + 1e-6
+    assert errors_from_zero(lambda level: (3.0, math.inf), [0.95, 0.999]) == 0.0
+    assert errors_from_zero(lambda level: (0.0, 0.0), [0.95, 0.999]) == 0.0

@@ -1,9 +1,9 @@
 """Contrasts: the effect of one category against another, with a p-value and an e-value that hold at every look.
 
 Coefficients of categories are effects against the first category, so that a contrast is one of them or a difference of
-two. Its e-value is `murk.learners.estimates.sequence.evidence` at the number of standard errors z between the estimate
-and zero. Where intervals are not normal, z is the largest quantile whose interval excludes zero. Under no difference
-the e-value has a mean of at most 1 whenever the stream is stopped, and ``min(1, 1 / e)`` is a p-value (Ville).
+two. Its e-value is `murk.learners.estimates.sequence.evidence` at the number z of standard errors between the estimate
+and zero; where intervals are not normal, z is a quantile whose interval excludes zero. Under no difference the e-value
+has a mean of at most 1 whenever the stream is stopped, and ``min(1, 1 / e)`` is a p-value (Ville).
 
 Source: Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023.
 """
@@ -11,8 +11,8 @@ Source: Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
 
-_ROUNDS: Final = 16
+_FURTHER: Final = 3
+_CLOSE: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     interval, average = (value - half, value + half), effects(nominal)
     odds, log_e = on_logit_scale(task), None
     if not why_no_sequence(task, estimate):
-        log_e = float(evidence(errors_from_zero(tested), looks.information, 1.0 - level))
+        levels = [level, replace(looks, valid="always").nominal(level)]
+        log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
     return Contrast(
         name=f"{label}{block.feature}: {block.category} against {block.against}",
         value=value,
@@ -146,20 +148,50 @@ def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: floa
     return None
 
 
-def errors_from_zero(interval: Callable[[float], Interval]) -> float:
-    """Return the largest quantile, at most `LARGEST`, whose interval excludes zero.
+def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[float]) -> float:
+    """Return a quantile whose interval excludes zero, close to the largest one and at most `LARGEST`; 0 without one.
 
-    ``interval`` returns an estimate and its half-width at a level, which does not decrease in the level.
+    ``interval`` returns an estimate and its half-width at a level, which takes long for some estimates: it is called at
+    ``levels`` and up to three others. Half-widths only have to grow with the level.
 
     Examples
     --------
     >>> normal = NormalDist()
-    >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0))), 3)
+    >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0)), [0.95, 0.99]), 3)
     3.0
     """
-    low, high = 0.0, LARGEST
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2.0
-        value, half = interval(2.0 * NormalDist().cdf(middle) - 1.0)
-        low, high = (middle, high) if abs(value) > half else (low, middle)
-    return low
+    known: dict[float, float] = {}
+    size = 0.0
+    for level in levels:
+        value, known[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
+        size = abs(value)
+    for _ in range(_FURTHER):
+        quantile = _next_quantile(size, known)
+        if quantile is None:
+            break
+        known[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
+    return max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
+
+
+def _next_quantile(size: float, known: dict[float, float]) -> float | None:
+    """Return where to try next, from half-widths at known quantiles; None if it is close to a known one."""
+    inside = max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
+    outside = sorted(quantile for quantile, half in known.items() if not _excludes(size, half) and math.isfinite(half))
+    if outside and (inside > 0.0 or len(outside) != 2):
+        # The chord from inside to outside: half-widths that grow faster than the quantile lie below it.
+        low, high = (inside, known.get(inside, 0.0)), (outside[0], known[outside[0]])
+    else:
+        # The line through two points on one side: exact for normal intervals, and for those with a bias.
+        points = outside or sorted(quantile for quantile, half in known.items() if _excludes(size, half))[-2:]
+        if len(points) < 2:
+            return None
+        low, high = ((quantile, known[quantile]) for quantile in points)
+    if not high[1] > low[1]:
+        return None
+    quantile = min(low[0] + (size - low[1]) * (high[0] - low[0]) / (high[1] - low[1]), LARGEST)
+    return quantile if quantile > inside and all(abs(quantile - each) > _CLOSE for each in known) else None
+
+
+def _excludes(size: float, half: float) -> bool:
+    # A quantile that was computed from the half-width itself is at the very end of the interval.
+    return size > 0.0 and size >= half * (1.0 - 1e-9)
