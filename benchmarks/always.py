@@ -3,8 +3,8 @@
 Each stream is looked at again and again. The table has the share of (stream, coefficient) pairs in which the confidence
 sequence ever excludes the truth, beside the fixed 95% interval looked at as often, and at the last look alone.
 
-- *walk*: a normal random walk, the limit of every protocol; *walk, noise changes*: with 16 times the noise from a tenth
-  of the stream on, while sequences count releases.
+- *walk*: a normal random walk, the limit of every protocol; *walk, noise changes*: with 16 times the variance from a
+  tenth of the stream on, while sequences count releases.
 - *A/B*: shares of two arms from randomized response, looked at after every release.
 - protocols: their own engines and estimators. Scores learn from sums of simulated releases (as `murk plan`), moments
   from simulated sums, the others from every release. Generated people have a typical design; examples, moments and
