@@ -16,7 +16,7 @@ from murk.learners.estimates.sequence import critical_values, evidence
 from murk.learners.results.numbers import number
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
-from murk.learners.results.text import as_text, describe_learned
+from murk.learners.results.text import as_text, contrast_table, describe_learned
 from murk.monitoring import Monitor
 from murk.stream import Task, open_log
 
@@ -171,6 +171,9 @@ def test_no_evidence_where_it_would_not_hold_at_every_look():
     task = Task.parse(TASK.replace("moments", "scores") + "forget: 24000")
     found = contrasts(task, estimated(), looks_of(task, estimated(), 50_000, live=True))
     assert [each.p_value for each in found] == [each.e_value for each in found] == [None, None]
+    told = {"contrasts": [each.to_dict() for each in found], "odds_ratios": False, "chances": False}
+    fixed = {"interval": {"method": "scores", "level": 0.95, "note": ""}, "confidence_intervals": {}}
+    assert as_text(contrast_table(told | fixed)).startswith("\nContrasts, without a valid p-value\n")
 
 
 def test_a_contrast_of_two_categories_is_the_categorys_effect():

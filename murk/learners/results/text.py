@@ -170,9 +170,10 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
         rows.append(row)
     interval = interval_words(report)
     points = ["points", interval] if odds or report["chances"] else []
+    tested = any(each["p_value"] is not None for each in contrasts)
     yield Paragraph("")
     yield Table(
-        "Contrasts: p-values and e-values hold at every look",
+        "Contrasts" + (": p-values and e-values hold at every look" if tested else ", without a valid p-value"),
         ["contrast", effect_word(report), interval, *points, "p", "e"],
         rows,
     )
