@@ -1,6 +1,6 @@
 """What shuffled crowds buy: ``python -m benchmarks.shuffled``.
 
-The half width of same_sex in percentage points and how often it holds the raw records' effect, on the demonstration's
+The half-width of same_sex in percentage points and how often it holds the raw records' effect, on the demonstration's
 people: at a central guarantee of (0.5, 1e-6) with crowds of 20,000 (of half of the people, if they are fewer than
 40,000), beside local mu = 1, a local pure epsilon of 0.5, and a fit of the raw records. People of 10^6 are drawn from
 the demonstration's with replacement. ``--replications`` for more of each, ``--seed`` for others.
@@ -34,7 +34,7 @@ WAYS = {
 
 
 def effect(X, y):
-    """The average effect of same_sex of a logistic fit of raw records, and its half width, in points."""
+    """The average effect of same_sex of a logistic fit of raw records, and its half-width, in points."""
     theta = np.zeros(X.shape[1])
     for _ in range(30):
         p = logistic(X @ theta)
@@ -53,7 +53,7 @@ def task_of(way, people):
 
 
 def measured(way, people, replications, seed, every):
-    """The median half width in points, and how often it held the raw records' effect, of those that were learned."""
+    """The median half-width in points, and how often it held the raw records' effect, of those that were learned."""
     task, (X, y) = task_of(way, people), every
     problem, halves, held = problem_for(task), [], []
     for replication in range(replications):
@@ -78,7 +78,7 @@ def main(argv=None):
     every = raw(Task.parse(PLAIN + WAYS["local mu = 1"]))
     names = task_of("local mu = 1", 1).coding.names
     assert names[0] == "same_sex"
-    print("| people | guarantee | crowds | local epsilon | half width, points | held | goal |")
+    print("| people | guarantee | crowds | local epsilon | half-width, points | held | goal |")
     print("|---|---|---|---|---|---|---|")
     for people in chosen.people or PEOPLE:
         for way in WAYS:

@@ -115,7 +115,7 @@ def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> No
         ("[monitor]\nport = true", "bool is not a valid type of value", "CONF-003"),
         ("[learn]\nchain = 1", "int is not a valid type of value", "CONF-003"),
         ("[learn]\nwait = 2", "int is not a valid type of value", "CONF-003"),
-        ("idle = 3", "murk.toml: idle: set it in [learn]", "CONF-002"),
+        ("idle = 3", "murk.toml: idle: set it in [shuffle] or [learn]", "CONF-002"),
         ('log = "foo"', "murk.toml: log: 'foo' is not a log URL: write sqlite:///PATH", "CONF-003"),
         ('[learn]\nlog = "user:S3CR3T@host"', "[learn] log: the value is not a log URL", "CONF-003"),
         ('lifetime = "much"', "not a guarantee", "CONF-003"),
