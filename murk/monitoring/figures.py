@@ -127,6 +127,7 @@ class Figures:
     releases_used: int = 0  # releases that the estimate uses, without forgotten ones
     drift: Drift | None = None  # test for a change of the coefficients; None without standard errors
     contrasts: tuple[Contrast, ...] = ()  # comparisons of categories that the task asks for
+    sequence_count: int = 0  # number of releases (or records) at which sequences and contrasts were computed
 
     @property
     def shown_half_widths(self) -> tuple[float, ...]:
@@ -206,14 +207,14 @@ def figures(
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
         looks = looks_of(task, found, _count(chains, found), live=True)
-        fresh = before is None or not 0 <= looks.count - before.looks.count < _SEQUENCE_SHARE * before.looks.count
-        sequence = _sequence(task, found, looks) if before is None or fresh else before.sequence_half_widths
+        kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
+        sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
         nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
         needed = _needed(task, found, shown, nominal, None if before is None else before.needed)
-        if before is not None and not fresh and looks.valid == before.looks.valid:
-            compared = before.contrasts
-        else:
+        if kept is None:
             compared = contrasts(task, found, looks, LEVEL) if found.n_releases else ()
+        else:
+            compared = kept.contrasts
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
@@ -249,7 +250,18 @@ def figures(
         releases_used=found.releases_used,
         drift=drift,
         contrasts=compared,
+        sequence_count=looks.count if kept is None else kept.sequence_count,
     ).placed(places)
+
+
+def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool | None) -> bool:
+    """Return whether sequences of earlier states still hold: they are of nearly as many releases, and no wider now."""
+    return (
+        0 <= looks.count - before.sequence_count < _SEQUENCE_SHARE * before.sequence_count
+        and looks.valid == before.looks.valid
+        and alike == before.alike
+        and all(now <= then for now, then in zip(halves, before.half_widths, strict=True))
+    )
 
 
 def _count(chains: Sequence[ChainFigures], found: Estimate) -> int:

@@ -4,11 +4,13 @@ import json
 import random
 import time
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
 
 from murk.learners import IWPSGDClassifier
+from murk.learners.estimates.looks import Looks
 from murk.privacy import GaussianDP
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
@@ -80,8 +82,11 @@ def test_models_of_one_command_have_simultaneous_intervals_and_say_so(log: Path)
         name: (each["confidence_intervals"]["same_sex"][1] - each["coefficients"]["same_sex"])
         for name, each in (("alone", alone), ("both", both))
     }
-    # Normal quantiles of 0.9875 and 0.975.
-    assert width["both"] / width["alone"] == pytest.approx(2.2414 / 1.9600, rel=1e-4)
+    # A log is open: both are sequences, of these levels.
+    looks = Looks("always", 100_000, 1_500, "")
+    normal = [NormalDist().inv_cdf(0.5 + looks.nominal(level) / 2.0) for level in (0.975, 0.95)]
+    assert width["both"] / width["alone"] == pytest.approx(normal[0] / normal[1], rel=1e-4)
+    assert alone["interval"]["looks"]["words"] == "95% at every look"
     assert both["model"]["simultaneous"] == ["same-sex", "weeks-by-age"]
     assert "simultaneous (Bonferroni) over the 2 models same-sex, weeks-by-age" in both["model"]["words"]
     assert "of this model alone" in alone["model"]["words"]

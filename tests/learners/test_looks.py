@@ -13,11 +13,13 @@ from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
 from murk.learners.estimates.looks import Looks, looks_of
 from murk.learners.estimates.sequence import critical_values, evidence
+from murk.learners.problem import problem_for
 from murk.learners.results.numbers import number
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.learners.results.text import as_text, contrast_table, describe_learned
 from murk.monitoring import Monitor
+from murk.monitoring.figures import Place, _keeps, figures
 from murk.stream import Task, open_log
 
 TASK = """
@@ -72,6 +74,7 @@ def estimated(**more):
         ("people: 50000", 49_999, True, None, "always", ""),
         ("people: 50000", 50_000, True, None, "fixed", "the task has ended at its 50,000 people"),
         ("people: 50000", 50_501, True, None, "always", ""),
+        ("people: 50000\nintervals: {valid: always}", 50_000, True, None, "always", ""),
         ("forget: 24000", 50_000, True, "always", "fixed", "old releases are forgotten, so that what is estimated"),
     ],
 )
@@ -82,6 +85,20 @@ def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):
     assert looks.valid == valid
     assert looks.why.startswith(why)
     assert bool(looks.why) == bool(why)
+
+
+def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
+    """Counted from where they were computed: a stream of many small steps is followed."""
+    task = Task.parse(TASK)
+    first = figures(task, problem_for(task), [None], [Place(0, 0)])
+    before = replace(first, sequence_count=10_000, looks=replace(first.looks, count=10_090), half_widths=(0.5,) * 4)
+    now, halves = replace(first.looks, count=10_099), (0.5, 0.4, 0.5, 0.5)
+    assert _keeps(before, now, halves, first.alike)
+    assert not _keeps(before, replace(now, count=10_101), halves, first.alike)
+    assert not _keeps(before, replace(now, count=9_999), halves, first.alike)
+    assert not _keeps(before, replace(now, valid="fixed"), halves, first.alike)
+    assert not _keeps(before, now, (0.5, 0.4, 0.5, np.inf), first.alike)
+    assert not _keeps(before, now, halves, False)
 
 
 def test_random_scaling_holds_at_one_look_only():

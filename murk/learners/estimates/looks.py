@@ -108,11 +108,13 @@ def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, 
         return fixed(why)
     if asked is not None:
         return Looks(asked, task.tightest_at, count, "as asked" if asked == "fixed" else "")
+    if stated == "always":
+        return Looks("always", task.tightest_at, count)
     if stated == "fixed":
         return fixed("as the task states")
     if task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
         return fixed(f"the task has ended at its {task.people:,} people")
-    return Looks("always", task.tightest_at, count) if live or stated == "always" else fixed("")
+    return Looks("always", task.tightest_at, count) if live else fixed("")
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:

@@ -173,7 +173,9 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
     else:
         settings = replace(settings, target="real", loss="squared", release="separate")
     mechanisms = {level: _restricted(each, settings, own) for level, each in whole.mechanisms.items()}
-    return _part(derived, settings, mechanisms, take)
+    # The features of a record without the task's own target are released as zeros.
+    others = "" if own else f"; people whose {task.target.name} is missing count as the middle of every column"
+    return _part(derived, settings, mechanisms, take, others)
 
 
 def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:

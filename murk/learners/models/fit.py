@@ -65,7 +65,13 @@ class Fitting:
         """
         problem, count = self.problem, max(len(names), 1)
         found = report_log(
-            problem.released, self.log, level=1.0 - (1.0 - level) / count, problem=problem, shown=problem.task, **more
+            problem.released,
+            self.log,
+            level=1.0 - (1.0 - level) / count,
+            live=True,
+            problem=problem,
+            shown=problem.task,
+            **more,
         )
         found["model"] = {
             "name": self.name, "log_task": problem.released.name, "simultaneous": list(names) if count > 1 else [],
@@ -96,8 +102,8 @@ def _words(report: dict[str, Any], problem: ModelProblem) -> str:
     if together:
         words.append(
             f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {', '.join(together)}: one "
-            f"coefficient of each holds together with the others at {100.0 * about['level']:g}%, provided that the "
-            "models were named before anybody saw an estimate."
+            f"coefficient of each, chosen like the models before anybody saw an estimate, holds together with the "
+            f"others at {100.0 * about['level']:g}%. P-values and e-values of contrasts are each model's own."
         )
     else:
         words.append(

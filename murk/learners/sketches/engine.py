@@ -348,7 +348,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         settings = self.settings
         share = _TAIL / settings.rows
         above, below = 1.0 + 2.0 * math.sqrt(share) + 2.0 * share, 1.0 - 2.0 * math.sqrt(share)
-        single = np.full(settings.columns, min(settings.largest, settings.feature_bound**2))
+        single = np.full(settings.columns, settings.single_bound**2)
         single[-1] = settings.target_bound**2
         # The lattice rounds by less than its step, a millionth of the noise.
         if np.any(squares > (records * single + noise) * above * (1.0 + 1e-3)):

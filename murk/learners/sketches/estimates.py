@@ -118,8 +118,7 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
     if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
         return MomentEstimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
     features = solution.moment[:-1, :-1]
-    largest = math.sqrt(min(settings.largest, settings.feature_bound**2))
-    beyond = allowance(solution.values, values, features, solution.inverse, largest)
+    beyond = allowance(solution.values, values, features, solution.inverse, settings.single_bound)
     error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
     error[solution.hidden] = math.inf
     return LineEstimate(

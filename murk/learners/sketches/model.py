@@ -156,7 +156,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     share = math.sqrt(len(names) / len(whole.settings.names))
     own: dict[str, Any] = {"names": names, "kind": kind}
     own["reach"] = whole.settings.reach if columns.own_target else None
-    own["feature_bound"] = whole.settings.feature_bound * share
+    own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
     own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
     settings = replace(whole.settings, **own)
     note = "" if columns.own_target else f"; of records whose {task.target.name} is known"

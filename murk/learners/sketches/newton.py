@@ -200,7 +200,7 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     sampled = (vectors * (np.maximum(eigenvalues, 0.0) / kept**2)) @ vectors.T
     first = inverse @ noisy @ inverse + sums.step_sampled / sums.stepped * sampled
     covariance = first + 0.5 * noise * inverse @ (float(np.trace(first)) * unit + first) @ inverse
-    bounds = (math.sqrt(min(settings.largest, settings.feature_bound**2)), settings.feature_bound)
+    bounds = (settings.single_bound, settings.feature_bound)
     # A row within the bounds of each feature is not scaled down, and its constant is 1.
     whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
     scores = Scores.of(

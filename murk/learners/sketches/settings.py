@@ -44,6 +44,7 @@ class WindowSettings:
     window: int | None = None  # largest number of records in a window, if the task limits it
     constant: bool = True  # whether the last of the names is the constant
     surrogate: Surrogate = "minimax"  # which quadratic on [-Q, Q]
+    whole_bound: float | None = None  # bound on all released features' length, if these are only some of them
 
     # Names of settings in the order in which `digest` hashes them, which must never change.
     digested: ClassVar[tuple[str, ...]]
@@ -61,6 +62,11 @@ class WindowSettings:
     def features(self) -> int:
         """Number p of coded features, the constant included."""
         return len(self.names)
+
+    @property
+    def single_bound(self) -> float:
+        """Bound on the size of a single feature."""
+        return math.sqrt(min(self.largest, (self.whole_bound or self.feature_bound) ** 2))
 
     @property
     def columns(self) -> int:

@@ -66,10 +66,11 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
         )
     begin, end = log.begin(chain), log.end(chain)
     if begin > offset:
+        remedy = "begin with a new log and a longer retention" if log.model_name is None else "rename the model"
         raise MurkError(
             f"{where} has been read up to offset {offset}, but the log now begins at {begin}: retention "
             f"has removed {begin - offset} messages unread, without which the estimate would be wrong. "
-            "Restore the log from a copy, or begin with a new log and a longer retention",
+            f"Restore the log from a copy, or {remedy}",
             code="MURK-LOG-007",
         )
     if end < offset:
