@@ -83,7 +83,7 @@ class Connection(HttpToolsProtocol):
     """Whether the headers of a request are incomplete."""
 
     _head = 0
-    """Number of bytes received since then."""
+    """Number of bytes received since the last request, or since the last part of a body."""
 
     _ended = False
     """Whether further requests on the connection are ignored."""
@@ -104,18 +104,18 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless its headers are too long."""
-        if self.transport.is_closing():
+        """Parse what arrived, unless its headers, or what stands beside and after a body's parts, are too long."""
+        if self._ended or self.transport.is_closing():
             return
         self._head += len(data)
         super().data_received(data)
-        if self._waiting and self._head > HEADER_BYTES:
+        if self._head > HEADER_BYTES and (self._waiting or self.cycle.more_body):
             self._refuse()
         if self.transport.is_closing():
             self._limit(ANSWER_SECONDS)
 
-    def on_headers_complete(self) -> None:
-        """Pass a request on, unless the one before it is not answered yet.
+    def on_message_begin(self) -> None:
+        """Begin to read a request, unless the one before it is not answered yet.
 
         The library would read any number of such requests into memory.
         """
@@ -123,13 +123,22 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._ended = True
             self.flow.pause_reading()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; those after a body (trailers) are not."""
+        if self._waiting:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Pass a request on."""
         if self._ended or self.transport.is_closing():
             return
         line = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if line > HEADER_BYTES:
             self._refuse()
             return
-        self._waiting = False
+        self._waiting, self._head = False, 0
         if not self.flow.write_paused:
             self._limit(None)
         super().on_headers_complete()
@@ -138,6 +147,8 @@ class Connection(HttpToolsProtocol):
         """Pass a part of the body on."""
         if not (self._ended or self.transport.is_closing()):
             super().on_body(body)
+            if not self._waiting:
+                self._head = 0
 
     def on_message_complete(self) -> None:
         """Pass the end of the body on."""

@@ -502,6 +502,27 @@ def test_requests_before_the_answer_are_not_read(hasty):
     assert gateway.appending.counts.accepted <= 3
 
 
+def test_trailers_are_bounded_and_not_kept(hasty):
+    of, gateway = hasty
+    body = wire(release(of))
+    chunked = b"POST %s/releases HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n" % BASE.encode()
+    whole = chunked + b"connection: close\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(body), body)
+    assert raw(gateway.url, whole + b"a: b\r\n\r\n").startswith(b"HTTP/1.1 202")
+    before = gateway.appending.counts.accepted
+    for trailers in (b"a: b\r\n" * 4_000, b"x: " + b"a" * 20_000, b"a" * 20_000):
+        answer = raw(gateway.url, whole, trailers, pause=0.1)
+        assert answer.startswith(b"HTTP/1.1 431")
+        assert answer.count(b"HTTP/1.1") == 1
+    # What stands beside a chunk's length, as well.
+    assert raw(gateway.url, chunked, b"\r\n2;x=", *[b"a" * 9_000] * 2, pause=0.05).startswith(b"HTTP/1.1 431")
+    # No trailer becomes a header: the application would see it.
+    assert gateway.appending.counts.accepted == before
+    kept = limits.Connection.__new__(limits.Connection)
+    kept.headers, kept._waiting = [], False
+    kept.on_header(b"authorization", b"x")
+    assert kept.headers == []
+
+
 # Starting
 
 
