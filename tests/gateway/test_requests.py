@@ -21,11 +21,11 @@ from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.learners.problem import problem_for
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.stream import Worker, open_log
+from murk.stream import Task, Worker, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import REASONS
-from tests.gateway.devices import Client, announced, honest, raw, release, serving, stored, task, wire
+from tests.gateway.devices import TASK, Client, announced, honest, raw, release, serving, stored, task, wire
 
 BASE = "/v1/tasks/third-child"
 OPEN = Settings(rate=0)
@@ -567,6 +567,64 @@ def test_addresses_that_cannot_be_had(door, tmp_path):
         pass
     with pytest.raises(UserError, match="choose another --port"), serving(url, host="203.0.113.1"):
         pass
+
+
+@pytest.fixture
+def shuffled(tmp_path):
+    """A task that is shuffled, the log of its releases, and a function that lets a shuffler claim the log."""
+    of = Task.parse(TASK.replace("gdp: {mu: 1.0}", "pure: {epsilon: 4.0}") + "shuffle: {crowd: 1000}\n")
+    url = announced(tmp_path, of)
+
+    def claim():
+        with open_log(url) as log:
+            log.claim("0" * 32)
+
+    return of, url, claim
+
+
+def test_the_log_of_a_shuffler_is_refused(shuffled):
+    _, url, claim = shuffled
+    with serving(url) as gateway, Client(gateway.url) as client:
+        assert client.get(BASE).status == 200
+    claim()
+    with pytest.raises(UserError, match="shuffler's intake") as refused, serving(url):
+        pass
+    assert refused.value.code == "MURK-SHUFFLE-001"
+
+
+def test_a_log_that_a_shuffler_claims_later_gets_nothing_more(shuffled, monkeypatch):
+    of, url, claim = shuffled
+    monkeypatch.setattr(appending, "CHECK", 0.0)
+
+    def claimed_while_serving():
+        with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client:
+            claim()
+            deadline = time.monotonic() + 30
+            while not gateway.appending.misplaced:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            with contextlib.suppress(OSError):
+                assert client.post(wire(release(of))).status == 503
+
+    with pytest.raises(UserError, match="shuffler's intake"):
+        claimed_while_serving()
+    assert stored(url) == []
+
+
+def test_nothing_that_waits_is_appended_to_the_log_of_a_shuffler(shuffled, monkeypatch):
+    of, url, claim = shuffled
+    monkeypatch.setattr(appending, "CHECK", 0.0)
+    with open_log(url) as log:
+        answered = []
+        doing = appending.Appending(log, of, answered.extend)
+        claim()
+        while not doing.misplaced:
+            doing.step()
+        doing.closed = False
+        message = appending.Submission([wire(release(of))], None)
+        assert doing.submit(message)
+        doing.close()
+        assert (answered, message.outcomes, log.end(0)) == ([message], None, 0)
 
 
 def test_split_keeps_every_byte():
