@@ -42,8 +42,11 @@ class RateLimit:
         self._key = b""
         self._counts: dict[bytes, int] = {}
 
-    def wait(self, address: str, number: int = 1) -> float:
-        """Count requests; return 0 if they are allowed, else the seconds until they may come again."""
+    def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
+        """Count requests; return 0 if they are allowed, else the seconds until they may come again.
+
+        ``counted`` is what the same request was counted for already.
+        """
         if not self._rate:
             return 0.0
         now = monotonic()
@@ -54,8 +57,8 @@ class RateLimit:
         if name not in self._counts and len(self._counts) >= PREFIXES:
             name, most = b"", self._rate * 16
         count = self._counts.get(name, 0)
-        # Whoever has asked for nothing yet may ask for more than the rate at once.
-        if count and count + number > most:
+        # Whoever has asked for nothing else yet may ask for more than the rate at once.
+        if count > counted and count + number > most:
             return self._end - now
         self._counts[name] = count + number
         return 0.0

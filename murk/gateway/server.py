@@ -104,7 +104,6 @@ class Gateway:
         self.appending = Appending(log, task, self._door.resolve)
         self._door.serve(self.appending)
         self.registry = GatewayMetrics(task.name, self.appending, self._door.requests).registry
-        self._door.registry = self.registry
         self._server = uvicorn.Server(config)
         self._socket = _listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
