@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from email.message import Message
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,12 +19,9 @@ import msgspec
 from murk.errors import unexpected
 from murk.gateway.appending import Appending, Submission
 from murk.gateway.limits import RateLimit
-from murk.monitoring.web.routes import metrics
 from murk.stream.messages.codec import Reason
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
     from murk.stream.task.task import Task
 
 MOST_RELEASES = 256
@@ -69,14 +65,11 @@ class Settings:
         Bearer token that requests need, or None.
     rate
         Largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
-    metrics
-        Whether ``/metrics`` is answered here.
     """
 
     origins: tuple[str, ...] = ()
     token: str | None = None
     rate: int = 600
-    metrics: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +120,11 @@ class Door:
 
     Attributes
     ----------
-    registry
-        Metrics, set before the first request.
     requests
         Numbers of answered requests by status.
     """
 
     def __init__(self, task: Task, document: bytes, settings: Settings) -> None:
-        self.registry: CollectorRegistry | None = None
         self.requests: Counter[int] = Counter()
         self._task = task
         self._document = document
@@ -201,6 +191,13 @@ class Door:
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         method, path = scope["method"], scope["path"]
+        if path != "/healthz":
+            self._check_rate(scope)
+            if method != "OPTIONS":
+                self._check_token(headers)
+            elif self._token is not None:
+                # A browser asks without the token, and learns of no path whether it is there.
+                return Answer(204)
         post = path == f"{self._base}/releases"
         route = None if post else self._route(path)
         if route is None and not post:
@@ -209,33 +206,24 @@ class Door:
             return Answer(204, headers={"Allow": _METHODS["POST" if post else "GET"]})
         if (method != "POST") if post else (method not in ("GET", "HEAD")):
             raise RefusedError(405, "method", Allow=_METHODS["POST" if post else "GET"], **_CLOSE)
-        if path != "/healthz":
-            self._check_token(headers)
-        if route is None:
-            return await self._releases(scope, headers, receive)
-        if path.startswith("/v1/"):
-            self._check_rate(scope, 1)
-        return route(scope, headers)
+        return await self._releases(scope, headers, receive) if route is None else route(scope, headers)
 
     def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
-        routes = {
+        return {
             "/v1/tasks": self._tasks,
             self._base: self._task_itself,
             f"{self._base}/model": self._model,
             "/openapi.json": self._openapi,
             "/healthz": self._healthz,
-        }
-        if self._settings.metrics:
-            routes["/metrics"] = self._metrics
-        return routes.get(path)
+        }.get(path)
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
             raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
 
-    def _check_rate(self, scope: Scope, number: int) -> None:
+    def _check_rate(self, scope: Scope, number: int = 1, counted: int = 0) -> None:
         client = scope.get("client")
-        seconds = self._limit.wait(client[0] if client else "", number)
+        seconds = self._limit.wait(client[0] if client else "", number, counted)
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
 
@@ -289,14 +277,6 @@ class Door:
             raise _away()
         return Answer(200, b"ok\n", _TEXT)
 
-    def _metrics(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        if self.registry is None:
-            raise _away()
-        asked = Message()
-        asked["Accept"] = headers.get(b"accept", b"").decode("latin-1")
-        _, kind, body = metrics(self.registry, asked)
-        return Answer(200, body, kind)
-
     def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
         """Return the headers by which a browser lets pages of declared origins read an answer."""
         origins = self._settings.origins
@@ -320,12 +300,11 @@ class Door:
         kind = headers.get(b"content-type", _JSON.encode()).partition(b";")[0].strip().lower().decode("latin-1")
         if kind not in (_JSON, _TEXT):
             raise RefusedError(415, "type", **_CLOSE)
-        self._check_rate(scope, 1)
         releases = split(await self._body(headers, receive))
         if releases is None:
             raise RefusedError(400, "malformed")
         if len(releases) > 1:
-            self._check_rate(scope, len(releases) - 1)
+            self._check_rate(scope, len(releases) - 1, counted=1)
         appending = self._ready()
         submission = Submission(releases, asyncio.get_running_loop().create_future())
         if not appending.submit(submission):
@@ -388,7 +367,7 @@ _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _CLOSE: Final = {"Connection": "close"}
-_READ: Final = frozenset((b"accept", b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"))
+_READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"))
 
 
 def _away() -> RefusedError:

@@ -121,6 +121,8 @@ class Appending:
         Why the log could not be used last, or None.
     closed
         Whether no further releases are taken.
+    misplaced
+        Whether a shuffler writes to the log of a shuffled task. Then nothing is appended.
     """
 
     def __init__(
@@ -134,7 +136,9 @@ class Appending:
         self.counts = Counts()
         self.models: dict[int, bytes] = {}
         self.trouble: str | None = None
+        self.misplaced = False
         self._log = log
+        self._is_shuffled = task.shuffle is not None
         self._chains = range(task.log.partitions) if self.admission.interactive else range(0)
         self._answer = answer
         self._clock = clock
@@ -169,8 +173,9 @@ class Appending:
         group = self._take()
         if group:
             try:
-                self._append(group)
-                self.trouble = None
+                if not self.misplaced:
+                    self._append(group)
+                    self.trouble = None
             except (MurkError, OSError) as error:
                 self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")
             except Exception as error:  # noqa: BLE001 - one request must not end the process
@@ -243,6 +248,8 @@ class Appending:
                 self._check_due = now + CHECK
                 # On Kafka models are cached, and this is not.
                 self._log.begin(0)
+                if self._is_shuffled and self._log.crowd_mark() is not None:
+                    self.closed = self.misplaced = True
                 self.trouble = None
         except (MurkError, OSError) as error:
             self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")

@@ -42,8 +42,11 @@ class RateLimit:
         self._key = b""
         self._counts: dict[bytes, int] = {}
 
-    def wait(self, address: str, number: int = 1) -> float:
-        """Count requests; return 0 if they are allowed, else the seconds until they may come again."""
+    def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
+        """Count requests; return 0 if they are allowed, else the seconds until they may come again.
+
+        ``counted`` is what the same request was counted for already.
+        """
         if not self._rate:
             return 0.0
         now = monotonic()
@@ -54,8 +57,8 @@ class RateLimit:
         if name not in self._counts and len(self._counts) >= PREFIXES:
             name, most = b"", self._rate * 16
         count = self._counts.get(name, 0)
-        # Whoever has asked for nothing yet may ask for more than the rate at once.
-        if count and count + number > most:
+        # Whoever has asked for nothing else yet may ask for more than the rate at once.
+        if count > counted and count + number > most:
             return self._end - now
         self._counts[name] = count + number
         return 0.0
@@ -83,7 +86,7 @@ class Connection(HttpToolsProtocol):
     """Whether the headers of a request are incomplete."""
 
     _head = 0
-    """Number of bytes received since then."""
+    """Number of bytes received since the last request, or since the last part of a body."""
 
     _ended = False
     """Whether further requests on the connection are ignored."""
@@ -104,18 +107,18 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless its headers are too long."""
-        if self.transport.is_closing():
+        """Parse what arrived, unless its headers, or what stands beside and after a body's parts, are too long."""
+        if self._ended or self.transport.is_closing():
             return
         self._head += len(data)
         super().data_received(data)
-        if self._waiting and self._head > HEADER_BYTES:
+        if self._head > HEADER_BYTES and (self._waiting or self.cycle.more_body):
             self._refuse()
         if self.transport.is_closing():
             self._limit(ANSWER_SECONDS)
 
-    def on_headers_complete(self) -> None:
-        """Pass a request on, unless the one before it is not answered yet.
+    def on_message_begin(self) -> None:
+        """Begin to read a request, unless the one before it is not answered yet.
 
         The library would read any number of such requests into memory.
         """
@@ -123,13 +126,22 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._ended = True
             self.flow.pause_reading()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; those after a body (trailers) are not."""
+        if self._waiting:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Pass a request on."""
         if self._ended or self.transport.is_closing():
             return
         line = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if line > HEADER_BYTES:
             self._refuse()
             return
-        self._waiting = False
+        self._waiting, self._head = False, 0
         if not self.flow.write_paused:
             self._limit(None)
         super().on_headers_complete()
@@ -138,6 +150,8 @@ class Connection(HttpToolsProtocol):
         """Pass a part of the body on."""
         if not (self._ended or self.transport.is_closing()):
             super().on_body(body)
+            if not self._waiting:
+                self._head = 0
 
     def on_message_complete(self) -> None:
         """Pass the end of the body on."""

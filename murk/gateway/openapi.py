@@ -72,7 +72,9 @@ def description(task: Task) -> bytes:
             }},
             "/openapi.json": {"get": {
                 "operationId": "getDescription", "summary": "Return this description.",
-                "responses": {"200": _content("This description.", {"type": "object"}), "304": not_modified},
+                "responses": {
+                    "200": _content("This description.", {"type": "object"}), "304": not_modified,
+                } | _errors(401, 429),
             }},
         },
         "components": {

@@ -14,6 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
 from murk.gateway.metrics import GatewayMetrics
+from murk.stream.worker.recovery import check_intake
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,7 +50,7 @@ class Gateway:
     Raises
     ------
     UserError
-        If the address or a file is invalid, or uvicorn is not installed.
+        If the address or a file is invalid, uvicorn is not installed, or a shuffler writes to the log.
     MurkError
         If the port is in use, or the log cannot be read.
 
@@ -84,6 +85,8 @@ class Gateway:
             ) from error
         document = log.document()
         assert document is not None
+        check_intake(log, task)
+        self._log, self._task = log, task
         self._door = Door(task, document, settings or Settings())
         config = uvicorn.Config(
             self._door, http=connection(connections), ws="none", lifespan="off", loop="asyncio",
@@ -101,7 +104,6 @@ class Gateway:
         self.appending = Appending(log, task, self._door.resolve)
         self._door.serve(self.appending)
         self.registry = GatewayMetrics(task.name, self.appending, self._door.requests).registry
-        self._door.registry = self.registry
         self._server = uvicorn.Server(config)
         self._socket = _listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
@@ -121,8 +123,10 @@ class Gateway:
     def step(self) -> int:
         """Append the releases that wait, and return the number of their requests; see `Appending.step`.
 
-        Raises `MurkError` if the server has ended.
+        Raises `MurkError` if the server has ended, and `UserError` once a shuffler writes to the log.
         """
+        if self.appending.misplaced:
+            check_intake(self._log, self._task)
         if not self._thread.is_alive():
             raise MurkError("the server of the gateway has ended unexpectedly: start it again")
         return self.appending.step()

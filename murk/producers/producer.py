@@ -23,7 +23,7 @@ from murk.producers.randomization import Answering, answers_of
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.wire import writer
-from murk.stream.worker.recovery import check_carries
+from murk.stream.worker.recovery import check_carries, check_intake
 
 if TYPE_CHECKING:
     from murk.learners.problem import PersonProblem, Problem
@@ -70,12 +70,7 @@ class Releaser(ABC, Generic[P]):
         self._clock = clock
         self._noise = self._check_noise(noise)
         check_carries(log, task)
-        if task.shuffle is not None and log.crowd_mark() is not None:
-            raise UserError(
-                f"{log.url} is the log that a shuffler writes to, where others would know when each release came: "
-                "send to the shuffler's intake (its --from)",
-                code="MURK-SHUFFLE-001",
-            )
+        check_intake(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 import jsonschema
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from murk.errors import MurkError, UserError
@@ -21,11 +22,11 @@ from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.learners.problem import problem_for
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.stream import Worker, open_log
+from murk.stream import Task, Worker, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import REASONS
-from tests.gateway.devices import Client, announced, honest, raw, release, serving, stored, task, wire
+from tests.gateway.devices import TASK, Client, announced, honest, raw, release, serving, stored, task, wire
 
 BASE = "/v1/tasks/third-child"
 OPEN = Settings(rate=0)
@@ -196,7 +197,7 @@ def test_what_is_not_there_and_what_is_not_allowed(door):
 
 def test_no_answer_sets_a_cookie_or_names_the_server(door):
     with Client(door[2].url) as client:
-        for path in ("/v1/tasks", BASE, "/healthz", "/metrics", "/openapi.json", "/nothing"):
+        for path in ("/v1/tasks", BASE, "/healthz", "/openapi.json", "/nothing"):
             answer = client.get(path, Cookie="id=7")
             assert not {"set-cookie", "server", "x-request-id"} & answer.headers.keys()
 
@@ -248,6 +249,30 @@ def test_a_prefix_may_ask_for_so_much_in_a_minute(tmp_path):
         assert 0 < int(answer.headers["retry-after"]) <= 60
     with Client(gateway.url) as client, pytest.raises(OSError, match=r"."):
         client.get("/healthz")
+
+
+def test_a_full_batch_is_taken_under_a_small_rate(tmp_path):
+    of = task()
+    with serving(announced(tmp_path, of), settings=Settings(rate=100)) as gateway:
+        with Client(gateway.url) as client:
+            assert client.post(*[wire(release(of)) for _ in range(256)]).json["accepted"] == 256
+        # Nothing else in this minute.
+        with Client(gateway.url) as client:
+            assert client.post(wire(release(of))).status == 429
+
+
+def test_whatever_is_asked_for_is_counted(tmp_path):
+    paths = ["/v1/tasks", "/other", "/v1/tasks/other", "/openapi.json", "/metrics"]
+    settings = Settings(rate=len(paths), token="0123456789abcdef")
+    with serving(announced(tmp_path, task()), settings=settings) as gateway:
+
+        def status(method, path):
+            with Client(gateway.url) as client:
+                return client.ask(method, path).status
+
+        assert [status("GET", path) for path in paths] == [401] * len(paths)
+        assert [status(method, "/v1/tasks") for method in ("GET", "OPTIONS", "POST")] == [429] * 3
+        assert status("GET", "/healthz") == 200
 
 
 def test_counts_are_of_prefixes_in_bounded_memory_and_forgotten(monkeypatch):
@@ -319,7 +344,7 @@ def test_a_log_that_is_away_is_503_and_nothing_is_lost(tmp_path, monkeypatch):
             assert (answer.status, answer.json, answer.headers["retry-after"]) == (503, {"error": "unavailable"}, "5")
             answer = client.get("/healthz")
             assert (answer.status, answer.json) == (503, {"error": "unavailable"})
-            assert b'murk_gateway_log_reachable{task="third-child"} 0.0' in client.get("/metrics").body
+            assert b'murk_gateway_log_reachable{task="third-child"} 0.0' in generate_latest(gateway.registry)
         assert client.post(*messages).status == 202
         assert client.get("/healthz").status == 200
     assert sorted(stored(url)) == sorted(messages)
@@ -375,11 +400,17 @@ def test_a_token_is_needed_where_one_is_set(tmp_path):
             {"Authorization": token},
             {"Authorization": "Bearer \xff"},
         ):
-            for path in (BASE, f"{BASE}/model", "/metrics", "/openapi.json"):
+            # What is not there, as well: otherwise 404 would tell the task's name.
+            for path in (BASE, f"{BASE}/model", "/metrics", "/openapi.json", "/v1/tasks", "/v1/tasks/other", "/other"):
                 answer = client.get(path, **wrong)
                 assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
             assert client.post(wire(release(of)), **wrong).status == 401
+        known, other = (client.ask("OPTIONS", f"/v1/tasks/{name}/releases") for name in ("third-child", "other"))
+        del known.headers["date"], other.headers["date"]
+        assert known == other
+        assert known.status == 204
         right = {"Authorization": f"Bearer {token}"}
+        assert client.get("/v1/tasks/other", **right).status == 404
         assert client.get("/healthz").status == 200
         answer = client.get(BASE, **right)
         assert (answer.status, answer.headers["cache-control"]) == (200, "private, max-age=60")
@@ -502,6 +533,27 @@ def test_requests_before_the_answer_are_not_read(hasty):
     assert gateway.appending.counts.accepted <= 3
 
 
+def test_trailers_are_bounded_and_not_kept(hasty):
+    of, gateway = hasty
+    body = wire(release(of))
+    chunked = b"POST %s/releases HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n" % BASE.encode()
+    whole = chunked + b"connection: close\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(body), body)
+    assert raw(gateway.url, whole + b"a: b\r\n\r\n").startswith(b"HTTP/1.1 202")
+    before = gateway.appending.counts.accepted
+    for trailers in (b"a: b\r\n" * 4_000, b"x: " + b"a" * 20_000, b"a" * 20_000):
+        answer = raw(gateway.url, whole, trailers, pause=0.1)
+        assert answer.startswith(b"HTTP/1.1 431")
+        assert answer.count(b"HTTP/1.1") == 1
+    # What stands beside a chunk's length, as well.
+    assert raw(gateway.url, chunked, b"\r\n2;x=", *[b"a" * 9_000] * 2, pause=0.05).startswith(b"HTTP/1.1 431")
+    # No trailer becomes a header: the application would see it.
+    assert gateway.appending.counts.accepted == before
+    kept = limits.Connection.__new__(limits.Connection)
+    kept.headers, kept._waiting = [], False
+    kept.on_header(b"authorization", b"x")
+    assert kept.headers == []
+
+
 # Starting
 
 
@@ -548,6 +600,64 @@ def test_addresses_that_cannot_be_had(door, tmp_path):
         pass
 
 
+@pytest.fixture
+def shuffled(tmp_path):
+    """A task that is shuffled, the log of its releases, and a function that lets a shuffler claim the log."""
+    of = Task.parse(TASK.replace("gdp: {mu: 1.0}", "pure: {epsilon: 4.0}") + "shuffle: {crowd: 1000}\n")
+    url = announced(tmp_path, of)
+
+    def claim():
+        with open_log(url) as log:
+            log.claim("0" * 32)
+
+    return of, url, claim
+
+
+def test_the_log_of_a_shuffler_is_refused(shuffled):
+    _, url, claim = shuffled
+    with serving(url) as gateway, Client(gateway.url) as client:
+        assert client.get(BASE).status == 200
+    claim()
+    with pytest.raises(UserError, match="shuffler's intake") as refused, serving(url):
+        pass
+    assert refused.value.code == "MURK-SHUFFLE-001"
+
+
+def test_a_log_that_a_shuffler_claims_later_gets_nothing_more(shuffled, monkeypatch):
+    of, url, claim = shuffled
+    monkeypatch.setattr(appending, "CHECK", 0.0)
+
+    def claimed_while_serving():
+        with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client:
+            claim()
+            deadline = time.monotonic() + 30
+            while not gateway.appending.misplaced:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            with contextlib.suppress(OSError):
+                assert client.post(wire(release(of))).status == 503
+
+    with pytest.raises(UserError, match="shuffler's intake"):
+        claimed_while_serving()
+    assert stored(url) == []
+
+
+def test_nothing_that_waits_is_appended_to_the_log_of_a_shuffler(shuffled, monkeypatch):
+    of, url, claim = shuffled
+    monkeypatch.setattr(appending, "CHECK", 0.0)
+    with open_log(url) as log:
+        answered = []
+        doing = appending.Appending(log, of, answered.extend)
+        claim()
+        while not doing.misplaced:
+            doing.step()
+        doing.closed = False
+        message = appending.Submission([wire(release(of))], None)
+        assert doing.submit(message)
+        doing.close()
+        assert (answered, message.outcomes, log.end(0)) == ([message], None, 0)
+
+
 def test_split_keeps_every_byte():
     first, second = b'{"a" : 1.0e0,  "b":"\\u00e9"}', b'{"c":[1, 2]}'
     assert split(b" \n" + first + b"\t") == [first]
@@ -558,8 +668,9 @@ def test_metrics_are_those_of_the_catalogue(door):
     _, _, gateway = door
     with Client(gateway.url) as client:
         client.get("/healthz")
-        text = client.get("/metrics").body.decode()
-    found = list(text_string_to_metric_families(text))
+        # They say how many releases arrive when.
+        assert client.get("/metrics").status == 404
+    found = list(text_string_to_metric_families(generate_latest(gateway.registry).decode()))
     wanted = [metric for metric in METRICS if metric.side == "gateway"]
     assert [family.name + ("_total" if family.type == "counter" else "") for family in found] == [
         metric.name for metric in wanted

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -169,15 +170,20 @@ def scraped(tmp_path_factory):
             for name in OTHERS
         ]
         monitors = [address(one.line('"url"')) for one in (monitor, *others)]
-        # Without a port for metrics it serves them itself, and scrapes are its requests.
-        gateway = stack.enter_context(tool(folder, "gateway", "--log", LOG, "--port", 0, "--rate", 0, "--json"))
+        door = stack.enter_context(reserve())
+        gateway = stack.enter_context(
+            tool(folder, "gateway", "--log", LOG, "--port", 0, "--metrics-port", number(door), "--json")
+        )
+        url = address(gateway.line('"url"'))
+        with urllib.request.urlopen(f"http://{url}/healthz") as answer:
+            assert answer.status == 200
         # The learner's port is known before it is started, so that it is scraped from the first release on.
         held = reserve()
         targets = (
             monitors,
             address(people.line("/metrics")),
             f"127.0.0.1:{number(held)}",
-            address(gateway.line('"url"')),
+            f"127.0.0.1:{number(door)}",
         )
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (

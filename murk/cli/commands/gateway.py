@@ -47,7 +47,7 @@ _LEAST_TOKEN = 16
               help="Most open connections.")  # fmt: skip
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
 @wait_for_task
-@metrics_port("Serve /metrics and /healthz on port N, and no metrics on --port.")
+@metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
 def command(
@@ -73,7 +73,7 @@ def command(
     with ExitStack() as stack:
 
         def open_gateway(log: Log, task: Task) -> Gateway:
-            settings = Settings(origins=origins, token=token, rate=rate, metrics=metrics_port is None)
+            settings = Settings(origins=origins, token=token, rate=rate)
             return Gateway(
                 log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
             )

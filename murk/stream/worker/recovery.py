@@ -31,6 +31,16 @@ def check_carries(log: Log, task: Task) -> None:
         )
 
 
+def check_intake(log: Log, task: Task) -> None:
+    """Raise `UserError` if a task is shuffled, and a shuffler writes to a log that devices' releases would come to."""
+    if task.shuffle is not None and log.crowd_mark() is not None:
+        raise UserError(
+            f"{log.url} is the log that a shuffler writes to, where others would know when each release came: "
+            "send to the shuffler's intake (its --from)",
+            code="MURK-SHUFFLE-001",
+        )
+
+
 def check_shuffled(log: Log, task: Task) -> None:
     """Raise `UserError` if a task is shuffled, and no shuffler writes to a log."""
     if task.shuffle is not None and log.crowd_mark() is None:
