@@ -49,9 +49,11 @@ REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
 RECORDS = 5_200
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
 # Of further tasks, with other protocols, which have what the first one's has not.
-OTHERS = {"examples": "protocol: examples", "scores": "protocol: scores\npublic: {set_aside: 500}"}
+CONTRASTS = 'contrasts: [{feature: same_sex, category: "yes", against: "no"}]'
+OTHERS = {"examples": f"protocol: examples\n{CONTRASTS}", "scores": "protocol: scores\npublic: {set_aside: 500}"}
 OF_OTHERS = {
     "with protocol examples": "examples",
+    "with `contrasts`": "examples",
     "if releases allow this check: scores, examples and moments (not joint or separate ones)": "scores",
 }
 OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS}
