@@ -242,6 +242,7 @@ GENERAL = {
     "murk.learners": "MURK-LEARN-001",
     "murk.planning": "MURK-LEARN-001",
     "murk.monitoring": "MURK-MONITOR-001",
+    "murk.gateway": "MURK-LOG-001",
     "murk.audit": "MURK-AUDIT-001",
     "murk.dossier": "MURK-AUDIT-001",
     "murk.demo": "MURK-MONITOR-001",

@@ -27,7 +27,8 @@ def floors(extras: Sequence[str] = (), pyproject: Path = PYPROJECT) -> list[str]
     """
     project = tomllib.loads(pyproject.read_text())["project"]
     needed = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
-    return [_floor(Requirement(one)) for one in needed if not one.startswith(f"{project['name']}[")]
+    # Several extras may need the same.
+    return list(dict.fromkeys(_floor(Requirement(one)) for one in needed if not one.startswith(f"{project['name']}[")))
 
 
 def _floor(requirement: Requirement) -> str:

@@ -16,7 +16,7 @@ from tests.devices import web
 from tests.devices.pages import FORM, served
 from tests.services import services
 
-KILLS = int(os.environ.get("MURK_WEB_KILLS", "3"))
+KILLS = int(os.environ.get("WEB_KILLS", "3"))
 ENDLESSLY = """
 window.acknowledged = [];
 (async () => {

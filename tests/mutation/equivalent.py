@@ -25,7 +25,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
     ): "a name may be repeated as often as one likes",
     (
-        "murk/stream/worker/intake.py",
+        "murk/stream/messages/wire.py",
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (

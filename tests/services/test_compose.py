@@ -57,7 +57,7 @@ def test_a_learners_log_says_what_it_does_in_objects_with_times(composed):
 
 def test_every_panel_of_every_dashboard_fills(composed):
     for parameter in targets():
-        # The deployment's task is one of scores: it has neither steps nor what gradients and examples have.
+        # The deployment's task is one of scores without contrasts: it has neither steps nor what other tasks have.
         if any(name in parameter.values[0]["expr"] for name in OF_OTHERS):
             continue
         expr = substituted(parameter.values[0]["expr"].replace("$__rate_interval", RATE_INTERVAL))

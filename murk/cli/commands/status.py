@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     "--intervals",
     "looks",
     type=click.Choice(["always", "fixed"]),
-    help="`always`: intervals that hold at every look, wider; `fixed`: at one planned look.  [default: fixed once the "
-    "task has ended at its stated `people`, else always]",
+    help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the task has "
+    "ended at its stated number of people, else always]",
 )
 @as_json
 def command(log_url: str, looks: Valid | None, as_json: bool) -> None:

@@ -178,7 +178,7 @@ def test_what_was_learned_apart_is_solved_together():
     merged = left.merged([right])
     assert (merged.chains, merged.n_releases) == (2, 30_000)
     assert np.all(np.abs(merged.values - np.append(TRUTH, -0.3)) < 5.1 * merged.spread)
-    with pytest.raises(UserError, match="directions merge"):
+    with pytest.raises(UserError, match="directions and of moments cannot be merged"):
         left.merged([glm(release="joint")])
 
 

@@ -184,7 +184,7 @@ def test_without_its_key_a_ledger_finds_no_file_and_releases_nothing(path: Path)
             lambda: ledger.withdraw(0, source=FILE),
             lambda: ledger.account(0, source=FILE),
         ):
-            with pytest.raises(UserError, match="by a key, and"):
+            with pytest.raises(UserError, match="with a key, and"):
                 attempt()
     key_path(path).write_bytes(copy)
     rows_kept(path)
@@ -294,7 +294,7 @@ def test_a_migration_that_is_not_finished_says_so(plain: Path, monkeypatch: pyte
     [
         (lambda lies: lies.unlink(), "hashes names with a key, and"),
         (lambda lies: lies.write_text("murk ledger key 1 " + "00" * 32 + "\n"), "the key of a ledger other than"),
-        (lambda lies: lies.write_text(lies.read_text()[:40]), "is damaged, or the key of another"),
+        (lambda lies: lies.write_text(lies.read_text()[:40]), "is damaged, or is the key of a ledger other than"),
         (lambda lies: lies.write_bytes(b"\xff\xfe"), "cannot be read"),
     ],
     ids=["lost", "another's", "cut off", "no text"],
@@ -327,7 +327,7 @@ def test_a_copy_elsewhere_needs_the_key_too(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "copy.db"
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(path.read_bytes())
-    with Ledger(elsewhere) as ledger, pytest.raises(UserError, match=r"copy\.db\.key is not there"):
+    with Ledger(elsewhere) as ledger, pytest.raises(UserError, match=r"copy\.db\.key is missing"):
         ledger.account(ANN)
     key_path(elsewhere).write_bytes(key_path(path).read_bytes())
     with booked(elsewhere, **ONE) as ledger:

@@ -36,6 +36,7 @@ from murk.stream.task.learner import (
     StepSchedule,
 )
 from murk.stream.task.privacy import PrivacyBlock
+from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
 from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
@@ -127,6 +128,10 @@ SCHEDULE = content(HUBER) | {"learner": {"step": {"eta": 1.0, "alpha": 0.5}}}
 DATE = {"name": "born", "kind": "date", "low": "1950-01-01", "high": "2005-12-31"}
 DATED = content() | {"features": [DATE]}
 ARMS = [{"name": name, "categories": ["a", "b", "c"]} for name in ("arm", "other")]
+SHUFFLED = protocol("scores") | {
+    "privacy": {"guarantee": {"pure": {"epsilon": 4.0}}},
+    "shuffle": {"crowd": 20_000, "promise": {"epsilon": 0.6, "delta": 1e-6}},
+}
 COMPARED = {"feature": "arm", "category": "b", "against": "a"}
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     Task: (content(HUBER), ()),
@@ -151,6 +156,8 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ),
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
+    ShuffleBlock: (SHUFFLED, ("shuffle",)),
+    PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
     ContrastBlock: (content() | {"features": ARMS, "contrasts": [COMPARED]}, ("contrasts", 0)),
 }
 # For every key another value; a mapping of None and values where the change takes others along.
@@ -175,6 +182,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "granularity": "1h",
         "expiry": "6d",
         "duplicates": 7,
+        "shuffle": FIXED,
         "public": {"set_aside": 10},
         "log": {"retention": "9d"},
         "people": 50_000,
@@ -262,6 +270,14 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
     IntervalsBlock: {"valid": {SEVERAL: {"valid": "fixed", "tightest_at": None}}, "tightest_at": 6_000},
+    ShuffleBlock: {
+        "crowd": 30_000,
+        "honest": 0.95,
+        "bound": "blanket",
+        "promise": {"epsilon": 0.7, "delta": 1e-6},
+        "patience": "2d",
+    },
+    PromiseBlock: {"epsilon": 0.7, "delta": 2e-6},
     ContrastBlock: {"feature": "other", "category": "c", "against": "c"},
 }
 
