@@ -6,25 +6,25 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from murk.errors import MurkError, UserError
-from murk.shuffler.admission import Admission
+from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store
 from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Ownership, truncate_time
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS, IterateMessage
+from murk.stream.messages.releases import KINDS
 from murk.stream.messages.state import Counters, StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow, Received, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
-from murk.stream.worker.learner import StreamLearner, wire_rules
+from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
 
 _BATCH = 8_192  # most messages that a step takes in from a partition
@@ -98,8 +98,8 @@ class Shuffler:
         The log that devices write to and only the shuffler reads, and the log that learners read.
     task
         The task of both.
-    learner
-        A new learner of the task, for its checks of releases.
+    problem
+        The task's problem, for its checks of releases and models; `murk.learners.problem.problem_for` returns it.
     store
         What waits; the shuffler closes it.
     replace
@@ -118,7 +118,7 @@ class Shuffler:
         intake: Log,
         log: Log,
         task: Task,
-        learner: StreamLearner,
+        problem: Any,
         store: Store,
         *,
         replace: bool = False,
@@ -141,7 +141,11 @@ class Shuffler:
             self._mark = log.claim(store.id, replace=replace)
             self._description = f"{intake.url} to {log.url}"
             self._unreported = DeadLetterLog(_log, self._description)
+            learner = problem.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
+            self._problem: Models | None = problem if versioned else None
+            if self._problem is not None and not store.models():
+                self._remember_relayed()
             self._models = store.models() if versioned else None
             self._admission = Admission(learner, {0, *self._models} if self._models is not None else None)
             rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
@@ -261,14 +265,21 @@ class Shuffler:
         message = self._to.model(FIRST_CHAIN)
         if message is None or message in self._models.values():
             return False
-        version = self._version(message)
-        if version in self._models:
+        try:
+            version, initial = self._judge(message)
+        except (RejectedError, UserError) as error:
+            raise MurkError(
+                f"the model on {self._to.url} is not one of this task ({error}): somebody else has written there. "
+                "Restart its learner, which publishes its own again"
+            ) from None
+        if version in self._models or version == 0 and not initial:
             raise MurkError(
                 f"{self._to.url} has another model of version {version} than the one at which people have answered: "
                 "its learner was started over. Restore its state, or begin with new logs"
             )
-        if version < max(self._models, default=0):
-            # A learner that continues an older state makes the same models again.
+        if version <= max(self._models, default=0):
+            # A learner that continues an older state makes the same models again. Version 0 is that of people without a
+            # model, who are one crowd: no message may give them another one.
             return False
         self._store.add_model(version, message)
         self._models = self._store.models()
@@ -276,16 +287,31 @@ class Shuffler:
         self._publish(message)
         return True
 
-    def _version(self, message: bytes) -> int:
-        try:
-            model = IterateMessage.model_validate_json(message)
-            decode_iterate(message, task_hash=self._task.hash, dimension=len(model.iterate), chain=FIRST_CHAIN)
-        except (ValueError, RejectedError):
-            raise MurkError(
-                f"the model on {self._to.url} is not one of this task: somebody else has written there. Restart its "
-                "learner, which publishes its own again"
-            ) from None
-        return model.version
+    def _remember_relayed(self) -> None:
+        """Remember the model on the intake in a new store: people have answered at it, whoever relayed it."""
+        message = self._intake.model(FIRST_CHAIN)
+        if message is None:
+            return
+        # Nobody has answered at a model that devices refuse.
+        with suppress(RejectedError, UserError):
+            version, _ = self._judge(message)
+            if version:
+                self._store.add_model(version, message)
+
+    def _judge(self, message: bytes) -> tuple[int, bool]:
+        """Return a model's version, and whether it is the problem's initial one.
+
+        Raises `RejectedError` or `UserError` if devices would refuse it.
+        """
+        problem = self._problem
+        assert problem is not None
+        model = decode_iterate(message, task_hash=self._task.hash, dimension=problem.model_size, chain=FIRST_CHAIN)
+        if not problem.is_published(model.version):
+            raise UserError(f"no model is published at version {model.version}")
+        iterate = np.array(model.iterate)
+        with np.errstate(over="ignore"):
+            problem.check_iterate(iterate)
+        return model.version, np.array_equal(iterate, problem.initial)
 
     def _publish(self, message: bytes) -> None:
         if self._intake.model(FIRST_CHAIN) != message:

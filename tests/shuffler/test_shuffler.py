@@ -10,8 +10,6 @@ from murk.errors import MurkError, UserError
 from murk.producers import Ledger, Producer
 from murk.shuffler.store import Store
 from murk.stream.log.base import FencedError
-from murk.stream.messages.codec import encode_iterate
-from murk.stream.messages.releases import IterateMessage
 from murk.stream.worker.worker import Worker
 from tests.shuffler.crowds import (
     CROWD,
@@ -21,6 +19,7 @@ from tests.shuffler.crowds import (
     logs,
     make_task,
     message,
+    model,
     numbers,
     released,
     shuffler,
@@ -74,10 +73,9 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
 def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        model = encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[0.0] * 10))
-        log.publish(0, model)
+        log.publish(0, model(task, 3000))
         assert one.step().relayed
-        assert intake.model(0) == model
+        assert intake.model(0) == model(task, 3000)
         put(intake, [message(task, i) for i in range(CROWD - 1)])
         put(intake, [message(task, 100 + i, level="open") for i in range(CROWD)])
         put(intake, [message(task, 200 + i, version=3000) for i in range(CROWD - 1)])
@@ -156,10 +154,7 @@ def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
 def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
     """It would split the crowd by what its people were asked."""
     task = make_task()
-    one_model, another = (
-        encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[value] * 10))
-        for value in (0.0, 1.0)
-    )
+    one_model, another = model(task, 3000), model(task, 3000, 0.5)
     with logs(tmp_path, task) as (intake, log):
         with shuffler(tmp_path, intake, log, task) as one:
             log.publish(0, one_model)
@@ -173,6 +168,48 @@ def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
         with shuffler(tmp_path, intake, log, task) as one, pytest.raises(MurkError, match="not one of this task"):
             one.step()
         assert intake.model(0) == one_model
+
+
+def test_people_without_a_model_are_given_none_of_version_0(tmp_path):
+    """They answer at the problem's initial model, as version 0: another one would split their crowd."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, model(task, 0))
+            assert not one.step().relayed
+            log.publish(0, model(task, 0, 0.5))
+            with pytest.raises(MurkError, match="another model of version 0"):
+                one.step()
+        assert intake.model(0) is None
+
+
+@pytest.mark.parametrize(("version", "origin"), [(2999, 0.0), (3000, 1e9)])
+def test_a_model_that_devices_refuse_is_not_relayed(tmp_path, version, origin):
+    """A version without a model, and numbers that no learner publishes."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        log.publish(0, model(task, version, origin))
+        with pytest.raises(MurkError, match="not one of this task"):
+            one.step()
+        assert intake.model(0) is None
+
+
+def test_a_new_store_knows_the_model_at_which_people_answer(tmp_path):
+    """Otherwise a second model of its version could be relayed after --replace."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, model(task, 3000))
+            assert one.step().relayed
+        log.publish(0, model(task, 3000, 0.5))
+        with shuffler(tmp_path, intake, log, task, store="new", replace=True) as new:
+            with pytest.raises(MurkError, match="another model of version 3000"):
+                new.step()
+        # The twin: an intake's model that devices refuse is replaced by the learner's.
+        intake.publish(0, b"{}")
+        with shuffler(tmp_path, intake, log, task, store="newest", replace=True) as newest:
+            assert newest.step().relayed
+        assert intake.model(0) == model(task, 3000, 0.5)
 
 
 def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):

@@ -72,7 +72,7 @@ def command(
 
         def begin() -> Shuffler:
             log.register_task(task.document())
-            return Shuffler(intake, log, task, problem.engine(), Store(place), replace=replace)
+            return Shuffler(intake, log, task, problem, Store(place), replace=replace)
 
         shuffler = patiently(patience, begin)
         replace = False
