@@ -226,6 +226,48 @@ def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
                 assert worker.step().learned == CROWD + 5
 
 
+class Away:
+    """A log of which a device hears nothing: its releases wait, whether they have arrived or not."""
+
+    def __init__(self, log, *, arrives):
+        self._log, self._arrives = log, arrives
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def append(self, batch):
+        if self._arrives:
+            self._log.append(batch)
+        raise MurkError("no answer")
+
+
+@pytest.mark.parametrize(("arrives", "others"), [(False, CROWD - 1), (True, CROWD - 1), (False, 900)])
+def test_what_waits_on_a_device_arrives_once(tmp_path, arrives, others):
+    """Though the shuffler has deleted all at which the intake could show whether it did; not beyond the window."""
+    task = make_task(protocol="examples")
+    with (
+        logs(tmp_path, task) as (intake, log),
+        Ledger(tmp_path / "one.db") as one_ledger,
+        Ledger(tmp_path / "other.db") as other_ledger,
+        shuffler(tmp_path, intake, log, task, clock=intake._clock) as between,
+    ):
+        record = {"age": 30, "third_child": "yes"}
+        late = Producer(task, Away(intake, arrives=arrives), one_ledger, clock=intake._clock)
+        assert late.release(record, person="late").delivery == "queued"
+        crowd = Producer(task, intake, other_ledger, clock=intake._clock)
+        for person in range(others):
+            crowd.release(record, person=f"{person}")
+        drain(between)
+        assert intake.begin(0) == intake.end(0) > 0
+        report = Producer(task, intake, one_ledger, clock=intake._clock).flush()
+        is_caught = others < 800
+        assert (report.sent, report.already) == (int(is_caught), int(not is_caught))
+        drain(between)
+        totals = between.totals
+        assert totals.released + totals.waiting == others + int(is_caught)
+        assert totals.duplicates == int(arrives)
+
+
 # One shuffler
 
 
@@ -297,6 +339,18 @@ def test_devices_write_to_the_intake_and_learners_read_the_log(tmp_path):
         with pytest.raises(UserError, match="send to the shuffler's intake"):
             Producer(task, log, ledger)
         Producer(task, intake, ledger)
+
+
+def test_a_device_that_took_the_log_for_an_intake_is_stopped(tmp_path):
+    """It opened the log before the shuffler had claimed it."""
+    task = make_task(protocol="examples")
+    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+        astray = Producer(task, log, ledger)
+        with shuffler(tmp_path, intake, log, task):
+            receipt = astray.release({"age": 30, "third_child": "yes"}, person="p")
+            assert receipt.delivery == "queued"
+            assert "send to the shuffler's intake" in receipt.reason
+        assert log.end(0) == 0
 
 
 def test_an_intake_that_was_learned_from_is_refused(tmp_path):
