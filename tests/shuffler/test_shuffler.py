@@ -107,12 +107,12 @@ def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
             assert one.totals.refused == {"expired": 1, "future": 2, "malformed": 3, "wrong-task": 2}
             put(intake, honest[-1:])
             assert drain(one) == CROWD
-    # The twin: with a window of one offset a device's second attempt counts as another person.
-    task = make_task(duplicates=1)
+    # The twin: beyond the window a device's second attempt counts as another person.
+    task = make_task(duplicates=CROWD)
     (tmp_path / "twin").mkdir()
     with logs(tmp_path / "twin", task) as (intake, log), shuffler(tmp_path / "twin", intake, log, task) as one:
         again = [message(task, i) for i in range(CROWD // 2)]
-        put(intake, again + again)
+        put(intake, again + [spoilt(task, 0)] * CROWD + again)
         assert drain(one) == CROWD
 
 
@@ -202,9 +202,9 @@ def test_a_new_store_knows_the_model_at_which_people_answer(tmp_path):
             log.publish(0, model(task, 3000))
             assert one.step().relayed
         log.publish(0, model(task, 3000, 0.5))
-        with shuffler(tmp_path, intake, log, task, store="new", replace=True) as new:
-            with pytest.raises(MurkError, match="another model of version 3000"):
-                new.step()
+        new = shuffler(tmp_path, intake, log, task, store="new", replace=True)
+        with new, pytest.raises(MurkError, match="another model of version 3000"):
+            new.step()
         # The twin: an intake's model that devices refuse is replaced by the learner's.
         intake.publish(0, b"{}")
         with shuffler(tmp_path, intake, log, task, store="newest", replace=True) as newest:
@@ -317,6 +317,82 @@ def test_an_older_copy_of_a_store_is_refused(tmp_path):
         (tmp_path / "store").write_bytes(before)
         with pytest.raises(MurkError, match="is an older copy"):
             shuffler(tmp_path, intake, log, task)
+
+
+def test_an_older_copy_of_a_store_is_refused_by_its_crowds(tmp_path):
+    """The intake shows nothing: the shuffler ended after a crowd, and before its commit."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task):
+            pass
+        before = (tmp_path / "store").read_bytes()
+        put(intake, [message(task, i) for i in range(CROWD)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            one._commit = lambda: None
+            one.step()
+        newest = (tmp_path / "store").read_bytes()
+        (tmp_path / "store").write_bytes(before)
+        with pytest.raises(MurkError, match=r"older copy: it knows 0 crowds of .*, which has 1"):
+            shuffler(tmp_path, intake, log, task)
+        assert len(numbers(log)) == CROWD
+        # The twin: the newest one goes on.
+        (tmp_path / "store").write_bytes(newest)
+        with shuffler(tmp_path, intake, log, task) as one:
+            assert drain(one) == 0
+            assert one.totals.crowds == 1
+
+
+def test_a_store_whose_place_was_taken_does_not_come_back(tmp_path):
+    """Its releases were given up, or another shuffler took them in again."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, [message(task, i) for i in range(5)])
+            drain(one)
+        # Nothing is committed but the taking over; a restart needs no --replace.
+        for replace in (True, False):
+            with shuffler(tmp_path, intake, log, task, store="new", replace=replace) as new:
+                assert new.totals.waiting == 0
+        with pytest.raises(UserError, match="another one has taken its place"):
+            shuffler(tmp_path, intake, log, task, replace=True)
+        with shuffler(tmp_path, intake, log, task, store="new"):
+            pass
+
+
+def test_a_refused_shuffler_claims_nothing(tmp_path):
+    """The log has no shuffler yet, and the intake has another one."""
+    task = make_task()
+    (tmp_path / "more").mkdir()
+    with (
+        logs(tmp_path, task) as (intake, log),
+        logs(tmp_path / "more", task) as (_, another),
+        shuffler(tmp_path, intake, log, task) as one,
+    ):
+        one.step()
+        with pytest.raises(UserError, match="was taken in with another store"):
+            shuffler(tmp_path, intake, another, task, store="other")
+        assert another.crowd_mark() is None
+        put(intake, [message(task, i) for i in range(CROWD)])
+        assert drain(one) == CROWD
+
+
+def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
+    found = []
+    for name, is_simulated in (("one", True), ("two", True), ("real", False), ("again", False)):
+        task = make_task(partitions=2).with_simulated(is_simulated)
+        (tmp_path / name).mkdir()
+        with logs(tmp_path / name, task) as (intake, log):
+            put(intake, [message(task, i, simulated=is_simulated) for i in range(CROWD)])
+            with shuffler(tmp_path / name, intake, log, task) as one:
+                assert drain(one) == CROWD
+            found.append([each.value for chain in range(2) for each in log.read(chain, 0, 100)])
+    assert found[0] == found[1]
+    assert found[2] != found[3]
+    assert numbers_of(found[0]) != sorted(numbers_of(found[0]))
+
+
+def numbers_of(values):
+    return [json.loads(each)["payload"][0] for each in values]
 
 
 def test_logs_in_the_wrong_place_are_refused(tmp_path):
