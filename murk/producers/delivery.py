@@ -109,15 +109,21 @@ BYTES = 64 * 2**20
 """Approximate largest number of bytes read from the outbox at once."""
 
 READ = 4096
+_MARGIN = 8
+"""A share of 1/8 of the window for duplicates is for what others append while the outbox is sent."""
 
 
 class Delivery:
-    """Sends a task's releases and tells the ledger which of them are on the log."""
+    """Sends a task's releases and tells the ledger which of them are on the log.
 
-    def __init__(self, log: Log, ledger: Ledger, task_hash: str) -> None:
+    ``window`` is the size of the window for duplicates if a shuffler deletes what it has taken in, and otherwise 0.
+    """
+
+    def __init__(self, log: Log, ledger: Ledger, task_hash: str, window: int = 0) -> None:
         self._log = log
         self._ledger = ledger
         self._task = task_hash
+        self._window = window - window // _MARGIN
         # An earlier process may have sent its releases without receiving the confirmation.
         self._backlog = ledger.pending(task_hash) > 0
 
@@ -189,8 +195,17 @@ class Delivery:
         A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
         second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
         device's clock is ahead of the log's.
+
+        A shuffler deletes whatever it has taken in, and keeps the ids of its window: within that, a second copy counts
+        as a duplicate.
         """
-        begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
+        chains = {queued.chain for queued in waiting}
+        begins = {chain: self._log.begin(chain) for chain in chains}
+        if self._window:
+            for chain in chains:
+                # This batch may come before the copy.
+                caught = self._log.end(chain) + len(waiting) - self._window
+                begins[chain] = min(begins[chain], caught)
         return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:

@@ -82,7 +82,7 @@ class Releaser(ABC, Generic[P]):
         )
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
-        self._delivery = Delivery(log, ledger, task.hash)
+        self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
 
     @property
     def levels(self) -> tuple[str, ...]:

@@ -6,25 +6,35 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from murk.errors import MurkError, UserError
-from murk.shuffler.admission import Admission
-from murk.shuffler.store import CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store
-from murk.stream.log.base import FIRST_CHAIN, CrowdMark, FencedError, Log, Ownership, truncate_time
+from murk.shuffler.admission import Admission, Models
+from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store, Waiting
+from murk.stream.log.base import (
+    FIRST_CHAIN,
+    Checkpoint,
+    CrowdMark,
+    FencedError,
+    Log,
+    Ownership,
+    check_claim,
+    truncate_time,
+)
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS, IterateMessage
+from murk.stream.messages.releases import KINDS
 from murk.stream.messages.state import Counters, StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow, Received, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
 from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
-from murk.stream.worker.learner import StreamLearner, wire_rules
+from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
 
 _BATCH = 8_192  # most messages that a step takes in from a partition
@@ -98,8 +108,8 @@ class Shuffler:
         The log that devices write to and only the shuffler reads, and the log that learners read.
     task
         The task of both.
-    learner
-        A new learner of the task, for its checks of releases.
+    problem
+        The task's problem, for its checks of releases and models; `murk.learners.problem.problem_for` returns it.
     store
         What waits; the shuffler closes it.
     replace
@@ -118,7 +128,7 @@ class Shuffler:
         intake: Log,
         log: Log,
         task: Task,
-        learner: StreamLearner,
+        problem: Any,
         store: Store,
         *,
         replace: bool = False,
@@ -138,10 +148,21 @@ class Shuffler:
             store.bind({"task": task.hash, "intake": intake.identity, "log of releases": log.identity})
             self._intake, self._to, self._task, self._store, self._clock = intake, log, task, store, clock
             self._settings: ShuffleBlock = task.shuffle
+            # Everything is checked before anything is claimed: a refused shuffler takes nothing from another one.
+            found = log.crowd_mark()
+            check_claim(log.url, found, store.id, replace, any(log.ends()))
+            self._check_copy(found)
+            for chain in range(intake.partitions):
+                self._start(chain, intake.checkpoint(chain), replace)
             self._mark = log.claim(store.id, replace=replace)
+            self._check_copy(self._mark)
             self._description = f"{intake.url} to {log.url}"
             self._unreported = DeadLetterLog(_log, self._description)
+            learner = problem.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
+            self._problem: Models | None = problem if versioned else None
+            if self._problem is not None and not store.models():
+                self._remember_relayed()
             self._models = store.models() if versioned else None
             self._admission = Admission(learner, {0, *self._models} if self._models is not None else None)
             rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
@@ -158,8 +179,11 @@ class Shuffler:
             self._windows = [_Window(store.window(chain, task.duplicates)) for chain in range(intake.partitions)]
             if self._models:
                 self._publish(self._models[max(self._models)])
-            self._forward_sealed()
             self._stopped: str | None = None
+            if replace:
+                # From now on the store is the intake's, and a restart needs no --replace.
+                self._commit()
+            self._forward_sealed()
             self._closing = stack.pop_all()
         _log.info("%s: begun after %d crowds", self._description, self._mark.crowds)
 
@@ -214,39 +238,57 @@ class Shuffler:
 
     # Beginning
 
+    def _check_copy(self, mark: CrowdMark | None) -> None:
+        """Raise `MurkError` if the store's crowds are not the log's, or another store has taken its place."""
+        store = self._store
+        known, sealed = store.counts()[ALL, CROWDS], store.sealed()
+        if mark is None or mark.shuffler != store.id:
+            if store.offset(FIRST_CHAIN) is not None:
+                raise UserError(
+                    f"the store {store.path} was used before, and another one has taken its place: give that, or with "
+                    "--replace a path where there is none"
+                )
+        elif mark.crowds != known and (sealed is None or mark.crowds != sealed.number):
+            raise MurkError(
+                f"the store {store.path} is an older copy: it knows {known} crowds of {self._to.url}, which has "
+                f"{mark.crowds}. Bring the newest one back; if it is lost, give another --store with --replace"
+            )
+
     def _take_over(self, replace: bool) -> None:
         """Acquire the intake's partitions, and begin where the store or the intake says."""
         starts = []
         for chain in range(self._intake.partitions):
             self._owned.append(owned := self._intake.acquire(chain))
-            state, committed = owned.load()
-            known = self._store.offset(chain)
-            where = f"partition {chain} of {self._intake.url}"
-            owner = None if state is None else decode_state(state, where).learner.get(_OWN)
-            if state is not None and owner is None:
-                raise UserError(
-                    f"{where} was learned from: an intake is read by its shuffler only; give another --from"
-                )
-            if owner not in (None, self._store.id) and not replace:
-                raise UserError(
-                    f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up "
-                    "what waited there"
-                )
-            if known is not None and known < committed and owner == self._store.id:
-                raise MurkError(
-                    f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {known}, and "
-                    f"{committed} was committed. Bring the newest one back; if it is lost, give another --store with "
-                    "--replace"
-                )
-            begin = self._intake.begin(chain)
-            if known is not None and known < begin:
-                raise MurkError(
-                    f"{where} begins at offset {begin}, and the store has taken in {known}: retention has removed "
-                    "releases that were not taken in. Give another --store with --replace, which begins at the end",
-                    code="MURK-LOG-007",
-                )
-            starts.append(self._intake.end(chain) if replace and known is None else max(begin, committed))
+            starts.append(self._start(chain, owned.load(), replace))
         self._store.start_at(starts)
+
+    def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
+        """Return where a new store begins; raise `MurkError` if the intake is another one's, or releases are gone."""
+        state, committed = checkpoint
+        known = self._store.offset(chain)
+        where = f"partition {chain} of {self._intake.url}"
+        owner = None if state is None else decode_state(state, where).learner.get(_OWN)
+        if state is not None and owner is None:
+            raise UserError(f"{where} was learned from: an intake is read by its shuffler only; give another --from")
+        if owner not in (None, self._store.id) and not replace:
+            raise UserError(
+                f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up what "
+                "waited there"
+            )
+        if known is not None and known < committed and owner == self._store.id:
+            raise MurkError(
+                f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {known}, and "
+                f"{committed} was committed. Bring the newest one back; if it is lost, give another --store with "
+                "--replace"
+            )
+        begin = self._intake.begin(chain)
+        if known is not None and known < begin:
+            raise MurkError(
+                f"{where} begins at offset {begin}, and the store has taken in {known}: retention has removed "
+                "releases that were not taken in. Give another --store with --replace, which begins at the end",
+                code="MURK-LOG-007",
+            )
+        return self._intake.end(chain) if replace and known is None else max(begin, committed)
 
     def _give_up(self) -> None:
         for owned in self._owned:
@@ -261,14 +303,21 @@ class Shuffler:
         message = self._to.model(FIRST_CHAIN)
         if message is None or message in self._models.values():
             return False
-        version = self._version(message)
-        if version in self._models:
+        try:
+            version, initial = self._judge(message)
+        except (RejectedError, UserError) as error:
+            raise MurkError(
+                f"the model on {self._to.url} is not one of this task ({error}): somebody else has written there. "
+                "Restart its learner, which publishes its own again"
+            ) from None
+        if version in self._models or (version == 0 and not initial):
             raise MurkError(
                 f"{self._to.url} has another model of version {version} than the one at which people have answered: "
                 "its learner was started over. Restore its state, or begin with new logs"
             )
-        if version < max(self._models, default=0):
-            # A learner that continues an older state makes the same models again.
+        if version <= max(self._models, default=0):
+            # A learner that continues an older state makes the same models again. Version 0 is that of people without a
+            # model, who are one crowd: no message may give them another one.
             return False
         self._store.add_model(version, message)
         self._models = self._store.models()
@@ -276,16 +325,31 @@ class Shuffler:
         self._publish(message)
         return True
 
-    def _version(self, message: bytes) -> int:
-        try:
-            model = IterateMessage.model_validate_json(message)
-            decode_iterate(message, task_hash=self._task.hash, dimension=len(model.iterate), chain=FIRST_CHAIN)
-        except (ValueError, RejectedError):
-            raise MurkError(
-                f"the model on {self._to.url} is not one of this task: somebody else has written there. Restart its "
-                "learner, which publishes its own again"
-            ) from None
-        return model.version
+    def _remember_relayed(self) -> None:
+        """Remember the model on the intake in a new store: people have answered at it, whoever relayed it."""
+        message = self._intake.model(FIRST_CHAIN)
+        if message is None:
+            return
+        # Nobody has answered at a model that devices refuse.
+        with suppress(RejectedError, UserError):
+            version, _ = self._judge(message)
+            if version:
+                self._store.add_model(version, message)
+
+    def _judge(self, message: bytes) -> tuple[int, bool]:
+        """Return a model's version, and whether it is the problem's initial one.
+
+        Raises `RejectedError` or `UserError` if devices would refuse it.
+        """
+        problem = self._problem
+        assert problem is not None
+        model = decode_iterate(message, task_hash=self._task.hash, dimension=problem.model_size, chain=FIRST_CHAIN)
+        if not problem.is_published(model.version):
+            raise UserError(f"no model is published at version {model.version}")
+        iterate = np.array(model.iterate)
+        with np.errstate(over="ignore"):
+            problem.check_iterate(iterate)
+        return model.version, np.array_equal(iterate, problem.initial)
 
     def _publish(self, message: bytes) -> None:
         if self._intake.model(FIRST_CHAIN) != message:
@@ -306,30 +370,49 @@ class Shuffler:
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
         counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
         self._store.take(
-            chain, messages, window.given, self._disguised(judged.admitted), counts, int(self._clock()), window.size
+            chain,
+            messages,
+            window.given,
+            self._disguised(judged.admitted, offset),
+            counts,
+            int(self._clock()),
+            window.size,
         )
         return len(messages)
 
-    def _disguised(self, releases: Sequence[Received]) -> dict[Place, list[tuple[int, bytes]]]:
-        """Give releases new ids and chains, leave their times to their crowd, and return them by level and version."""
-        ids = os.urandom(16 * len(releases)).hex()
-        words = np.frombuffer(os.urandom(8 * len(releases)), dtype=np.uint64)
+    def _disguised(self, releases: Sequence[Received], offset: int) -> dict[Place, list[Waiting]]:
+        """Give releases keys, new ids and chains, no times, and return them by level and version."""
+        random = self._random(releases, offset)
+        keys = [random[at : at + 16] for at in range(0, 16 * len(releases), 16)]
+        ids = random[16 * len(releases) : 32 * len(releases)].hex()
+        words = np.frombuffer(random, dtype="<u8", offset=32 * len(releases))
         chains = (words % np.uint64(self._to.partitions)).tolist()
-        waiting: dict[Place, list[tuple[int, bytes]]] = {}
+        waiting: dict[Place, list[Waiting]] = {}
         for i, (release, chain) in enumerate(zip(releases, chains, strict=True)):
             place = release.level, getattr(release, "version", 0)
             message = self._rewrite(release, id=ids[32 * i : 32 * (i + 1)], chain=chain, time=0, expires=0)
-            waiting.setdefault(place, []).append((chain, message))
+            waiting.setdefault(place, []).append((keys[i], chain, message))
         return waiting
+
+    def _random(self, releases: Sequence[Received], offset: int) -> bytes:
+        """Return random bytes: 16 of each release for its key, then 16 for each one's id and 8 for its chain.
+
+        Those of a simulation follow from the ids and their places on the intake, so that it can be repeated.
+        """
+        if not self._task.simulated:
+            return os.urandom(40 * len(releases))
+        drawn = [
+            blake2b(f"{release.id} {release.chain} {place}".encode(), digest_size=40).digest()
+            for place, release in enumerate(releases, offset)
+        ]
+        return b"".join([each[start:end] for start, end in ((0, 16), (16, 32), (32, 40)) for each in drawn])
 
     def _forward_complete(self) -> int:
         """Forward all crowds that are complete; return the number of releases."""
         released = 0
         for crowd in self._store.open_crowds():
             if crowd.count >= self._settings.crowd:
-                now, task = self._clock(), self._task
-                moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))
-                self._store.seal(crowd.crowd, self._mark.crowds + 1, moment, end)
+                self._store.seal(crowd.crowd, self._mark.crowds + 1)
                 released += self._forward_sealed()
         return released
 
@@ -345,8 +428,11 @@ class Shuffler:
         return sealed.count
 
     def _append(self, sealed: Sealed) -> None:
+        now, task = self._clock(), self._task
+        # Of this attempt, as a sealed crowd may wait for the log until it would have expired.
+        moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))
         mark = CrowdMark(self._store.id, sealed.number)
-        self._to.append_crowd(self._store.messages(sealed), mark)
+        self._to.append_crowd(self._store.messages(sealed, moment, end), mark)
         self._mark = mark
 
     def _drop_late(self) -> int:
@@ -372,7 +458,7 @@ class Shuffler:
                 name[5:]: count for (place, name), count in counts.items() if place == chain and name[:5] == "dead:"
             }
             # Released by all chains: populations wait for the models that follow from this number.
-            learned = counts[-1, RELEASED] if chain == FIRST_CHAIN else 0
+            learned = counts[ALL, RELEASED] if chain == FIRST_CHAIN else 0
             counters = Counters(learned=learned, duplicates=counts[chain, DUPLICATES], dead=dead)
             if self._committed.get(chain) == (offset, counters):
                 continue

@@ -26,7 +26,6 @@ from murk.stream.messages.wire import DuplicateWindow
 
 _KEPT_MODELS = 8  # relayed models whose late answers are still taken
 _READ = 1024  # rows read at once, in place of a statement that stays open
-_KEY = 16
 _SEEN = struct.Struct("<q16s")
 _TIMES = b'"time":0,"expires":0'
 """The times in a waiting message; all of a crowd get the same ones."""
@@ -35,16 +34,17 @@ _TIMES = b'"time":0,"expires":0'
 Place = tuple[str, int]
 """Level and version of the releases of a crowd."""
 
+Waiting = tuple[bytes, int, bytes]
+"""Random key of 16 bytes, chain and message of a waiting release."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A crowd that takes no more releases: its number among the log's crowds, and the times of its releases."""
+    """A crowd that takes no more releases, and its number among the log's crowds."""
 
     number: int
     crowd: int
     count: int
-    time: int
-    expires: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _create(connection: sqlite3.Connection) -> None:
     # `sealed` is the number among the log's crowds; NULL while the crowd takes releases.
     connection.execute(
         "CREATE TABLE crowds (crowd INTEGER PRIMARY KEY AUTOINCREMENT, level TEXT NOT NULL, version INTEGER NOT NULL, "
-        "count INTEGER NOT NULL, since INTEGER NOT NULL, sealed INTEGER, time INTEGER, expires INTEGER)"
+        "count INTEGER NOT NULL, since INTEGER NOT NULL, sealed INTEGER)"
     )
     connection.execute(
         "CREATE TABLE waiting (crowd INTEGER, key BLOB, chain INTEGER NOT NULL, message BLOB NOT NULL, "
@@ -83,7 +83,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 1, _create)
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
-_ALL = -1  # place of counts that belong to no partition
+ALL = -1  # place of counts that belong to no partition
 
 
 class Store:
@@ -151,7 +151,7 @@ class Store:
         partition: int,
         messages: Sequence[Message],
         ids: Iterable[tuple[int, str]],
-        waiting: Mapping[Place, Sequence[tuple[int, bytes]]],
+        waiting: Mapping[Place, Sequence[Waiting]],
         counts: Mapping[str, int],
         now: int,
         window: int,
@@ -159,15 +159,13 @@ class Store:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
         ``ids`` are the offsets and ids of valid messages, of which those within ``window`` offsets are kept;
-        ``waiting`` has (chain, message) pairs, the messages with times 0.
+        the messages of ``waiting`` have times 0.
         """
         offset = messages[-1].offset + 1
         with self._database.write() as connection:
             for place, releases in waiting.items():
                 crowd = self._crowd(connection, place, len(releases), now)
-                random = os.urandom(_KEY * len(releases))
-                keys = [random[at : at + _KEY] for at in range(0, len(random), _KEY)]
-                rows = [(crowd, key, chain, message) for key, (chain, message) in zip(keys, releases, strict=True)]
+                rows = [(crowd, *release) for release in releases]
                 # In the order of the table, which is faster.
                 connection.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?)", sorted(rows))
             packed = b"".join([_SEEN.pack(at, bytes.fromhex(identifier)) for at, identifier in ids])
@@ -201,24 +199,19 @@ class Store:
         )
         return [Open(*row) for row in rows]
 
-    def seal(self, crowd: int, number: int, time: int, expires: int) -> None:
+    def seal(self, crowd: int, number: int) -> None:
         """Close a crowd, as the log's crowd of a number: releases that come now wait for another one."""
         with self._database.write() as connection:
-            connection.execute(
-                "UPDATE crowds SET sealed = ?, time = ?, expires = ? WHERE crowd = ? AND sealed IS NULL",
-                (number, time, expires, crowd),
-            )
+            connection.execute("UPDATE crowds SET sealed = ? WHERE crowd = ? AND sealed IS NULL", (number, crowd))
 
     def sealed(self) -> Sealed | None:
         """Return the crowd that was sealed and not deleted yet; there is at most one."""
-        rows = self._database.query(
-            "SELECT sealed, crowd, count, time, expires FROM crowds WHERE sealed IS NOT NULL", (), (int,) * 5
-        )
+        rows = self._database.query("SELECT sealed, crowd, count FROM crowds WHERE sealed IS NOT NULL", (), (int,) * 3)
         return Sealed(*rows[0]) if rows else None
 
-    def messages(self, sealed: Sealed) -> Iterator[tuple[int, bytes]]:
-        """Iterate over the (chain, message) pairs of a sealed crowd in the random order of their keys."""
-        times = b'"time":%d,"expires":%d' % (sealed.time, sealed.expires)
+    def messages(self, sealed: Sealed, time: int, expires: int) -> Iterator[tuple[int, bytes]]:
+        """Iterate over the (chain, message) pairs of a sealed crowd, with these times, in the order of their keys."""
+        times = b'"time":%d,"expires":%d' % (time, expires)
         last = b""
         # Page by page, so that no statement stays open and a crowd need not fit into memory.
         while rows := self._database.query(
@@ -243,7 +236,7 @@ class Store:
             connection.execute("DELETE FROM waiting WHERE crowd = ?", (crowd,))
             connection.execute("DELETE FROM crowds WHERE crowd = ?", (crowd,))
             for name, count in counts.items():
-                _add(connection, _ALL, name, count)
+                _add(connection, ALL, name, count)
         self._database.overwrite()
 
     # Models and counts

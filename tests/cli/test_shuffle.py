@@ -2,9 +2,15 @@
 
 import json
 import re
+import time
 
 import pytest
+from click.testing import CliRunner
 
+from murk.cli.commands.shuffle import command as shuffle_command
+from murk.shuffler.shuffler import Shuffler
+from murk.stream.log.base import UnreachableError
+from murk.stream.log.sqlite.log import SqliteLog
 from tests.cli.harness import murk, world
 
 TASK = """
@@ -147,3 +153,46 @@ def test_replacing_is_only_a_flag(folder):
         (folder / "murk.toml").unlink()
     assert done.status == 2
     assert "--replace" in done.err
+
+
+def watch_over(folder, monkeypatch, *more, down):
+    """Run the command in this process, on logs that cannot be reached when ``down`` says so at a step."""
+    step, register = Shuffler.step, SqliteLog.register_task
+    begun = []
+
+    def reach(function):
+        def reached(*arguments):
+            if begun and down():
+                raise UnreachableError("the broker does not answer")
+            begun.append(function)
+            return function(*arguments)
+
+        return reached
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(Shuffler, "step", reach(step))
+    monkeypatch.setattr(SqliteLog, "register_task", lambda *arguments: reach(register)(*arguments))
+    logs = ("--from", "sqlite:///in.db", "--to", "sqlite:///out.db")
+    return CliRunner().invoke(shuffle_command, [*logs, *more], standalone_mode=False)
+
+
+def test_a_broker_that_goes_away_for_good_costs_no_totals(folder, forwarded, monkeypatch):
+    """The store is closed while the shuffler waits for it; what was done is known from the last step."""
+    done = watch_over(folder, monkeypatch, "--idle", "0.5", "--patience", "60", down=lambda: True)
+    assert done.exception is None, done.exception
+    assert f"{forwarded['released']:,} releases in {forwarded['crowds']} crowds" in done.output
+
+
+def test_patience_begins_when_the_broker_last_answered(folder, forwarded, monkeypatch):
+    """A connection that breaks once after a long quiet time is no reason to stop."""
+    start, broken = time.monotonic(), []
+
+    def down():
+        if broken or time.monotonic() - start < 2:
+            return False
+        broken.append(True)
+        return True
+
+    done = watch_over(folder, monkeypatch, "--idle", "3", "--patience", "1", down=down)
+    assert broken
+    assert done.exception is None, done.exception

@@ -70,8 +70,8 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
     with shuffler(tmp_path, intake, log, task, clock=time.time) as one:
         messages = one._store.messages
 
-        def interrupted(sealed):
-            for number, each in enumerate(messages(sealed)):
+        def interrupted(sealed, *times):
+            for number, each in enumerate(messages(sealed, *times)):
                 if number == CROWD // 2:
                     log._crowds._producer.flush()
                     with open_log(log.url, create=False) as reader:

@@ -12,8 +12,10 @@ from itertools import count
 import pytest
 
 from murk._sqlite import Database
+from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Nursery
-from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, released, shuffler, spoilt
+from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
+from tests.stream.harness import learner_for
 
 KILLS = int(os.environ.get("SHUFFLER_KILLS", "5"))
 
@@ -181,19 +183,24 @@ def test_a_full_disk_changes_nothing(tmp_path):
         assert sorted(numbers(log)) == list(range(CROWD))
 
 
-def test_a_crowds_times_are_those_of_its_sealing(tmp_path):
-    """Even if it is appended in a later life: a repeated attempt has the same bytes."""
+def test_a_crowds_times_are_those_of_its_append(tmp_path):
+    """A crowd that is appended in a later life, after it would have expired, is not lost."""
     task, now = make_task(), [float(NOW)]
-    with logs(tmp_path, task) as (intake, log):
+    with logs(tmp_path, task, lambda: now[0]) as (intake, log):
         intake.append([(0, message(task, i)) for i in range(CROWD)])
         with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
             # A log without a mark refuses the crowd, which stays sealed.
             one._to = intake
             with pytest.raises(Exception, match="another shuffler has taken"):
                 one.step()
-            waiting = [*one._store.messages(one._store.sealed())]
-        now[0] += 3 * 86_400
+            waiting = [*one._store.messages(one._store.sealed(), 1, 2)]
+        now[0] += 9 * 86_400
         with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]):
             pass
-        assert [(0, each.value) for each in log.read(0, 0, 1000)] == waiting
-        assert {each["time"] for each in released(log)} == {NOW - NOW % 86_400}
+        day = int(now[0]) - int(now[0]) % 86_400
+        times = b'"time":%d,"expires":%d' % (day, day + 7 * 86_400)
+        assert [each.value for each in log.read(0, 0, 1000)] == [
+            each.replace(b'"time":1,"expires":2', times) for _, each in waiting
+        ]
+        with Worker(log, task, learner_for(task)) as worker:
+            assert worker.step().learned == CROWD

@@ -10,8 +10,6 @@ from murk.errors import MurkError, UserError
 from murk.producers import Ledger, Producer
 from murk.shuffler.store import Store
 from murk.stream.log.base import FencedError
-from murk.stream.messages.codec import encode_iterate
-from murk.stream.messages.releases import IterateMessage
 from murk.stream.worker.worker import Worker
 from tests.shuffler.crowds import (
     CROWD,
@@ -21,6 +19,7 @@ from tests.shuffler.crowds import (
     logs,
     make_task,
     message,
+    model,
     numbers,
     released,
     shuffler,
@@ -74,10 +73,9 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
 def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        model = encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[0.0] * 10))
-        log.publish(0, model)
+        log.publish(0, model(task, 3000))
         assert one.step().relayed
-        assert intake.model(0) == model
+        assert intake.model(0) == model(task, 3000)
         put(intake, [message(task, i) for i in range(CROWD - 1)])
         put(intake, [message(task, 100 + i, level="open") for i in range(CROWD)])
         put(intake, [message(task, 200 + i, version=3000) for i in range(CROWD - 1)])
@@ -109,12 +107,12 @@ def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
             assert one.totals.refused == {"expired": 1, "future": 2, "malformed": 3, "wrong-task": 2}
             put(intake, honest[-1:])
             assert drain(one) == CROWD
-    # The twin: with a window of one offset a device's second attempt counts as another person.
-    task = make_task(duplicates=1)
+    # The twin: beyond the window a device's second attempt counts as another person.
+    task = make_task(duplicates=CROWD)
     (tmp_path / "twin").mkdir()
     with logs(tmp_path / "twin", task) as (intake, log), shuffler(tmp_path / "twin", intake, log, task) as one:
         again = [message(task, i) for i in range(CROWD // 2)]
-        put(intake, again + again)
+        put(intake, again + [spoilt(task, 0)] * CROWD + again)
         assert drain(one) == CROWD
 
 
@@ -156,10 +154,7 @@ def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
 def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
     """It would split the crowd by what its people were asked."""
     task = make_task()
-    one_model, another = (
-        encode_iterate(IterateMessage(task=task.hash, chain=0, version=3000, iterate=[value] * 10))
-        for value in (0.0, 1.0)
-    )
+    one_model, another = model(task, 3000), model(task, 3000, 0.5)
     with logs(tmp_path, task) as (intake, log):
         with shuffler(tmp_path, intake, log, task) as one:
             log.publish(0, one_model)
@@ -175,6 +170,48 @@ def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
         assert intake.model(0) == one_model
 
 
+def test_people_without_a_model_are_given_none_of_version_0(tmp_path):
+    """They answer at the problem's initial model, as version 0: another one would split their crowd."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, model(task, 0))
+            assert not one.step().relayed
+            log.publish(0, model(task, 0, 0.5))
+            with pytest.raises(MurkError, match="another model of version 0"):
+                one.step()
+        assert intake.model(0) is None
+
+
+@pytest.mark.parametrize(("version", "origin"), [(2999, 0.0), (3000, 1e9)])
+def test_a_model_that_devices_refuse_is_not_relayed(tmp_path, version, origin):
+    """A version without a model, and numbers that no learner publishes."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        log.publish(0, model(task, version, origin))
+        with pytest.raises(MurkError, match="not one of this task"):
+            one.step()
+        assert intake.model(0) is None
+
+
+def test_a_new_store_knows_the_model_at_which_people_answer(tmp_path):
+    """Otherwise a second model of its version could be relayed after --replace."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, model(task, 3000))
+            assert one.step().relayed
+        log.publish(0, model(task, 3000, 0.5))
+        new = shuffler(tmp_path, intake, log, task, store="new", replace=True)
+        with new, pytest.raises(MurkError, match="another model of version 3000"):
+            new.step()
+        # The twin: an intake's model that devices refuse is replaced by the learner's.
+        intake.publish(0, b"{}")
+        with shuffler(tmp_path, intake, log, task, store="newest", replace=True) as newest:
+            assert newest.step().relayed
+        assert intake.model(0) == model(task, 3000, 0.5)
+
+
 def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
     """Examples have no version: they are a crowd of their level."""
     task = make_task(protocol="examples")
@@ -187,6 +224,48 @@ def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
             assert drain(one) == CROWD + 5
             with Worker(log, task, learner_for(task)) as worker:
                 assert worker.step().learned == CROWD + 5
+
+
+class Away:
+    """A log of which a device hears nothing: its releases wait, whether they have arrived or not."""
+
+    def __init__(self, log, *, arrives):
+        self._log, self._arrives = log, arrives
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def append(self, batch):
+        if self._arrives:
+            self._log.append(batch)
+        raise MurkError("no answer")
+
+
+@pytest.mark.parametrize(("arrives", "others"), [(False, CROWD - 1), (True, CROWD - 1), (False, 900)])
+def test_what_waits_on_a_device_arrives_once(tmp_path, arrives, others):
+    """Though the shuffler has deleted all at which the intake could show whether it did; not beyond the window."""
+    task = make_task(protocol="examples")
+    with (
+        logs(tmp_path, task) as (intake, log),
+        Ledger(tmp_path / "one.db") as one_ledger,
+        Ledger(tmp_path / "other.db") as other_ledger,
+        shuffler(tmp_path, intake, log, task, clock=intake._clock) as between,
+    ):
+        record = {"age": 30, "third_child": "yes"}
+        late = Producer(task, Away(intake, arrives=arrives), one_ledger, clock=intake._clock)
+        assert late.release(record, person="late").delivery == "queued"
+        crowd = Producer(task, intake, other_ledger, clock=intake._clock)
+        for person in range(others):
+            crowd.release(record, person=f"{person}")
+        drain(between)
+        assert intake.begin(0) == intake.end(0) > 0
+        report = Producer(task, intake, one_ledger, clock=intake._clock).flush()
+        is_caught = others < 800
+        assert (report.sent, report.already) == (int(is_caught), int(not is_caught))
+        drain(between)
+        totals = between.totals
+        assert totals.released + totals.waiting == others + int(is_caught)
+        assert totals.duplicates == int(arrives)
 
 
 # One shuffler
@@ -240,6 +319,82 @@ def test_an_older_copy_of_a_store_is_refused(tmp_path):
             shuffler(tmp_path, intake, log, task)
 
 
+def test_an_older_copy_of_a_store_is_refused_by_its_crowds(tmp_path):
+    """The intake shows nothing: the shuffler ended after a crowd, and before its commit."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task):
+            pass
+        before = (tmp_path / "store").read_bytes()
+        put(intake, [message(task, i) for i in range(CROWD)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            one._commit = lambda: None
+            one.step()
+        newest = (tmp_path / "store").read_bytes()
+        (tmp_path / "store").write_bytes(before)
+        with pytest.raises(MurkError, match=r"older copy: it knows 0 crowds of .*, which has 1"):
+            shuffler(tmp_path, intake, log, task)
+        assert len(numbers(log)) == CROWD
+        # The twin: the newest one goes on.
+        (tmp_path / "store").write_bytes(newest)
+        with shuffler(tmp_path, intake, log, task) as one:
+            assert drain(one) == 0
+            assert one.totals.crowds == 1
+
+
+def test_a_store_whose_place_was_taken_does_not_come_back(tmp_path):
+    """Its releases were given up, or another shuffler took them in again."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        with shuffler(tmp_path, intake, log, task) as one:
+            put(intake, [message(task, i) for i in range(5)])
+            drain(one)
+        # Nothing is committed but the taking over; a restart needs no --replace.
+        for replace in (True, False):
+            with shuffler(tmp_path, intake, log, task, store="new", replace=replace) as new:
+                assert new.totals.waiting == 0
+        with pytest.raises(UserError, match="another one has taken its place"):
+            shuffler(tmp_path, intake, log, task, replace=True)
+        with shuffler(tmp_path, intake, log, task, store="new"):
+            pass
+
+
+def test_a_refused_shuffler_claims_nothing(tmp_path):
+    """The log has no shuffler yet, and the intake has another one."""
+    task = make_task()
+    (tmp_path / "more").mkdir()
+    with (
+        logs(tmp_path, task) as (intake, log),
+        logs(tmp_path / "more", task) as (_, another),
+        shuffler(tmp_path, intake, log, task) as one,
+    ):
+        one.step()
+        with pytest.raises(UserError, match="was taken in with another store"):
+            shuffler(tmp_path, intake, another, task, store="other")
+        assert another.crowd_mark() is None
+        put(intake, [message(task, i) for i in range(CROWD)])
+        assert drain(one) == CROWD
+
+
+def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
+    found = []
+    for name, is_simulated in (("one", True), ("two", True), ("real", False), ("again", False)):
+        task = make_task(partitions=2).with_simulated(is_simulated)
+        (tmp_path / name).mkdir()
+        with logs(tmp_path / name, task) as (intake, log):
+            put(intake, [message(task, i, simulated=is_simulated) for i in range(CROWD)])
+            with shuffler(tmp_path / name, intake, log, task) as one:
+                assert drain(one) == CROWD
+            found.append([each.value for chain in range(2) for each in log.read(chain, 0, 100)])
+    assert found[0] == found[1]
+    assert found[2] != found[3]
+    assert numbers_of(found[0]) != sorted(numbers_of(found[0]))
+
+
+def numbers_of(values):
+    return [json.loads(each)["payload"][0] for each in values]
+
+
 def test_logs_in_the_wrong_place_are_refused(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log):
@@ -260,6 +415,18 @@ def test_devices_write_to_the_intake_and_learners_read_the_log(tmp_path):
         with pytest.raises(UserError, match="send to the shuffler's intake"):
             Producer(task, log, ledger)
         Producer(task, intake, ledger)
+
+
+def test_a_device_that_took_the_log_for_an_intake_is_stopped(tmp_path):
+    """It opened the log before the shuffler had claimed it."""
+    task = make_task(protocol="examples")
+    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+        astray = Producer(task, log, ledger)
+        with shuffler(tmp_path, intake, log, task):
+            receipt = astray.release({"age": 30, "third_child": "yes"}, person="p")
+            assert receipt.delivery == "queued"
+            assert "send to the shuffler's intake" in receipt.reason
+        assert log.end(0) == 0
 
 
 def test_an_intake_that_was_learned_from_is_refused(tmp_path):

@@ -72,12 +72,13 @@ def command(
 
         def begin() -> Shuffler:
             log.register_task(task.document())
-            return Shuffler(intake, log, task, problem.engine(), Store(place), replace=replace)
+            return Shuffler(intake, log, task, problem, Store(place), replace=replace)
 
         shuffler = patiently(patience, begin)
         replace = False
         stack.callback(lambda: shuffler.close())
-        start = last = time.monotonic()
+        totals = shuffler.totals
+        start = last = reached = time.monotonic()
         shown, pause, trouble = 0.0, _SHORTEST, ""
         with progress(f"{task.name}: released", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
@@ -88,8 +89,9 @@ def command(
                             shuffler.close()
                             shuffler = begin()
                         trouble, step = "", shuffler.step()
+                        totals, reached = shuffler.totals, time.monotonic()
                     except UnreachableError as error:
-                        if moment - last > patience:
+                        if time.monotonic() - reached > patience:
                             raise
                         trouble = str(error)
                     if trouble or step.idle:
@@ -98,11 +100,10 @@ def command(
                     else:
                         last, pause = moment, _SHORTEST
                     if not (as_json or log_json) and moment - shown > 0.2:
-                        tick(shuffler.totals.released, trouble or _words(shuffler.totals, task))
+                        tick(totals.released, trouble or _words(totals, task))
                         shown = moment
             if asked():
                 say("stopped", INFO)
-        totals = shuffler.totals
     found = _report(task, intake.url, log.url, place, totals, time.monotonic() - start)
     if as_json:
         print_json(found)

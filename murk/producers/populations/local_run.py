@@ -96,7 +96,7 @@ class LocalRun:
 
         self.log.register_task(self.task.document())
         place = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem.engine(), place))
+        return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem, place))
 
     def _learn(self) -> None:
         if self.shuffler is not None:

@@ -426,6 +426,15 @@ def _without_crowds(url: str) -> UserError:
     return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
 
 
+def not_an_intake(url: str) -> UserError:
+    """Return the error of sending to the log of a shuffler."""
+    return UserError(
+        f"{url} is the log that a shuffler writes to, where others would know when each release came: send to the "
+        "shuffler's intake (its --from)",
+        code="MURK-SHUFFLE-001",
+    )
+
+
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
     """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd with the wanted mark."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:

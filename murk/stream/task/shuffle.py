@@ -16,6 +16,7 @@ from murk.stream.task.durations import Duration
 from murk.stream.task.errors import task_error
 
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
+DUPLICATES: Final = 65_536  # window for duplicates of a task that names none; no smaller than its crowds
 _DIGITS: Final = 1000  # epsilons are rounded to thousandths, against the claim, so that a hash depends on no last digit
 
 
@@ -58,10 +59,10 @@ class CentralGuarantee:
 class PromiseBlock(Block):
     """Central guarantee of a person at the default level."""
 
-    epsilon: Annotated[Number, Field(gt=0, le=1e6)] | None = Field(
+    epsilon: Annotated[Number, Field(ge=0.001, le=1e6)] | None = Field(
         default=None,
-        description="central epsilon; `null`: computed from `privacy.guarantee`. If both are given, "
-        "the crowd must reach it",
+        description="central epsilon, of which thousandths count; `null`: computed from `privacy.guarantee`. If both "
+        "are given, the crowd must reach it",
     )
     delta: Annotated[Number, Field(gt=0, lt=1)] = Field(default=DELTA, description="central delta, at every level")
 
@@ -105,6 +106,15 @@ class ShuffleBlock(Block):
     def promised(self, local: Guarantee) -> CentralGuarantee:
         """Return the central guarantee of a level, with what it counts on."""
         return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
+
+    def check_window(self, duplicates: int) -> None:
+        """Raise `PydanticCustomError` if a device could count to a crowd twice."""
+        if duplicates < self.crowd:
+            raise task_error(
+                f"{duplicates:,} is less than a crowd of {self.crowd:,}, in which one device's copies would count as "
+                f"several people; give at least {self.crowd}",
+                "duplicates",
+            )
 
     def check_level(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
@@ -168,8 +178,10 @@ def _up(epsilon: float) -> float:
 
 
 def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:
-    """Return the largest local epsilon, in thousandths, for a central guarantee."""
-    most = largest_local_epsilon(_honest(honest, crowd), epsilon, delta, bound=bound)
+    """Return the largest local epsilon, in thousandths, for a central guarantee, rounded down to thousandths."""
+    # Exactly, as the central epsilon that follows from the result is rounded up to thousandths.
+    thousandths = math.floor(Fraction(repr(epsilon)) * _DIGITS) / _DIGITS
+    most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta, bound=bound)
     return math.floor(most * _DIGITS) / _DIGITS
 
 
@@ -185,6 +197,8 @@ def with_promises(data: dict[str, Any]) -> dict[str, Any]:
         shuffle = ShuffleBlock.model_validate(dict(block))
     except ValueError:
         return data  # the validation of the whole task names the mistake
+    if data.get("duplicates") is None and shuffle.crowd > DUPLICATES:
+        data = {**data, "duplicates": shuffle.crowd}
     stated = privacy.get("guarantee") if isinstance(privacy, Mapping) else None
     promise = shuffle.promise
     if stated is None:

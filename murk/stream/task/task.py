@@ -48,7 +48,7 @@ from murk.stream.task.registry import (
     with_delays,
     with_rules_of_scores,
 )
-from murk.stream.task.shuffle import ShuffleBlock, with_promises
+from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
 from murk.stream.task.yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1
@@ -144,9 +144,10 @@ class Task(_ProtocolBlocks):
     )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
-    duplicates: Annotated[Integer, Field(ge=1, le=2**24)] = Field(
-        default=65_536,
-        description="the number of previous releases of a partition among which a repeated id is noticed",
+    duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
+        default=DUPLICATES,
+        description="the number of previous releases of a partition among which a repeated id is noticed; at least a "
+        "crowd if releases are shuffled",
     )
     public: PublicBlock | None = Field(
         default=None,
@@ -278,6 +279,7 @@ class Task(_ProtocolBlocks):
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
+        shuffle.check_window(self.duplicates)
         if self.privacy.per_person is not None:
             raise task_error(
                 "the central guarantee holds for people who are in one crowd, once; remove the cap, so that each "

@@ -54,6 +54,30 @@ def test_the_central_guarantee_follows_from_the_local_one():
     assert half.shuffle.promise.epsilon == half.shuffle.central(PureDP(2.0)).epsilon < promised.epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.0625, 0.57349, 0.001])
+def test_a_promise_may_be_finer_than_thousandths(epsilon):
+    """The local guarantee is that of the promise rounded down, whose own is rounded up."""
+    task = parse(f"shuffle: {{crowd: 20000, promise: {{epsilon: {epsilon}, delta: 0.001}}}}")
+    local = task.privacy.guarantee
+    assert task.shuffle.promise.epsilon == epsilon
+    assert task.shuffle.central(local).epsilon <= epsilon
+    assert Task.from_document(task.document()) == task
+    # The twin: one thousandth more would break it.
+    with pytest.raises(UserError, match="is not reached"):
+        parse(
+            f"shuffle: {{crowd: 20000, promise: {{epsilon: {epsilon}, delta: 0.001}}}}\n"
+            f"privacy: {{guarantee: {{pure: {{epsilon: {local.epsilon + 0.001:.3f}}}}}}}"
+        )
+
+
+def test_a_crowd_is_no_larger_than_the_window_for_duplicates():
+    assert parse(CROWD).duplicates == 65_536
+    assert parse(CROWD + "duplicates: 20000").duplicates == 20_000
+    large = parse("shuffle: {crowd: 20000000, promise: {epsilon: 0.5}}")
+    assert large.duplicates == 20_000_000
+    assert Task.from_document(large.document()) == large
+
+
 def test_levels_have_central_guarantees_of_their_own():
     task = parse(CROWD + "privacy: {levels: {strict: {pure: {epsilon: 2.0}}}}")
     assert task.shuffle.central(PureDP(2.0)) == ApproxDP(0.114, 1e-6)
@@ -92,6 +116,8 @@ def test_epochs_are_no_smaller_than_a_crowd():
         ("shuffle: {crowd: 20000, honest: 1.5, promise: {epsilon: 1}}", "shuffle.honest: 1.5 is too large"),
         ("shuffle: {crowd: 20000, promise: {epsilon: 1, mu: 1}}", "shuffle.promise.mu: unknown key"),
         ("shuffle: {crowd: 20000, promise: {epsilon: 1}, patience: 7}", "7 has no unit"),
+        ("shuffle: {crowd: 20000, promise: {epsilon: 0.0004}}", "shuffle.promise.epsilon: 0.0004 is too small"),
+        (CROWD + "duplicates: 19999", "duplicates: 19,999 is less than a crowd of 20,000"),
     ],
 )
 def test_what_breaks_the_claim_is_refused_with_the_remedy(more, words):

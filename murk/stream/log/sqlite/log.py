@@ -33,6 +33,7 @@ from murk.stream.log.base import (
     check_partition,
     check_range,
     check_sizes,
+    not_an_intake,
     taken_over,
 )
 from murk.stream.messages.estimates import KEY
@@ -360,6 +361,8 @@ class SqliteLog(Log):
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
+            if self.crowd_mark() is not None:
+                raise not_an_intake(self.url)
             # Read under the lock, so that times grow with offsets.
             self._insert(connection, messages, int(self._clock()))
 
