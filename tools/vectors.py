@@ -14,6 +14,7 @@ an eigenvector is computed; everything after them is exact.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import math
 import random
@@ -119,7 +120,9 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
             learner |= {"huber_c": draw.choice([0.5, 1.345]), "scale": draw.choice(["estimate", 0.4])}
         return {"objective": chosen, "learner": learner}
     if protocol == "examples":
-        return {"examples": {"release": draw.choice([None, "outer", "directions", "joint", "separate"])}}
+        release = draw.choice([None, "outer", "directions", "joint", "separate"])
+        split = {"split": draw.choice([0.05, 0.5, 0.95])} if release == "separate" else {}
+        return {"examples": {"release": release, **split}}
     return {"moments": {"release": draw.choice(["observed", "joint", "separate", "directions"])}}
 
 
@@ -201,6 +204,75 @@ def _json(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
         return {"integer": str(value)}
     return value
+
+
+def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
+    """Return changes of a document, each with one number that Murk refuses."""
+    outside: dict[str, list[Any]] = {
+        "learner.huber_c": [0, 1e13], "learner.scale": [-1, "median"], "learner.scale_floor": [0],
+        "learner.scale_start": [1e-9, True], "learner.radius": [0, 1e200], "learner.clip": [0],
+        "max_staleness.releases": [0, 1.5], "max_staleness.share": [0.6], "log.partitions": [4097, 1.5],
+    }  # fmt: skip
+    if task.protocol == "scores":
+        outside["scores.exponent"] = [-0.1, 1.5]
+    if task.protocol == "examples":
+        outside |= {"examples.split": [15, 1, 0.0499, -1], "examples.regularization": [-1], "examples.batch": [0]}
+    if task.protocol == "gradients":
+        # Lattice steps that underflow or overflow would tell a zero vector from others.
+        tiny = [{"clip": bound, "weights": "clip"} for bound in (1e-200, 1e-310, 1e13)]
+        outside["learner"] = [{**content["learner"], **changes} for changes in tiny]
+    changes: dict[str, dict[str, Any]] = {
+        "forget": {"forget": 23_999}, "people": {"people": 0}, "duplicates": {"duplicates": 2**25},
+        "looks": {"intervals": {"valid": "always", "tightest_at": 10}},
+        "crowds": {"shuffle": {"crowd": 1000}}, "sooner": {"granularity": "2d", "expiry": "1d"},
+    }  # fmt: skip
+    for path, values in outside.items():
+        block, _, key = path.partition(".")
+        for value in values:
+            changes[f"{path} {value}"] = {block: {**content[block], key: value} if key else value}
+    number = {"name": "a", "low": 0, "high": 1}
+    days = {"name": "a", "kind": "date", "as": ["number"], "low": "2023-01-01", "high": "2024-01-01"}
+    features: dict[str, dict[str, Any]] = {
+        "bounds that overflow": {"low": -1.7e308, "high": 1.7e308}, "no categories": {"categories": []},
+        "both": {"categories": ["a", "b"]}, "fill": {"missing": 2}, "share": {"missing_share": 1},
+        "unit": {"unit": 0}, "typical": {"typical": [0.5, 2]},
+    }  # fmt: skip
+    of_dates: dict[str, dict[str, Any]] = {
+        "no last day": {"high": None}, "days the other way": {"low": "2025-01-01"}, "a month": {"low": "2023-01"},
+        "parts twice": {"as": ["month", "month"]}, "no part": {"as": []}, "bounds of no number": {"as": ["month"]},
+        "a fill beyond": {"missing": "2030-01-01"},
+    }  # fmt: skip
+    for base, each in (number, features), (days, of_dates):
+        for why, change in each.items():
+            changes[why] = {"features": [base | change]}
+    changes["one name"] = {"features": [number, number]}
+    return changes
+
+
+def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return changes of a document whose public points are not coded features of people."""
+    own = content["covariates"]
+    if own is None:
+        return {}
+
+    def written(values: Any) -> str:
+        return base64.b64encode(values.tobytes()).decode("ascii")
+
+    points = np.frombuffer(base64.b64decode(own["points"]), dtype="<f8").reshape(-1, own["size"])
+    counts = np.frombuffer(base64.b64decode(own["counts"]), dtype="<i8")
+    damages: dict[str, dict[str, Any]] = {"nobody": {"points": "", "counts": ""}, "size": {"size": own["size"] + 1}}
+    for why, column, value in (
+        ("beyond 1", 0, 1.5), ("tiny constant", -1, 1e-300), ("other constant", -1, -1.0), ("huge", 0, 1e200),
+        ("nan", 0, math.nan),
+    ):  # fmt: skip
+        changed = points.copy()
+        changed[0, column] = value
+        damages[why] = {"points": written(changed)}
+    for why, count in ("no count", 0), ("negative count", -int(counts.sum())):
+        changed = counts.copy()
+        changed[0] = count
+        damages[why] = {"counts": written(changed)}
+    return {f"covariates: {why}": {"covariates": own | damage} for why, damage in damages.items()}
 
 
 def _cost(mechanism: Any, currency: str) -> list[str] | None:
@@ -312,6 +384,9 @@ class _Vectors:
             "part": {"features": [{"name": "a", "kind": "date", "as": "x"}]},
         }  # fmt: skip
         for why, changes in damages.items():
+            text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            yield {"name": name, "why": why, "document": text, "refused": "task"}
+        for why, changes in (_numbers(content, self.task) | _damaged_covariates(content)).items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
         if self.number == 0:

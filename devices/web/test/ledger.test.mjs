@@ -293,6 +293,30 @@ for (const [kind, begin] of Object.entries(kinds)) {
   });
 }
 
+test("a lattice maps every vector to integers within its bound", () => {
+  for (const one of [false, true])
+    for (const vector of [[0, 0], [NaN, 0], [NaN, NaN], [Infinity, NaN], [-Infinity, Infinity], [1e300, 5e-324], [5e-324, 0]])
+      for (const spacing of [1, 0, 5e-324, 1e308, Infinity]) {
+        const out = new Float64Array(2);
+        murk.quantise(one, Float64Array.from(vector), spacing, 1000, out);
+        assert.ok(out.every(Number.isInteger), `${vector} at ${spacing}: ${out}`);
+        assert.ok((one ? Math.abs(out[0]) + Math.abs(out[1]) : Math.hypot(...out)) <= 1000);
+      }
+});
+
+test("bounds and parts of a guarantee that Python refuses are refused", () => {
+  const cap = { currency: "gdp", units: 10n ** 12n, delta: 0n };
+  for (const radius of [0, -1, 1e-101, 1e101, NaN, Infinity])
+    for (const kind of ["gaussian", "laplace", "l2-ball", "privunit", "best"])
+      assert.throws(() => murk.calibrate(kind, cap, 3, radius), { reason: "task" });
+  for (const share of [15, -1, 0, 1, 0.04, 0.96, NaN, undefined]) assert.throws(() => murk.divided({ gdp: { mu: 1 } }, cap, share, true), { reason: "task" });
+  for (const units of [0n, -1n, -29n * 10n ** 12n]) {
+    assert.throws(() => murk.labelOf({ currency: "epsilon", units, delta: 0n }), { reason: "guarantee" });
+    assert.throws(() => murk.calibrate("laplace", { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
+  }
+  for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
+});
+
 test("a build of scores alone refuses other protocols", async () => {
   const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
   const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: { update: async (_, change) => change(new Map())[0] } };
