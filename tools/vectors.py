@@ -109,7 +109,7 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
     """Return a protocol's own keys of a task."""
     if protocol == "scores":
         own: dict[str, Any] = {"exponent": draw.choice([None, 0.5])} if target == "binary" else {}
-        return {"scores": own, "forget": draw.choice([None, 24_000])}
+        return {"scores": own, "forget": draw.choice([None, 24_000, 25_000])}
     if protocol == "gradients":
         objective = {"binary": ["balanced", "logistic"], "classes": ["softmax"], "real": ["huber", "squared", "median"]}
         weights = draw.choice(["norm", "mallows", "clip"])
@@ -247,6 +247,17 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
             changes[why] = {"features": [base | change]}
     changes["one name"] = {"features": [number, number]}
     return changes
+
+
+def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
+    """Return a version at which an epoch would begin if shared models counted the releases of one partition only."""
+    block, partitions = task.block, task.log.partitions
+    if task.protocol != "scores" or task.forget is None or block.models != "shared" or partitions == 1:
+        return {}
+    settings: Any = person_problem_for(task).settings
+    versions = (3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
+    wrong = [version for version in versions if settings.epoch_start(version) != version]
+    return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
 
 
 def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -411,6 +422,7 @@ class _Vectors:
             "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
             "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
+            **_other_epochs(self.task),
             "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
         }  # fmt: skip
         for why, changes in forgeries.items():

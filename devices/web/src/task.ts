@@ -60,7 +60,7 @@ export interface Task extends TaskDocument {
   readonly guarantees: ReadonlyMap<string, Guarantee>;
 }
 
-const MOST_BYTES = 8 * 2 ** 20;
+export const MOST_BYTES = 8 * 2 ** 20;
 const LEVEL = /^[A-Za-z0-9_-]{1,32}$/;
 
 function refuse(why: string): never {

@@ -132,6 +132,152 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("releases of another task wait for their own device", async () => {
+      const [one, two, place] = [new Gateway(), new Gateway(document({ name: "second" })), begin()];
+      one.answer = () => ({});
+      const first = await connect(one, place);
+      const { bytes } = await first.release(record);
+      first.close();
+      // Asked for another task, the gateway would refuse them for good.
+      two.answer = (body) => ({ status: body === bytes ? 409 : 202 });
+      const second = await connect(two, place);
+      assert.equal((await second.release(record)).delivery, "sent");
+      assert.deepEqual(await second.flush(), []);
+      assert.equal(two.posts.length, 1);
+      second.close();
+      one.answer = () => ({ status: 202 });
+      const again = await connect(one, place);
+      await again.flush();
+      assert.deepEqual(one.accepted, [bytes]);
+      again.close();
+    });
+
+    test("a gateway that changes its task gets nothing more, unless the page pins the new one", async () => {
+      const place = begin();
+      const first = await connect(new Gateway(), place);
+      assert.equal((await first.release(record, { key: "form-1" })).outcome, "released");
+      first.close();
+      const text = document({ expiry: "8d" });
+      const gateway = new Gateway(text);
+      for (const address of ["https://gateway.test", "https://gateway.test/"]) {
+        const changed = await connect(gateway, place, { gateway: address });
+        assert.equal((await changed.status()).changed, true);
+        assert.deepEqual(await changed.release(record), { outcome: "refused", reason: "changed-task" });
+        changed.close();
+      }
+      assert.equal(gateway.posts.length, 0);
+      const { hash } = await murk.readTask(text);
+      const pinned = await connect(gateway, place, { hash });
+      assert.equal((await pinned.status()).changed, false);
+      // The same record is not asked again.
+      assert.equal((await pinned.release(record, { key: "form-1" })).outcome, "known");
+      assert.equal((await pinned.release(record, { key: "form-2" })).outcome, "released");
+      pinned.close();
+      // And the former task is another one now.
+      const back = await connect(new Gateway(), place);
+      assert.equal((await back.release(record)).reason, "changed-task");
+      back.close();
+      // A gateway of another address has its own.
+      const other = await connect(new Gateway(document({ expiry: "9d" })), place, { gateway: "https://other.test" });
+      assert.equal((await other.release(record)).outcome, "released");
+      other.close();
+    });
+
+    test("a withdrawal holds for every task of that name at the gateway", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      gateway.answer = () => ({});
+      const device = await connect(gateway, place);
+      await device.release(record);
+      device.close();
+      const text = document({ expiry: "8d" });
+      const changed = await connect(new Gateway(text), place);
+      await changed.withdraw();
+      changed.close();
+      gateway.answer = () => ({ status: 202 });
+      for (const [at, hash] of [[gateway, undefined], [new Gateway(text), (await murk.readTask(text)).hash]]) {
+        const later = await connect(at, place, hash ? { hash } : {});
+        assert.deepEqual([(await later.status()).withdrawn, (await later.status()).waiting], [true, 0]);
+        assert.equal((await later.release(record)).reason, "withdrawn");
+        later.close();
+      }
+      assert.equal(gateway.accepted.length, 0);
+    });
+
+    test("a task is stored only once it was checked", async () => {
+      const place = begin();
+      const away = async () => Promise.reject(new TypeError("network"));
+      const fine = await connect(new Gateway(), place);
+      const { hash } = fine.task;
+      fine.close();
+      for (const text of ["{", document({ simulated: true }), document({ privacy: { guarantee: { gdp: { mu: 90 } }, levels: {}, mechanism: null, per_person: null } })])
+        await assert.rejects(connect(new Gateway(text), place, { task: "third-child" }));
+      await assert.rejects(connect(new Gateway(document({ expiry: "8d" })), place, { hash }), { reason: "wrong-hash" });
+      const offline = await connect(new Gateway(), place, { fetch: away });
+      assert.equal(offline.task.hash, hash);
+      offline.close();
+    });
+
+    test("what was not sent is not called sent, and an opt-out counts at once", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let out = false;
+      const device = await connect(gateway, place);
+      Object.defineProperty(device, "optOut", { get: () => out });
+      const spend = device.ledger.spend.bind(device.ledger);
+      device.ledger.spend = async (...given) => {
+        const outcome = await spend(...given);
+        out = true;
+        return outcome;
+      };
+      assert.equal((await device.release(record)).delivery, "queued");
+      assert.equal(gateway.posts.length, 0);
+      out = false;
+      device.ledger.spend = spend;
+      const asked = device.newest.bind(device);
+      // After the first look, before the debit.
+      device.newest = async (chain) => {
+        out = true;
+        return asked(chain);
+      };
+      assert.deepEqual(await device.release(record), { outcome: "refused", reason: "opt-out" });
+      assert.equal((await device.status()).released, 1);
+      device.close();
+    });
+
+    test("answers without end are not read", async () => {
+      const place = begin();
+      let pulled = 0;
+      const endless = () => new ReadableStream({ pull: (controller) => { pulled++; controller.enqueue(new Uint8Array(2 ** 20).fill(32)); } });
+      const gateway = new Gateway();
+      const answers = { document: false, model: false };
+      const fetch = async (address, init) => {
+        const { pathname } = new URL(address);
+        assert.equal(init.cache, "no-store");
+        const kind = pathname.endsWith("/model") ? "model" : pathname.endsWith("/releases") ? "release" : "document";
+        if (answers[kind]) return new Response(endless(), { status: kind === "release" ? 409 : 200 });
+        return gateway.fetch(address, init);
+      };
+      answers.document = true;
+      await assert.rejects(connect(gateway, place, { fetch }), { reason: "task" });
+      answers.document = false;
+      const device = await connect(gateway, place, { fetch });
+      answers.model = true;
+      await assert.rejects(device.release(record), { reason: "model" });
+      assert.equal((await device.status()).released, 0);
+      answers.model = false;
+      answers.release = true;
+      assert.equal((await device.release(record)).reason, "status-409");
+      assert.ok(pulled < 20);
+      device.close();
+    });
+
+    test("only true admits a ledger", async () => {
+      for (const said of [1, "no", {}, undefined]) {
+        const device = await connect(new Gateway(), begin(), { first: async () => said });
+        assert.ok((await device.status()).silentFor > 0);
+        device.close();
+      }
+    });
+
     test("wiped storage does not refill a budget", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       let time = NOW;
@@ -315,6 +461,17 @@ test("bounds and parts of a guarantee that Python refuses are refused", () => {
     assert.throws(() => murk.calibrate("laplace", { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
   }
   for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
+});
+
+test("questions are drawn at every probability", async () => {
+  const { protocol } = murk.prepare(await murk.readTask(document()), murk.ALL);
+  for (const share of [0, 5e-324, 1e-30, 1 / 3, 1]) {
+    const model = protocol.initial.slice();
+    model[model.length - 2] = share;
+    model[model.length - 1] = 0;
+    const question = protocol.ask(model, new murk.Philox(7n, 1n));
+    if (share === 0 || share === 1) assert.equal(question, share ? "scatter" : "score");
+  }
 });
 
 test("a build of scores alone refuses other protocols", async () => {
