@@ -126,13 +126,28 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
     return {"moments": {"release": draw.choice(["observed", "joint", "separate", "directions"])}}
 
 
+def _of_learners(draw: random.Random, features: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return keys that change no release, but are part of a task's hash."""
+    contrasts = [
+        {"feature": each["name"], "category": each["categories"][0], "against": each["categories"][1]}
+        for each in features
+        if "categories" in each
+    ]
+    return {
+        "people": draw.choice([None, None, 50_000]),
+        "intervals": draw.choice([None, None, {"valid": "fixed"}, {"tightest_at": 20_000}]),
+        "contrasts": contrasts if draw.random() < 0.3 else [],
+    }
+
+
 def _task(draw: random.Random, protocol: str, number: int) -> Task:
     """Return a random task that Murk accepts."""
     while True:
         target = _target(draw)
+        features = [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))]
         content: dict[str, Any] = {
             "name": f"{protocol}-{number}",
-            "features": [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))],
+            "features": features,
             "target": target,
             "protocol": protocol,
             "privacy": {
@@ -143,6 +158,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             "granularity": draw.choice(["1d", "12h", "90s"]),
             "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
             **_settings(draw, protocol, target["kind"]),
+            **_of_learners(draw, features),
         }
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
         if public:

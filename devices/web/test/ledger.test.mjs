@@ -1,6 +1,6 @@
 // The device with its ledger, on IndexedDB (in memory) and SQLite (in a file).
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -471,6 +471,29 @@ test("questions are drawn at every probability", async () => {
     model[model.length - 1] = 0;
     const question = protocol.ask(model, new murk.Philox(7n, 1n));
     if (share === 0 || share === 1) assert.equal(question, share ? "scatter" : "score");
+  }
+});
+
+test("a database that fails is storage that fails", { skip: !hasSqlite }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "murk-"));
+  try {
+    writeFileSync(join(folder, "damaged.db"), "no database at all ".repeat(500));
+    await assert.rejects(murk.sqliteStore(join(folder, "damaged.db")), { reason: "storage", name: "Refused" });
+    await assert.rejects(murk.sqliteStore(join(folder, "no", "folder.db")), { reason: "storage" });
+    const { DatabaseSync } = await import("node:sqlite");
+    const database = new DatabaseSync(join(folder, "ledger.db"));
+    const store = await murk.sqliteStore(database);
+    database.exec("DROP TABLE rows");
+    await assert.rejects(store.update(["a"], () => [null, { a: "b" }]), (error) => error instanceof murk.Refused && error.reason === "storage");
+    // What a change throws is its own.
+    database.exec("CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL)");
+    await assert.rejects(store.update(["a"], () => { throw new murk.Refused("model", ""); }), { reason: "model" });
+    await assert.rejects(store.update(["a"], () => { throw new RangeError("x"); }), RangeError);
+    assert.equal(await store.update(["a"], (rows) => [rows.size, { a: "b" }]), 0);
+    store.close();
+    await assert.rejects(store.update(["a"], () => [null, {}]), { reason: "storage" });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 });
 
