@@ -145,7 +145,7 @@ export class Ledger {
 
   /** Open the ledger; without one, begin it. */
   static async open(store: Store, policy: Policy = {}, first: First = "wait", now = Date.now() / 1000): Promise<Ledger> {
-    if (policy.lifetime) capOf(policy.lifetime);
+    for (const cap of [policy.lifetime, policy.perTask]) if (cap) capOf(cap);
     let identity = await store.update(["identity"], (rows): [IdentityRow, Changes] => {
       const known = read<IdentityRow>(rows, "identity");
       if (known) return [known, {}];

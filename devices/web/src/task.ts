@@ -272,7 +272,7 @@ function check(task: TaskDocument): void {
   const levels = Object.keys(privacy.levels);
   for (const level of levels) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
   if (levels.length > MOST_LEVELS) refuse("it has too many levels");
-  if (privacy.per_person !== null) capOf(privacy.per_person);
+  if (privacy.per_person != null) capOf(privacy.per_person);
   if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");
   if (seconds(task.expiry) < seconds(task.granularity)) refuse("its expiry is below its granularity");
 }

@@ -384,6 +384,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
 
     test("what a gateway may try", async () => {
       const place = begin();
+      for (const policy of [{ lifetime: { gdp: { mu: -1 } } }, { perTask: { gdp: { mu: NaN } } }])
+        await assert.rejects(connect(new Gateway(), place, { policy }), { reason: "guarantee" });
       const { hash } = await murk.readTask(document());
       await assert.rejects(connect(new Gateway(document({ expiry: "8d" })), place, { hash }), { reason: "wrong-hash" });
       await assert.rejects(connect(new Gateway(document({ name: "other" })), place, { task: "third-child" }), { reason: "task" });
