@@ -254,7 +254,8 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
         "unit": {"unit": 0}, "typical": {"typical": [0.5, 2]},
     }  # fmt: skip
     of_dates: dict[str, dict[str, Any]] = {
-        "no last day": {"high": None}, "days the other way": {"low": "2025-01-01"}, "a month": {"low": "2023-01"},
+        "no last day": {"high": None}, "days before all": {"low": "-0400-01-01", "high": None},
+        "days the other way": {"low": "2025-01-01"}, "a month": {"low": "2023-01"},
         "parts twice": {"as": ["month", "month"]}, "no part": {"as": []}, "bounds of no number": {"as": ["month"]},
         "a fill beyond": {"missing": "2030-01-01"},
     }  # fmt: skip

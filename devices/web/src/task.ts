@@ -167,6 +167,7 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "scores.exponent": [0, 1],
 };
 const MOST_LEVELS = 16;
+const LAST_DAY = 3_652_059; // 9999-12-31, of days from 0001-01-01
 const NAME = /^[a-z0-9-]{1,64}$/;
 
 function known(value: object | null | undefined, keys: string): void {
@@ -225,8 +226,10 @@ function isFeature(feature: Feature): boolean {
     const parts = feature.as ?? ["number"];
     if (!(distinct(parts) && parts.length && parts.every((part) => ["number", "weekday", "month"].includes(part)))) return false;
     read = (value) => dayOf(value as Value);
-    if (parts.includes("number")) [low, high] = [read(feature.low), read(feature.high)] as [number, number];
-    else if (feature.low != null || feature.high != null || typical != null) return false;
+    if (parts.includes("number")) {
+      [low, high] = [read(feature.low), read(feature.high)] as [number, number];
+      if (!within(low, 1, LAST_DAY) || !within(high, 1, LAST_DAY)) return false;
+    } else if (feature.low != null || feature.high != null || typical != null) return false;
     if (!(low < high) || (unit != null && !["day", "week", "month", "year"].includes(unit as string))) return false;
   } else {
     if (categories !== undefined) {
