@@ -460,7 +460,8 @@ test("bounds and parts of a guarantee that Python refuses are refused", () => {
   for (const share of [15, -1, 0, 1, 0.04, 0.96, NaN, undefined]) assert.throws(() => murk.divided({ gdp: { mu: 1 } }, cap, share, true), { reason: "task" });
   for (const units of [0n, -1n, -29n * 10n ** 12n]) {
     assert.throws(() => murk.labelOf({ currency: "epsilon", units, delta: 0n }), { reason: "guarantee" });
-    assert.throws(() => murk.calibrate("laplace", { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
+    for (const kind of ["laplace", "l2-ball", "privunit"])
+      assert.throws(() => murk.calibrate(kind, { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
   }
   for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
 });
