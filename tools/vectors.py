@@ -14,6 +14,7 @@ an eigenvector is computed; everything after them is exact.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import math
 import random
@@ -108,7 +109,7 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
     """Return a protocol's own keys of a task."""
     if protocol == "scores":
         own: dict[str, Any] = {"exponent": draw.choice([None, 0.5])} if target == "binary" else {}
-        return {"scores": own, "forget": draw.choice([None, 24_000])}
+        return {"scores": own, "forget": draw.choice([None, 24_000, 25_000])}
     if protocol == "gradients":
         objective = {"binary": ["balanced", "logistic"], "classes": ["softmax"], "real": ["huber", "squared", "median"]}
         weights = draw.choice(["norm", "mallows", "clip"])
@@ -119,17 +120,34 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
             learner |= {"huber_c": draw.choice([0.5, 1.345]), "scale": draw.choice(["estimate", 0.4])}
         return {"objective": chosen, "learner": learner}
     if protocol == "examples":
-        return {"examples": {"release": draw.choice([None, "outer", "directions", "joint", "separate"])}}
+        release = draw.choice([None, "outer", "directions", "joint", "separate"])
+        split = {"split": draw.choice([0.05, 0.5, 0.95])} if release == "separate" else {}
+        return {"examples": {"release": release, **split}}
     return {"moments": {"release": draw.choice(["observed", "joint", "separate", "directions"])}}
+
+
+def _of_learners(draw: random.Random, features: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return keys that change no release, but are part of a task's hash."""
+    contrasts = [
+        {"feature": each["name"], "category": each["categories"][0], "against": each["categories"][1]}
+        for each in features
+        if "categories" in each
+    ]
+    return {
+        "people": draw.choice([None, None, 50_000]),
+        "intervals": draw.choice([None, None, {"valid": "fixed"}, {"tightest_at": 20_000}]),
+        "contrasts": contrasts if draw.random() < 0.3 else [],
+    }
 
 
 def _task(draw: random.Random, protocol: str, number: int) -> Task:
     """Return a random task that Murk accepts."""
     while True:
         target = _target(draw)
+        features = [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))]
         content: dict[str, Any] = {
             "name": f"{protocol}-{number}",
-            "features": [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))],
+            "features": features,
             "target": target,
             "protocol": protocol,
             "privacy": {
@@ -140,6 +158,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             "granularity": draw.choice(["1d", "12h", "90s"]),
             "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
             **_settings(draw, protocol, target["kind"]),
+            **_of_learners(draw, features),
         }
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
         if public:
@@ -201,6 +220,87 @@ def _json(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
         return {"integer": str(value)}
     return value
+
+
+def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
+    """Return changes of a document, each with one number that Murk refuses."""
+    outside: dict[str, list[Any]] = {
+        "learner.huber_c": [0, 1e13], "learner.scale": [-1, "median"], "learner.scale_floor": [0],
+        "learner.scale_start": [1e-9, True], "learner.radius": [0, 1e200], "learner.clip": [0],
+        "max_staleness.releases": [0, 1.5], "max_staleness.share": [0.6], "log.partitions": [4097, 1.5],
+    }  # fmt: skip
+    if task.protocol == "scores":
+        outside["scores.exponent"] = [-0.1, 1.5]
+    if task.protocol == "examples":
+        outside |= {"examples.split": [15, 1, 0.0499, -1], "examples.regularization": [-1], "examples.batch": [0]}
+    if task.protocol == "gradients":
+        # Lattice steps that underflow or overflow would tell a zero vector from others.
+        tiny = [{"clip": bound, "weights": "clip"} for bound in (1e-200, 1e-310, 1e13)]
+        outside["learner"] = [{**content["learner"], **changes} for changes in tiny]
+    changes: dict[str, dict[str, Any]] = {
+        "forget": {"forget": 23_999}, "people": {"people": 0}, "duplicates": {"duplicates": 2**25},
+        "looks": {"intervals": {"valid": "always", "tightest_at": 10}},
+        "crowds": {"shuffle": {"crowd": 1000}}, "sooner": {"granularity": "2d", "expiry": "1d"},
+    }  # fmt: skip
+    for path, values in outside.items():
+        block, _, key = path.partition(".")
+        for value in values:
+            changes[f"{path} {value}"] = {block: {**content[block], key: value} if key else value}
+    number = {"name": "a", "low": 0, "high": 1}
+    days = {"name": "a", "kind": "date", "as": ["number"], "low": "2023-01-01", "high": "2024-01-01"}
+    features: dict[str, dict[str, Any]] = {
+        "bounds that overflow": {"low": -1.7e308, "high": 1.7e308}, "no categories": {"categories": []},
+        "both": {"categories": ["a", "b"]}, "fill": {"missing": 2}, "share": {"missing_share": 1},
+        "unit": {"unit": 0}, "typical": {"typical": [0.5, 2]},
+    }  # fmt: skip
+    of_dates: dict[str, dict[str, Any]] = {
+        "no last day": {"high": None}, "days before all": {"low": "-0400-01-01", "high": None},
+        "days the other way": {"low": "2025-01-01"}, "a month": {"low": "2023-01"},
+        "parts twice": {"as": ["month", "month"]}, "no part": {"as": []}, "bounds of no number": {"as": ["month"]},
+        "a fill beyond": {"missing": "2030-01-01"},
+    }  # fmt: skip
+    for base, each in (number, features), (days, of_dates):
+        for why, change in each.items():
+            changes[why] = {"features": [base | change]}
+    changes["one name"] = {"features": [number, number]}
+    return changes
+
+
+def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
+    """Return a version at which an epoch would begin if shared models counted the releases of one partition only."""
+    block, partitions = task.block, task.log.partitions
+    if task.protocol != "scores" or task.forget is None or block.models != "shared" or partitions == 1:
+        return {}
+    settings: Any = person_problem_for(task).settings
+    versions = (3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
+    wrong = [version for version in versions if settings.epoch_start(version) != version]
+    return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
+
+
+def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return changes of a document whose public points are not coded features of people."""
+    own = content["covariates"]
+    if own is None:
+        return {}
+
+    def written(values: Any) -> str:
+        return base64.b64encode(values.tobytes()).decode("ascii")
+
+    points = np.frombuffer(base64.b64decode(own["points"]), dtype="<f8").reshape(-1, own["size"])
+    counts = np.frombuffer(base64.b64decode(own["counts"]), dtype="<i8")
+    damages: dict[str, dict[str, Any]] = {"nobody": {"points": "", "counts": ""}, "size": {"size": own["size"] + 1}}
+    for why, column, value in (
+        ("beyond 1", 0, 1.5), ("tiny constant", -1, 1e-300), ("other constant", -1, -1.0), ("huge", 0, 1e200),
+        ("nan", 0, math.nan),
+    ):  # fmt: skip
+        changed = points.copy()
+        changed[0, column] = value
+        damages[why] = {"points": written(changed)}
+    for why, count in ("no count", 0), ("negative count", -int(counts.sum())):
+        changed = counts.copy()
+        changed[0] = count
+        damages[why] = {"counts": written(changed)}
+    return {f"covariates: {why}": {"covariates": own | damage} for why, damage in damages.items()}
 
 
 def _cost(mechanism: Any, currency: str) -> list[str] | None:
@@ -314,6 +414,9 @@ class _Vectors:
         for why, changes in damages.items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
+        for why, changes in (_numbers(content, self.task) | _damaged_covariates(content)).items():
+            text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            yield {"name": name, "why": why, "document": text, "refused": "task"}
         if self.number == 0:
             many = [{"high": 1, "low": 0, "name": f"f{i}"} for i in range(60_000)]
             text = json.dumps({**content, "features": many}, sort_keys=True, separators=(",", ":"))
@@ -336,6 +439,7 @@ class _Vectors:
             "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
             "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
+            **_other_epochs(self.task),
             "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
         }  # fmt: skip
         for why, changes in forgeries.items():

@@ -82,6 +82,37 @@ def test_a_person_shares_by_keyboard(chromium, gateway):
     assert [entry["message"] for entry in driver.get_log("browser")] == []
 
 
+ACCOUNT = """
+const task = { features: [{ name: "אב" }, { name: "b" }], target: { name: "y" }, privacy: {},
+  guarantees: new Map([["default", { approx: { epsilon: 1, delta: 1e-6 } }]]) };
+const cap = { currency: "approx", units: 3n * 10n ** 12n, delta: 3n * 10n ** 9n };
+const status = { task, caps: [{ cap, spent: 10n ** 12n, spentDelta: 10n ** 9n }], withdrawn: false, changed: %s,
+  optOut: false, silentFor: 0, room: true, attackAccuracy: 0.7312, attackAccuracyAtCap: 0.9527, identified: %s };
+const card = document.querySelector("murk-consent");
+card.device = { status: async () => status };
+await card.update();
+return [...card.shadowRoot.querySelectorAll("bdi")].map((each) => each.textContent);
+"""
+
+
+def test_the_card_states_the_whole_account(chromium, gateway):
+    driver = opened(chromium, gateway)
+    assert run(driver, ACCOUNT % ("false", "false")) == ["אב", "b", "y"]
+    text = card_text(driver)
+    assert "epsilon = 1, delta = 0.000001 of at most epsilon = 3, delta = 0.000003" in text
+    assert "at most 73.2% of cases" in text
+    assert "all answers that your budget allows together, in at most 95.3%" in text
+    assert "or any identifier of you" in text
+    assert "has changed its question" not in text
+    run(driver, ACCOUNT % ("true", "true"))
+    text = card_text(driver)
+    assert "or any identifier of you" not in text
+    assert "Your login goes with it" in text
+    assert "has changed its question" in text
+    disabled = "return document.querySelector('murk-consent').shadowRoot.querySelector('#share').disabled"
+    assert driver.execute_script(disabled)
+
+
 @pytest.mark.parametrize("page", ["docs/guides/web.md", "devices/web/README.md"])
 def test_the_example_of_a_document_works(chromium, gateway, page):
     text = (web.FOLDER.parents[1] / page).read_text()

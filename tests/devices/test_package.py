@@ -13,7 +13,7 @@ from tests.devices import web
 from tests.devices.pages import served
 
 # Compressed, with sending, the ledger and all mechanisms.
-LARGEST = {"scores.js": 17_500, "murk.js": 21_500, "card.js": 3_500, "node.js": 1_000}
+LARGEST = {"scores.js": 19_500, "murk.js": 23_500, "card.js": 3_500, "node.js": 1_000}
 PROGRAM = """
 import { connect, type Options, type Receipt, Refused } from "murk-device";
 import { connect as scores } from "murk-device/scores";
@@ -88,14 +88,18 @@ def test_a_program_type_checks_and_runs(package):
     assert checked(package, WRONG).returncode != 0
     (package / "run.mjs").write_text(
         'import { connect, Refused } from "murk-device";\n'
-        'import "murk-device/scores";\nimport "murk-device/card";\nimport "murk-device/node";\n'
+        'import "murk-device/scores";\nimport "murk-device/card";\nimport * as nodes from "murk-device/node";\n'
         "const rows = { update: async (_, change) => change(new Map())[0], close() {} };\n"
         'const away = async () => { throw new TypeError("no network"); };\n'
         'connect({ gateway: "https://gateway.test", task: "t", store: rows, fetch: away })'
         ".catch((error) => console.log(error instanceof Refused, error.reason));\n"
+        'const failing = { exec() { throw new Error("disk"); } };\n'
+        # Each module has a class of its own.
+        "await nodes.sqliteStore(failing)"
+        ".catch((error) => console.log(error instanceof Refused, error.reason, new Error() instanceof Refused));\n"
     )
     said = subprocess.run([web.node(), "run.mjs"], cwd=package, capture_output=True, text=True)
-    assert said.stdout.split() == ["true", "unavailable"], said.stderr
+    assert sorted(said.stdout.splitlines()) == ["true storage false", "true unavailable"], said.stderr
 
 
 def test_the_examples_of_documents_run_in_node(package):

@@ -19,7 +19,9 @@ export const ENGLISH = {
   promise:
     "Before anything leaves this device, it is blurred with noise. From the answer, an attacker with any knowledge and " +
     "computing power tells your record from any other in at most {percent} of cases; guessing gives 50%. ({figures})",
+  atCap: "From all answers that your budget allows together, in at most {percent}.",
   leaves: "What leaves this device is one message of random-looking numbers, without your name or any identifier of you.",
+  leavesNamed: "What leaves this device is one message of random-looking numbers. Your login goes with it, and shows whose message it is.",
   remains: "It is not hidden that this device took part, or its network address.",
   bytes: "The very message",
   noBytes: "There is none yet.",
@@ -33,6 +35,7 @@ export const ENGLISH = {
   rejected: "The answer was not accepted ({reason}). It is not sent again.",
   known: "You have answered already.",
   done: "Your privacy budget for this task is spent: nothing more leaves this device.",
+  changed: "The service has changed its question or its promise since you answered. Nothing more leaves this device.",
   optOut: "Your browser asks sites not to share your data. Nothing is shared.",
   silent: "This device has no record of earlier answers. It stays silent for {days} more days, so that cleared storage cannot spend twice.",
   unavailable: "The service cannot be reached. Nothing was shared.",
@@ -154,22 +157,31 @@ export function defineCard(name = "murk-consent"): void {
         const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
         const guarantee = status.task.guarantees.get(this.level)!;
         const own = status.caps[0]!;
-        const spent = own.spent === null ? texts.unknown : amount({ ...own.cap, units: own.spent, delta: 0n });
+        const spent = own.spent === null ? texts.unknown : amount({ ...own.cap, units: own.spent, delta: own.spentDelta });
         const still = status.withdrawn
           ? texts.withdrawn
           : status.optOut
             ? texts.optOut
-            : status.silentFor > 0
-              ? fill(texts.silent, { days: String(Math.ceil(status.silentFor / 86_400)) })
-              : status.room
-                ? ""
-                : texts.done;
+            : status.changed
+              ? texts.changed
+              : status.silentFor > 0
+                ? fill(texts.silent, { days: String(Math.ceil(status.silentFor / 86_400)) })
+                : status.room
+                  ? ""
+                  : texts.done;
         const focused = (root.activeElement as HTMLElement | null)?.id;
         const element = <K extends keyof HTMLElementTagNameMap>(tag: K, text = "", changes: Partial<HTMLElementTagNameMap[K]> = {}) =>
           Object.assign(document.createElement(tag), { textContent: text }, changes);
         const section = element("section");
         section.setAttribute("aria-labelledby", "title");
-        const columns = [...status.task.features, status.task.target].map((one) => one.name).join(", ");
+        // Names in other scripts must not reorder the sentence.
+        const [before = "", after = ""] = texts.asked.split("{columns}");
+        const columns = [...status.task.features, status.task.target].flatMap(({ name }, at) => [at ? ", " : "", element("bdi", name)]);
+        const asked = element("p");
+        asked.append(before, ...columns, after);
+        let promise = fill(texts.promise, { percent: percent(status.attackAccuracy), figures: figures(guarantee) });
+        if (status.attackAccuracyAtCap > status.attackAccuracy)
+          promise += ` ${fill(texts.atCap, { percent: percent(status.attackAccuracyAtCap) })}`;
         const details = element("details");
         details.open = (root.querySelector("details")?.open ?? false);
         details.append(element("summary", texts.bytes, { id: "bytes" }), element("pre", this.bytes || texts.noBytes));
@@ -188,9 +200,9 @@ export function defineCard(name = "murk-consent"): void {
         section.append(
           element("h2", this.getAttribute("heading") ?? texts.title, { id: "title" }),
           element("slot"),
-          element("p", fill(texts.asked, { columns })),
-          element("p", fill(texts.promise, { percent: percent(status.attackAccuracy), figures: figures(guarantee) }), { className: "promise" }),
-          element("p", `${texts.leaves} ${texts.remains}`),
+          asked,
+          element("p", promise, { className: "promise" }),
+          element("p", `${status.identified ? texts.leavesNamed : texts.leaves} ${texts.remains}`),
           element("p", fill(texts.spent, { spent, cap: amount(own.cap) })),
           details,
           live,

@@ -83,7 +83,7 @@ function ordinal(year: number, month: number, day: number): number | undefined {
   return time / DAY + 719_163 + ((year - alike) / 400) * CYCLE;
 }
 
-function dayOf(value: Value): number | undefined | null {
+export function dayOf(value: Value): number | undefined | null {
   if (value === null || value === undefined || (typeof value === "number" && value !== value)) return null;
   if (value instanceof Date) {
     if (Number.isNaN(value.getTime())) return null;
@@ -235,7 +235,7 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
   const complete = new Float64Array(size + 1);
   complete[size] = 1;
   const fills = columns.map(({ feature, column, at }): [number, number][] => {
-    if (feature.missing === undefined) return [];
+    if (feature.missing == null) return [];
     if (feature.missing === "indicator") {
       complete[at + column.size] = -1;
       return [[at + column.size, 1]];

@@ -20,6 +20,8 @@ function approximate([top, bottom]: Rational): number {
 /** Divide a guarantee between two parts; the first gets `share` of epsilon, of rho or of mu^2. */
 export function divided(guarantee: Guarantee, cap: Loss, share: number, label: boolean): [Loss, Loss] {
   if (isPure(cap)) throw new Refused("guarantee", "a release with Gaussian noise has no pure guarantee");
+  // A share beyond 0 to 1 would give one part more than there is, and the other a negative amount.
+  if (!(share >= 0.05 && share <= 0.95)) throw new Refused("task", "the task's split is not between 0.05 and 0.95");
   const [top, bottom] = rational(share);
   if (cap.currency === "approx") {
     const units = (cap.units * top) / bottom;
@@ -57,7 +59,7 @@ export interface Label {
 export function labelOf(cap: Loss): Label {
   const units =
     cap.currency === "gdp" ? epsilonOfGdp(cap.units) : cap.currency === "rho" ? root(2n * cap.units * UNITS) : cap.units;
-  if (units === 0n) throw new Refused("guarantee", "the guarantee allows no release");
+  if (units <= 0n) throw new Refused("guarantee", "the guarantee allows no release");
   const threshold = coinThreshold(units);
   const other = (1n << 64n) - threshold;
   return { threshold, cost: pureCost(logRatio(threshold, other), ONE) };

@@ -1,10 +1,10 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_ } from "./coding.js";
-import { type Account, type First, Ledger, type Policy, type Waiting } from "./ledger.js";
+import { type Account, type First, Ledger, type Origin, type Policy, type Waiting } from "./ledger.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { choose, type Prepared, prepare, type Protocols, randomize, wordsFor } from "./release.js";
 import type { Store } from "./store.js";
-import { readTask, type Task } from "./task.js";
+import { MOST_BYTES, readTask, type Task } from "./task.js";
 import { Refused } from "./words.js";
 
 export interface Options {
@@ -43,8 +43,12 @@ export interface Status extends Account {
   readonly optOut: boolean;
   /** Seconds until a new ledger may spend; 0 if it may now. */
   readonly silentFor: number;
-  /** How often, at most, an attacker tells this record from any other; guessing gives 0.5. */
+  /** How often, at most, an attacker tells this record from any other by one release; guessing gives 0.5. */
   readonly attackAccuracy: number;
+  /** The same, from all releases that the task's cap allows together. */
+  readonly attackAccuracyAtCap: number;
+  /** Whether a token goes with each release, which links it to a login. */
+  readonly identified: boolean;
 }
 
 /** A release that was not accepted: it waits, or was refused for good. */
@@ -61,6 +65,7 @@ const TIMEOUT = 30_000;
 const KEEPALIVE = 60 * 1024; // of the 64 KiB that a page may have under way
 const FINAL = new Set([400, 409, 410, 413, 422]);
 const LONGEST_WAIT = 3600;
+const MOST_ANSWER = 64 * 1024; // of an answer to one release
 
 const turns = new Map<string, Promise<unknown>>();
 
@@ -81,6 +86,7 @@ export class Device {
   private closed = false;
   private readonly ask: typeof fetch;
   private readonly clock: () => number;
+  private readonly origin: Origin;
 
   private constructor(
     private readonly prepared: Prepared,
@@ -89,14 +95,17 @@ export class Device {
   ) {
     this.ask = options.fetch ?? ((...given) => fetch(...given));
     this.clock = options.clock ?? (() => Date.now() / 1000);
+    this.origin = { gateway: options.gateway, pinned: options.hash !== undefined };
   }
 
   /** Read the task and open the ledger. Raises `Refused`. */
-  static async connect(store: () => Promise<Store>, protocols: Protocols, options: Options): Promise<Device> {
+  static async connect(store: () => Promise<Store>, protocols: Protocols, given: Options): Promise<Device> {
+    const options = { ...given, gateway: given.gateway.replace(/\/+$/, "") };
     const opened = await store();
-    const text = await documentOf(opened, options);
+    const { text, fresh } = await documentOf(opened, options);
     const prepared = prepare(await readTask(text, options.hash), protocols);
     if (prepared.task.name !== options.task) throw new Refused("task", "the gateway sent a task of another name");
+    if (fresh) await opened.update([], () => [null, { [documentKey(options)]: text }]);
     const now = (options.clock ?? (() => Date.now() / 1000))();
     const ledger = await Ledger.open(opened, options.policy, options.first, now);
     const device = new Device(prepared, ledger, options);
@@ -119,11 +128,13 @@ export class Device {
     const guarantee = this.task.guarantees.get(level);
     if (!guarantee) throw new Refused("level", `the task has no level ${level}`);
     return {
-      ...(await this.ledger.account(this.prepared, level)),
+      ...(await this.ledger.account(this.prepared, level, this.origin)),
       task: this.task,
       optOut: this.optOut,
       silentFor: this.ledger.silence(this.task.expirySeconds, this.clock()),
       attackAccuracy: maxAttackAccuracy(guarantee),
+      attackAccuracyAtCap: maxAttackAccuracy(this.task.privacy.per_person ?? guarantee),
+      identified: this.options.token !== undefined,
     };
   }
 
@@ -142,12 +153,14 @@ export class Device {
       const choice = await choose(this.prepared, level, now, words, (chain) => this.newest(chain));
       const make = (): string => randomize(this.prepared, choice, record, words);
       return await locked("murk", async () => {
-        const outcome = await this.ledger.spend(this.prepared, level, this.options.gateway, now, make, key);
+        if (this.optOut) return { outcome: "refused", reason: "opt-out" };
+        const outcome = await this.ledger.spend(this.prepared, level, this.origin, now, make, key);
         if (outcome.outcome === "refused") return outcome;
-        const left = await this.sendAll();
+        const { sent, left } = await this.sendAll();
         if (outcome.outcome === "known") return { outcome: "known", reason: "this record was released before" };
         const own = left.find(({ bytes }) => bytes === outcome.bytes);
-        return { outcome: "released", delivery: own?.state ?? "sent", reason: own?.reason ?? "", bytes: outcome.bytes };
+        const delivery = sent.has(outcome.bytes) ? "sent" : (own?.state ?? "queued");
+        return { outcome: "released", delivery, reason: own?.reason ?? "", bytes: outcome.bytes };
       });
     } catch (error) {
       if (!(error instanceof Unreachable)) throw error;
@@ -160,15 +173,17 @@ export class Device {
 
   /** Send what waits, one release a request; return what was not accepted. */
   async flush(): Promise<Undelivered[]> {
-    return locked("murk", () => this.sendAll());
+    return locked("murk", async () => (await this.sendAll()).left);
   }
 
-  private async sendAll(): Promise<Undelivered[]> {
+  private async sendAll(): Promise<{ sent: Set<string>; left: Undelivered[] }> {
+    const sent = new Set<string>();
     const left: Undelivered[] = [];
     const now = this.clock();
     let wait = this.notBefore - now;
     for (const one of this.optOut ? [] : await this.ledger.waiting(now)) {
-      if (one.gateway !== this.options.gateway) continue;
+      // The address is this task's: it would refuse another task's releases for good.
+      if (one.gateway !== this.options.gateway || one.task !== this.task.hash) continue;
       const { reason, after } = wait > 0 ? { reason: "unavailable", after: wait } : await this.send(one);
       if (after > 0) {
         wait = after;
@@ -177,15 +192,16 @@ export class Device {
       }
       await this.ledger.delivered(one, reason === "");
       if (reason) left.push({ bytes: one.bytes, state: "rejected", reason });
+      else sent.add(one.bytes);
     }
     if (left.some(({ state }) => state === "queued")) this.later(wait);
     else this.failures = 0;
-    return left;
+    return { sent, left };
   }
 
   /** Withdraw: nothing is released to this task again, and what waits is deleted. What was spent stays spent. */
   async withdraw(): Promise<void> {
-    await locked("murk", () => this.ledger.withdraw(this.prepared));
+    await locked("murk", () => this.ledger.withdraw(this.prepared, this.origin));
   }
 
   close(): void {
@@ -199,9 +215,10 @@ export class Device {
     try {
       const response = await this.ask(address, plain(this.options));
       if (response.status === 204) return null;
-      if (response.ok) return await response.text();
-    } catch {
+      if (response.ok) return await textOf(response, 512 + 26 * this.prepared.protocol.modelSize, "model");
+    } catch (error) {
       // As if it had not answered.
+      if (error instanceof Refused) throw error;
     }
     throw new Unreachable();
   }
@@ -243,30 +260,47 @@ export class Device {
 }
 
 /** The task's document from the gateway, else as it was last time: a person can withdraw without a connection. */
-async function documentOf(store: Store, options: Options): Promise<string> {
+async function documentOf(store: Store, options: Options): Promise<{ text: string; fresh: boolean }> {
   const { gateway, task } = options;
-  const key = `document:${gateway} ${task}`;
+  const key = documentKey(options);
   let status: unknown = "no answer";
   try {
     const response = await (options.fetch ?? fetch)(`${gateway}/v1/tasks/${encodeURIComponent(task)}`, plain(options));
-    if (response.ok) {
-      // Bytes that are not UTF-8 would decode to others, with another hash.
-      const text = await response.text();
-      await store.update([], () => [null, { [key]: text }]);
-      return text;
-    }
+    // Bytes that are not UTF-8 would decode to others, with another hash.
+    if (response.ok) return { text: await textOf(response, MOST_BYTES, "task"), fresh: true };
     status = response.status;
   } catch (error) {
     if (error instanceof Refused) throw error;
   }
   const known = await store.update([key], (rows) => [rows.get(key), {}] as const);
   if (known === undefined) throw new Refused("unavailable", `the gateway has no task ${task} for this device (${String(status)})`);
-  return known;
+  return { text: known, fresh: false };
+}
+
+const documentKey = ({ gateway, task }: Options): string => `document:${gateway} ${task}`;
+
+/** The text of an answer's body, which is not read beyond `most` bytes. */
+async function textOf(response: Response, most: number, reason: string): Promise<string> {
+  const decoder = new TextDecoder();
+  const reader = response.body?.getReader();
+  let text = "";
+  for (let left = most; reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    left -= value.length;
+    if (left < 0) {
+      void reader.cancel().catch(() => undefined);
+      throw new Refused(reason, `the gateway's answer is longer than ${most} bytes`);
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 /** Settings of every request: no cookies, no referrer, nothing kept that names a person. */
 function plain({ token }: Options): RequestInit {
   return {
+    cache: "no-store",
     credentials: "omit",
     referrerPolicy: "no-referrer",
     redirect: "error",
@@ -277,7 +311,7 @@ function plain({ token }: Options): RequestInit {
 
 async function reasonOf(response: Response): Promise<string> {
   try {
-    const { refused } = (await response.json()) as { refused?: { reason?: unknown }[] };
+    const { refused } = JSON.parse(await textOf(response, MOST_ANSWER, "answer")) as { refused?: { reason?: unknown }[] };
     const reason = refused?.[0]?.reason;
     if (typeof reason === "string" && /^[a-z-]{1,32}$/.test(reason)) return reason;
   } catch {

@@ -2,7 +2,7 @@
 import { composite, divided, labelOf } from "./composite.js";
 import { added, quantise, type Vector } from "./lattice.js";
 import { calibrate, capOf, type Guarantee, isPure, type Loss } from "./mechanisms.js";
-import { kindFor, outerOf, type Protocol, type Randomizer } from "./protocol.js";
+import { kindFor, outerOf, type Protocol, type Randomizer, secondMoment } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -88,6 +88,7 @@ export function examples(task: Task, p: number): Protocol {
   const block = task.examples as { release: string; split: number };
   const label = target.kind === "binary";
   if (!label && target.kind !== "real") throw new Refused("task", "examples have a binary or a real target");
+  secondMoment(task, p); // only checks the covariates
   const square = p;
   const inner = Math.sqrt(square - 1);
   const form = label ? (block.release === "joint" ? "product" : "label") : "real";

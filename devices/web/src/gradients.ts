@@ -24,7 +24,7 @@ function kappa(c: number): number {
 }
 
 function positive(value: unknown, name: string): number {
-  if (typeof value === "number" && value > 0 && value < Infinity) return value;
+  if (typeof value === "number" && value > 0 && value <= 1e12) return value;
   throw new Refused("task", `the task's learner.${name} is not a positive number`);
 }
 
@@ -34,7 +34,8 @@ export function gradients(task: Task, p: number): Protocol {
   const weights = learner.weights as string;
   const known = { squared: [2, 1], median: [0.05, 1] }[objective as "squared"];
   const huber = objective === "huber" || known !== undefined;
-  if (!(["balanced", "logistic"].includes(objective!) || K > 1 || huber)) throw new Refused("task", "the task's objective is not known");
+  const able = { binary: ["balanced", "logistic"], classes: ["softmax"], real: ["huber", "squared", "median"] }[target.kind];
+  if (!able.includes(objective!)) throw new Refused("task", "the task's objective is not known");
   if (!["norm", "mallows", "clip"].includes(weights)) throw new Refused("task", "the task's weights are not known");
   const c = known ? known[0]! : huber ? positive(learner.huber_c, "huber_c") : 0;
   const scaled = objective === "huber" && learner.scale === "estimate";

@@ -45,13 +45,13 @@ export function quantise(one: boolean, v: Vector, spacing: number, steps: number
     let fits = true;
     for (let i = 0; i < v.length; i++) {
       const t = v[i]! / spacing;
-      fits &&= Math.abs(t) <= steps;
+      fits &&= Math.abs(t) <= steps; // not for NaN
       out[i] = fits ? Math.trunc(t) : 0;
     }
     if (fits && !exceeds(false, steps, out)) return;
   }
   const largest = largestSize(v);
-  const clamp = (q: number): number => Math.min(Math.max(Math.trunc(q), -steps), steps);
+  const clamp = (q: number): number => (q === q ? Math.min(Math.max(Math.trunc(q), -steps), steps) : 0);
   let total = 0;
   let inside = largest <= steps * spacing && largest < Infinity;
   if (inside) {

@@ -48,10 +48,23 @@ interface IdentityRow {
   claimed: boolean;
 }
 
+/** The task that a gateway last had under a name when something was spent or withdrawn. */
+interface UsedRow {
+  hash: string;
+  withdrawn?: boolean;
+}
+
+/** Where a task comes from, and whether the page pinned its hash. */
+export interface Origin {
+  readonly gateway: string;
+  readonly pinned: boolean;
+}
+
 /** A release that waits to be sent. */
 export interface Waiting {
   readonly key: string;
-  readonly task: string;
+  readonly task: string; // its hash
+  readonly name: string;
   readonly gateway: string;
   readonly bytes: string;
   readonly expires: number;
@@ -68,9 +81,11 @@ export interface Account {
   readonly name: string;
   readonly released: number;
   readonly waiting: number;
-  /** Spent and the cap in the cap's currency, in units of 1e-12; spent is null if it is not known there. */
-  readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null }[];
+  /** Spent and the cap in the cap's currency, in units of 1e-12 (delta: 1e-15); spent is null if it is not known there. */
+  readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null; readonly spentDelta: bigint }[];
   readonly withdrawn: boolean;
+  /** Whether the gateway now has another task under the name of one that was answered, and the page pins none. */
+  readonly changed: boolean;
   /** Whether the caps have room for one more release. */
   readonly room: boolean;
 }
@@ -113,6 +128,13 @@ function capsOf({ task }: Prepared, level: string, policy: Policy): { scope: "ta
 }
 
 const taskKey = (hash: string): string => `task:${hash}`;
+const placeOf = ({ gateway }: Origin, { task }: Prepared): string => `${gateway} ${task.name}`;
+const usedKey = (origin: Origin, prepared: Prepared): string => `used:${placeOf(origin, prepared)}`;
+
+/** Whether a gateway offers another task than before, which would have a budget of its own. */
+function isChanged(used: UsedRow | undefined, { task }: Prepared, { pinned }: Origin): boolean {
+  return used !== undefined && used.hash !== task.hash && !pinned;
+}
 
 export class Ledger {
   private constructor(
@@ -123,7 +145,7 @@ export class Ledger {
 
   /** Open the ledger; without one, begin it. */
   static async open(store: Store, policy: Policy = {}, first: First = "wait", now = Date.now() / 1000): Promise<Ledger> {
-    if (policy.lifetime) capOf(policy.lifetime);
+    for (const cap of [policy.lifetime, policy.perTask]) if (cap) capOf(cap);
     let identity = await store.update(["identity"], (rows): [IdentityRow, Changes] => {
       const known = read<IdentityRow>(rows, "identity");
       if (known) return [known, {}];
@@ -133,7 +155,7 @@ export class Ledger {
       return [begun, { identity: JSON.stringify(begun) }];
     });
     // An account that cannot be asked is as one that says no.
-    if (!identity.claimed && typeof first === "function" && (await first(identity.id).catch(() => false))) {
+    if (!identity.claimed && typeof first === "function" && (await first(identity.id).catch(() => false)) === true) {
       const claimed = { ...identity, claimed: true };
       identity = await store.update(["identity"], (rows): [IdentityRow, Changes] =>
         read<IdentityRow>(rows, "identity")?.id === claimed.id ? [claimed, { identity: JSON.stringify(claimed) }] : [claimed, {}],
@@ -157,7 +179,7 @@ export class Ledger {
   async spend(
     prepared: Prepared,
     level: string,
-    gateway: string,
+    origin: Origin,
     now: number,
     make: () => string,
     key?: string,
@@ -165,13 +187,15 @@ export class Ledger {
     const { task, protocol } = prepared;
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
     const own = taskKey(task.hash);
-    const record = key === undefined ? null : `record:${task.hash}:${key}`;
+    const used = usedKey(origin, prepared);
+    // A gateway that changes its task asks nobody again.
+    const records = key === undefined ? [] : [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:${key}`);
     const caps = capsOf(prepared, level, this.policy);
     const { kind } = protocol.mechanism(level, "score");
     if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { outcome: "refused", reason: "mechanism" };
     const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
     const expires = now + task.expirySeconds;
-    return this.store.update(["identity", own, "all", ...(record ? [record] : [])], (rows): [Outcome, Changes] => {
+    return this.store.update(["identity", own, "all", used, ...records], (rows): [Outcome, Changes] => {
       const identity = read<IdentityRow>(rows, "identity");
       // Storage that was wiped while this page was open has another ledger now, or none.
       if (identity?.id !== this.identity.id) return [{ outcome: "refused", reason: "wiped" }, {}];
@@ -181,8 +205,10 @@ export class Ledger {
         { outcome: "refused", reason },
         { [own]: JSON.stringify({ ...before, refused: (before.refused ?? 0) + 1 }) },
       ];
-      if (before.withdrawn) return refused("withdrawn");
-      if (record && rows.has(record)) return [{ outcome: "known" }, {}];
+      const last = read<UsedRow>(rows, used);
+      if (before.withdrawn || last?.withdrawn) return refused("withdrawn");
+      if (isChanged(last, prepared, origin)) return refused("changed-task");
+      if (records.some((record) => rows.has(record))) return [{ outcome: "known" }, {}];
       const spent = plus(before.spent, cost);
       for (const { scope, cap } of caps) if (!fits(spent, cap)) return refused(`${scope}-cap`);
       const all = plus(read<Spent>(rows, "all") ?? {}, cost);
@@ -196,14 +222,15 @@ export class Ledger {
         spent,
         days: before.days.includes(day) ? before.days : [...before.days, day],
       };
-      const waiting = { task: task.hash, gateway, bytes, expires };
+      const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
       return [
         { outcome: "released", bytes },
         {
           [own]: JSON.stringify(after),
           all: JSON.stringify(all),
+          [used]: JSON.stringify({ hash: task.hash }),
           [`out:${id}`]: JSON.stringify(waiting),
-          ...(record ? { [record]: day } : {}),
+          ...Object.fromEntries(records.map((record) => [record, day])),
         },
       ];
     });
@@ -235,36 +262,44 @@ export class Ledger {
   }
 
   /** Stop: delete what waits, and release nothing to this task again. What was spent stays spent. */
-  withdraw({ task }: Prepared): Promise<void> {
+  withdraw(prepared: Prepared, origin: Origin): Promise<void> {
+    const { task } = prepared;
     const own = taskKey(task.hash);
-    return this.store.update([own, "out:"], (rows): [undefined, Changes] => {
+    const used = usedKey(origin, prepared);
+    return this.store.update([own, used, "out:"], (rows): [undefined, Changes] => {
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
-      const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }) };
-      for (const key of rows.keys()) if (key !== own && read<Waiting>(rows, key)!.task === task.hash) changes[key] = null;
+      const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
+      const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }), [used]: JSON.stringify(last) };
+      for (const key of rows.keys()) {
+        if (!key.startsWith("out:")) continue;
+        const one = read<Waiting>(rows, key)!;
+        if (one.task === task.hash || (one.gateway === origin.gateway && one.name === task.name)) changes[key] = null;
+      }
       return [undefined, changes];
     });
   }
 
   /** A task's account. */
-  account(prepared: Prepared, level: string): Promise<Account> {
+  account(prepared: Prepared, level: string, origin: Origin): Promise<Account> {
     const { task, protocol } = prepared;
     const own = taskKey(task.hash);
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
     const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
-    return this.store.update([own, "out:", "all"], (rows): [Account, Changes] => {
+    const used = usedKey(origin, prepared);
+    return this.store.update([own, "out:", "all", used], (rows): [Account, Changes] => {
       const row = read<TaskRow>(rows, own);
+      const last = read<UsedRow>(rows, used);
       const waiting = [...rows.keys()].filter((key) => key.startsWith("out:") && read<Waiting>(rows, key)!.task === task.hash);
       const after = plus(row?.spent ?? {}, cost);
       const all = !lifetime || fits(plus(read<Spent>(rows, "all") ?? {}, cost), lifetime);
       const room = all && capsOf(prepared, level, this.policy).every(({ cap }) => fits(after, cap));
       const caps = capsOf(prepared, level, this.policy).map(({ cap }) => {
         const total = (row?.spent ?? {})[cap.currency];
-        return { cap, spent: total === undefined ? 0n : total && BigInt(total[0]) };
+        return { cap, spent: total === undefined ? 0n : total && BigInt(total[0]), spentDelta: total ? BigInt(total[1]) : 0n };
       });
-      return [
-        { name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn: row?.withdrawn ?? false, room },
-        {},
-      ];
+      const withdrawn = row?.withdrawn ?? last?.withdrawn ?? false;
+      const changed = isChanged(last, prepared, origin);
+      return [{ name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn, changed, room }, {}];
     });
   }
 

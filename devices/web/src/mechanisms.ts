@@ -46,8 +46,9 @@ export function capOf(guarantee: Guarantee): Loss {
   if (other || !names || Object.keys(values).sort().join() !== [...names].sort().join()) refuse("not a guarantee");
   for (const name of names) {
     const value = values[name];
-    if (typeof value !== "number" || !(value >= 0 && value <= MOST[name as keyof typeof MOST]))
-      refuse(`the guarantee's ${name} is not between 0 and ${MOST[name as keyof typeof MOST]}`);
+    const most = MOST[name as keyof typeof MOST];
+    if (typeof value !== "number" || !(value >= 0 && value <= most) || (name === "delta" && value === most))
+      refuse(`the guarantee's ${name} is not between 0 and ${most}`);
   }
   const units =
     kind === "gdp" ? (([top, bottom]) => (top * top * UNITS) / (bottom * bottom))(rational(values.mu!)) : 0n;
@@ -62,7 +63,7 @@ export function capOf(guarantee: Guarantee): Loss {
 function epsilonUnits(cap: Loss): bigint {
   const units =
     cap.currency === "gdp" ? epsilonOfGdp(cap.units) : cap.currency === "rho" ? root(2n * cap.units * UNITS) : cap.units;
-  if (units === 0n) refuse("the guarantee allows no release");
+  if (units <= 0n) refuse("the guarantee allows no release");
   return units;
 }
 
@@ -244,8 +245,11 @@ export function formerKind(cap: Loss): string {
   return isPure(cap) ? "l2-ball" : "gaussian";
 }
 
+const BOUNDS = [1e-100, 1e100] as const; // of a radius: beyond, spacings of a lattice underflow or overflow
+
 /** Return the mechanism of a kind, or with `best` the one of least variance, for a guarantee. */
 export function calibrate(kind: string, cap: Loss, dimension: number, radius: number): Mechanism {
+  if (!(radius >= BOUNDS[0] && radius <= BOUNDS[1])) throw new Refused("task", "a bound of the task is not between 1e-100 and 1e100");
   if (kind !== "best") {
     if (!Object.hasOwn(KINDS, kind)) throw new Refused("mechanism", `this device has no mechanism ${kind}`);
     return KINDS[kind as keyof typeof KINDS](cap, dimension, radius);

@@ -89,6 +89,7 @@ export function moments(task: Task, p: number): Protocol {
   if (!["observed", "joint", "separate"].includes(release)) throw new Refused("task", `the task's release ${release} is not known`);
   const binary = task.target.kind === "binary";
   if (!binary && task.target.kind !== "real") throw new Refused("task", "moments have a binary or a real target");
+  if (!["bounded", "gaussian"].includes(block.design)) throw new Refused("task", `the task's design ${block.design} is not known`);
   const whole = release !== "separate";
   const observed = release === "observed";
 
@@ -105,6 +106,7 @@ export function moments(task: Task, p: number): Protocol {
     const square = whole ? sum + 2 * Math.sqrt(squares * t) + 2 * largest * t : 5 * largest * values.length * t;
     r = Math.min(r, Math.sqrt(1 + square));
   }
+  if (!(r > 1)) throw new Refused("task", "the task's covariates leave no room for features");
   const b = whole ? Math.SQRT2 * r : 1;
   const cross = (p * (p + 1)) / 2 - Number(!observed);
   const presence = observed ? r : 0;

@@ -1,5 +1,5 @@
 /** A ledger in SQLite, for Node. */
-import type { Changes, Rows, Store } from "./store.js";
+import { type Changes, type Rows, type Store, storageFailed } from "./store.js";
 
 /** What the ledger uses of a database: Node's own `DatabaseSync` (22.5 or later), or better-sqlite3's. */
 export interface Database {
@@ -11,18 +11,26 @@ export interface Database {
 /**
  * Open a ledger in a file: one file for each person.
  *
- * Commits are durable (`synchronous = FULL`), and processes that share the file take turns. A damaged file raises an
- * error and is never replaced: that would refill the budget.
+ * Commits are durable (`synchronous = FULL`), and processes that share the file take turns. A damaged file is never
+ * replaced: that would refill the budget. Raises `Refused` with the reason `storage`.
  */
 export async function sqliteStore(file: string | Database): Promise<Store> {
-  let database: Database;
+  let open: () => Database;
   if (typeof file === "string") {
     const name = "node:sqlite"; // kept from bundlers, which may not know it
     const { DatabaseSync } = (await import(name).catch(() => {
       throw new Error("this Node has no node:sqlite: use Node 22.5 or later, or give a database of better-sqlite3");
     })) as { DatabaseSync: new (path: string) => Database };
-    database = new DatabaseSync(file);
-  } else database = file;
+    open = () => new DatabaseSync(file);
+  } else open = () => file;
+  try {
+    return storeOf(open());
+  } catch (error) {
+    throw storageFailed(error);
+  }
+}
+
+function storeOf(database: Database): Store {
   database.exec("PRAGMA busy_timeout = 10000");
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = FULL");
@@ -32,13 +40,21 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
   const remove = database.prepare("DELETE FROM rows WHERE key = ?");
   return {
     async update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> {
-      database.exec("BEGIN IMMEDIATE");
+      let failure: unknown;
       try {
+        database.exec("BEGIN IMMEDIATE");
         const rows = new Map<string, string>();
         for (const prefix of prefixes)
           for (const row of find.all(prefix, `${prefix}\u{10ffff}`) as { key: string; value: string }[])
             rows.set(row.key, row.value);
-        const [result, changes] = change(rows);
+        let changed: readonly [T, Changes];
+        try {
+          changed = change(rows);
+        } catch (error) {
+          failure = error;
+          throw error;
+        }
+        const [result, changes] = changed;
         for (const [key, value] of Object.entries(changes)) {
           if (value === null) remove.run(key);
           else put.run(key, value);
@@ -49,9 +65,9 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
         try {
           database.exec("ROLLBACK");
         } catch {
-          // The transaction ended with the error.
+          // The transaction ended with the error, or never began.
         }
-        throw error;
+        throw failure ?? storageFailed(error);
       }
     },
     close: () => database.close(),

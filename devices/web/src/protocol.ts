@@ -195,16 +195,18 @@ export function secondMoment(task: Task, p: number): Vector | null {
   const points = bytes(task.covariates.points);
   const counts = bytes(task.covariates.counts);
   const rows = counts.byteLength / 8;
-  if (task.covariates.size !== p || points.byteLength !== 8 * p * rows) throw new Refused("task", "the task's covariates are damaged");
+  const damaged = (): Refused => new Refused("task", "the task's covariates are damaged");
+  if (task.covariates.size !== p || points.byteLength !== 8 * p * rows) throw damaged();
+  if (!(rows >= 1 && Number.isInteger(rows))) throw damaged();
   let people = 0;
   const moment = new Float64Array(p * p);
   for (let row = 0; row < rows; row++) {
     const count = Number(counts.getBigInt64(8 * row, true));
     people += count;
-    for (let i = 0; i < p; i++)
-      for (let j = 0; j < p; j++)
-        moment[i * p + j]! +=
-          count * points.getFloat64(8 * (row * p + i), true) * points.getFloat64(8 * (row * p + j), true);
+    const x = Array.from({ length: p }, (_, i) => points.getFloat64(8 * (row * p + i), true));
+    // As in Python: coded points with the constant, each of at least one person. Noise is calibrated to their bounds.
+    if (!(count >= 1 && x[p - 1] === 1 && x.every((value) => Math.abs(value) <= 1))) throw damaged();
+    for (let i = 0; i < p; i++) for (let j = 0; j < p; j++) moment[i * p + j]! += count * x[i]! * x[j]!;
   }
   return moment.map((value) => value / people);
 }

@@ -50,7 +50,7 @@ function modelOf(flat: Vector, p: number): Model {
 
 /** The limit below which a random word selects a question with this probability. */
 function threshold(share: number): [number, number] {
-  const exact = BigInt(share * 2 ** 64);
+  const exact = BigInt(Math.floor(share * 2 ** 64));
   return halves(exact < 1n << 64n ? exact : (1n << 64n) - 1n);
 }
 
@@ -204,7 +204,9 @@ export function scores(task: Task, p: number, once = false): Protocol {
       return (first ??= initial());
     },
     check(flat, version) {
-      const longest = task.forget ? Math.floor(task.forget / REMEMBERED) : 2 ** 52;
+      // Shared models count the releases of all partitions.
+      const kept = (task.forget ?? 0) * (block.models === "shared" ? task.log.partitions : 1);
+      const longest = kept ? Math.floor(kept / REMEMBERED) : 2 ** 52;
       if (version !== epochStart(version, longest)) hostile("no epoch begins at its version");
       const { origin, transform, reach, exponent, scatter, curvature } = modelOf(flat, p);
       if (!origin.every((value) => Math.abs(value) <= 1e4)) hostile("its origin has numbers beyond 1e4");

@@ -1,5 +1,6 @@
 /** The task: its document, whose hash is taken over the document's own bytes, and the settings that a device reads. */
-import { type Guarantee } from "./mechanisms.js";
+import { dayOf, type Value } from "./coding.js";
+import { capOf, type Guarantee } from "./mechanisms.js";
 import { Refused } from "./words.js";
 
 export interface Feature {
@@ -9,7 +10,10 @@ export interface Feature {
   categories?: string[];
   kind?: "date";
   as?: ("number" | "weekday" | "month")[];
-  missing?: number | string;
+  missing?: number | string | null;
+  missing_share?: number | null;
+  unit?: unknown;
+  typical?: unknown;
 }
 
 export interface Target {
@@ -20,6 +24,8 @@ export interface Target {
   classes?: string[];
   low?: number;
   high?: number;
+  rate?: unknown;
+  typical?: unknown;
 }
 
 /** A resolved task as a log carries it; keys that no device reads are left out. */
@@ -54,7 +60,7 @@ export interface Task extends TaskDocument {
   readonly guarantees: ReadonlyMap<string, Guarantee>;
 }
 
-const MOST_BYTES = 8 * 2 ** 20;
+export const MOST_BYTES = 8 * 2 ** 20;
 const LEVEL = /^[A-Za-z0-9_-]{1,32}$/;
 
 function refuse(why: string): never {
@@ -110,64 +116,168 @@ async function sha256(text: string): Promise<string> {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-const KEYS = new Set(
-  (
-    "covariates duplicates expiry features forget granularity learner log max_staleness missing name objective " +
-    "privacy protocol public schema simulated target"
-  ).split(" "),
-);
 // A key that this device does not know may change what a release means.
-const OF_FEATURE = new Set("as categories high kind low missing missing_share name typical unit".split(" "));
-const OF_TARGET = new Set("classes high kind low name negative positive rate typical".split(" "));
-const OF_LEARNER = new Set(
-  (
-    "averaging clip delays huber_c intervals radius scale scale_floor scale_start step weighting weights"
-  ).split(" "),
-);
-const OF_BLOCK: Record<string, Set<string>> = {
-  scores: new Set(["effects", "exponent", "models"]),
-  examples: new Set("batch intercept loss regularization release split truncation".split(" ")),
-  moments: new Set("covariance design link loss release solver".split(" ")),
-  gradients: new Set(),
+const KEYS =
+  "contrasts covariates duplicates expiry features forget granularity intervals learner log max_staleness missing name " +
+  "objective people privacy protocol public schema simulated target";
+const OF_BLOCK: Record<string, string> = {
+  covariates: "counts points size",
+  intervals: "tightest_at valid",
+  learner: "averaging clip delays huber_c intervals radius scale scale_floor scale_start step weighting weights",
+  log: "partitions retention",
+  max_staleness: "releases share",
+  privacy: "guarantee levels mechanism per_person",
+  public: "file set_aside",
 };
+const OF_PROTOCOL: Record<string, string> = {
+  scores: "effects exponent models",
+  examples: "batch intercept loss regularization release split truncation",
+  moments: "covariance design link loss release solver",
+  gradients: "",
+};
+const OF_TARGET = {
+  binary: "kind name negative positive rate",
+  classes: "classes kind name rate",
+  real: "high kind low name typical",
+};
+const OF_FEATURE = "missing missing_share name typical unit";
+const TINY = 2 ** -1074;
+const LARGEST = 1e12;
+/** Python's bounds of each number: least, most, and whether it is an integer. Null and absent ones are defaults. */
+const NUMBERS: Record<string, readonly [number, number, 1?]> = {
+  duplicates: [1, 2 ** 24, 1],
+  forget: [24_000, LARGEST, 1],
+  people: [1, LARGEST, 1],
+  "examples.batch": [1, 65_536, 1],
+  "examples.regularization": [0, 1e6],
+  "examples.split": [0.05, 0.95],
+  "examples.truncation": [1, 3, 1],
+  "intervals.tightest_at": [1000, LARGEST, 1],
+  "learner.clip": [TINY, LARGEST],
+  "learner.huber_c": [TINY, LARGEST],
+  "learner.radius": [TINY, LARGEST],
+  "learner.scale": [TINY, LARGEST],
+  "learner.scale_floor": [TINY, LARGEST],
+  "learner.scale_start": [TINY, LARGEST],
+  "learner.step.alpha": [0, 1],
+  "learner.step.eta": [TINY, LARGEST],
+  "max_staleness.releases": [1, 1e6, 1],
+  "max_staleness.share": [0.02, 0.5],
+  "public.set_aside": [2, 1e6, 1],
+  "scores.exponent": [0, 1],
+};
+const MOST_LEVELS = 16;
+const LAST_DAY = 3_652_059; // 9999-12-31, of days from 0001-01-01
+const NAME = /^[a-z0-9-]{1,64}$/;
 
-function known(value: object | null | undefined, keys: Set<string>): void {
-  for (const key of Object.keys(value ?? {})) if (!keys.has(key)) refuse(`its key ${key} is not known to this device`);
+function known(value: object | null | undefined, keys: string): void {
+  for (const key of Object.keys(value ?? {}))
+    if (!keys.split(" ").includes(key)) refuse(`its key ${key} is not known to this device`);
 }
 
-function finite(value: unknown): value is number {
-  return typeof value === "number" && Math.abs(value) < Infinity;
+function within(value: unknown, low: number, high: number): value is number {
+  return typeof value === "number" && value >= low && value <= high;
 }
 
-function texts(value: unknown): boolean {
-  return Array.isArray(value) && value.length > 1 && new Set(value).size === value.length && value.every((v) => typeof v === "string");
+/** Whether a value is a share above 0 and below 1. */
+const share = (value: unknown): boolean => within(value, TINY, 1 - 2 ** -53);
+
+function bounded(low: unknown, high: unknown): boolean {
+  return typeof low === "number" && typeof high === "number" && low < high && high - low < Infinity;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value.length > 0;
+}
+
+function texts(value: unknown): value is string[] {
+  return within((value as unknown[]).length, 2, 10_000) && distinct(value as unknown[]) && (value as unknown[]).every(isText);
+}
+
+function distinct(values: unknown[]): boolean {
+  return Array.isArray(values) && new Set(values).size === values.length;
+}
+
+function isRange(typical: unknown, low: number, high: number, read = (value: unknown): unknown => value): boolean {
+  if (typical == null) return true;
+  const [first, last, more] = (typical as unknown[]).map(read);
+  return within(first, low, high) && within(last, low, high) && first < last && more === undefined;
+}
+
+function checkNumbers(task: TaskDocument): void {
+  for (const [path, [low, high, whole]] of Object.entries(NUMBERS)) {
+    let value: unknown = task;
+    for (const key of path.split(".")) value = Object.hasOwn(Object(value), key) ? (value as Record<string, unknown>)[key] : null;
+    const word = path === "learner.scale" && value === "estimate";
+    if (value !== null && !word && !(within(value, low, high) && (!whole || Number.isInteger(value))))
+      refuse(`its ${path} is not between ${low} and ${high}`);
+  }
+  const { clip, scale_start, scale_floor, weights } = task.learner as Record<string, number>;
+  if ((clip == null) === ((weights as unknown) === "clip") || scale_start! < scale_floor!) refuse("its learner is damaged");
+}
+
+function isFeature(feature: Feature): boolean {
+  const { name, categories, kind, missing, missing_share, unit, typical } = feature;
+  let [low, high] = [-Infinity, Infinity];
+  let read = (value: unknown): unknown => value;
+  if (!isText(name) || (missing_share != null && !share(missing_share))) return false;
+  if (kind === "date") {
+    known(feature, `${OF_FEATURE} as high kind low`);
+    const parts = feature.as ?? ["number"];
+    if (!(distinct(parts) && parts.length && parts.every((part) => ["number", "weekday", "month"].includes(part)))) return false;
+    read = (value) => dayOf(value as Value);
+    if (parts.includes("number")) {
+      [low, high] = [read(feature.low), read(feature.high)] as [number, number];
+      if (!within(low, 1, LAST_DAY) || !within(high, 1, LAST_DAY)) return false;
+    } else if (feature.low != null || feature.high != null || typical != null) return false;
+    if (!(low < high) || (unit != null && !["day", "week", "month", "year"].includes(unit as string))) return false;
+  } else {
+    if (categories !== undefined) {
+      known(feature, `${OF_FEATURE} categories`);
+      return texts(categories) && (missing == null || missing === "indicator" || categories.includes(missing as string));
+    }
+    known(feature, `${OF_FEATURE} high low`);
+    if (!bounded(feature.low, feature.high) || (unit != null && !within(unit, TINY, Number.MAX_VALUE))) return false;
+    [low, high] = [feature.low as number, feature.high as number];
+  }
+  return (missing == null || missing === "indicator" || within(read(missing), low, high)) && isRange(typical, low, high, read);
+}
+
+function isTarget(target: Target): boolean {
+  if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
+  known(target, OF_TARGET[target.kind]);
+  const { kind, positive, negative, classes, low, high, rate, typical } = target;
+  if (kind === "binary") {
+    const other = negative == null || (isText(negative) && negative !== positive);
+    return isText(positive) && other && (rate == null || share(rate));
+  }
+  if (kind === "real") return bounded(low, high) && isRange(typical, low!, high!);
+  const rates = rate == null || ((rate as unknown[]).length === classes!.length && (rate as unknown[]).every(share));
+  return texts(classes) && rates;
 }
 
 function check(task: TaskDocument): void {
   if (task.schema !== 1) refuse("it was written by another version of Murk");
   if (task.simulated !== false) refuse("it is a simulation, and real records do not belong there");
-  if (!(typeof task.protocol === "string" && Object.hasOwn(OF_BLOCK, task.protocol)))
+  const { features, target, privacy, contrasts, protocol } = task;
+  if (!(typeof protocol === "string" && Object.hasOwn(OF_PROTOCOL, protocol)))
     refuse("its protocol is not one that people's devices answer");
-  known(task, new Set([...KEYS, task.protocol]));
-  known(task[task.protocol] as object, OF_BLOCK[task.protocol]!);
-  known(task.target, OF_TARGET);
-  known(task.learner, OF_LEARNER);
-  if (!Array.isArray(task.features) || task.features.length < 1 || task.features.length > 10_000)
-    refuse("it has no list of features");
-  for (const feature of task.features) {
-    known(feature, OF_FEATURE);
-    const bounded = finite(feature.low) && finite(feature.high) && feature.low < feature.high;
-    if (typeof feature.name !== "string" || !(feature.kind === "date" || texts(feature.categories) || bounded))
-      refuse("a feature has neither bounds nor categories");
-  }
-  const { target, privacy } = task;
-  const bounded = finite(target?.low) && finite(target.high) && target.low < target.high;
-  const fits = { binary: typeof target?.positive === "string", classes: texts(target?.classes), real: bounded };
-  if (typeof target?.name !== "string" || !Object.hasOwn(fits, target.kind) || !fits[target.kind]) refuse("its target is damaged");
+  known(task, `${KEYS} ${protocol}`);
+  for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) known(task[block] as object, keys);
+  if (!NAME.test(task.name)) refuse("its name is damaged");
+  checkNumbers(task);
+  if (!within((features as unknown[] | null)?.length, 1, 10_000)) refuse("it has no list of features");
+  for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
+  if (!isTarget(target)) refuse("its target is damaged");
+  if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");
+  for (const contrast of (contrasts ?? []) as object[]) known(contrast, "against category feature");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
-  for (const level of Object.keys(privacy.levels)) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
-  const partitions = task.log?.partitions;
-  if (!(Number.isInteger(partitions) && partitions >= 1 && partitions <= 4096)) refuse("it has no number of partitions");
+  const levels = Object.keys(privacy.levels);
+  for (const level of levels) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
+  if (levels.length > MOST_LEVELS) refuse("it has too many levels");
+  if (privacy.per_person != null) capOf(privacy.per_person);
+  if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");
+  if (seconds(task.expiry) < seconds(task.granularity)) refuse("its expiry is below its granularity");
 }
 
 /**

@@ -1,5 +1,6 @@
 /** What tests of the device reach into; not part of the package. */
 export * from "./coding.js";
+export * from "./composite.js";
 export * from "./connect.js";
 export * from "./exact.js";
 export * from "./lattice.js";

@@ -26,6 +26,11 @@ export class Refused extends Error {
     super(message);
     this.name = "Refused";
   }
+
+  /** Modules of this package are bundled one by one, and each has this class. */
+  static [Symbol.hasInstance](error: unknown): error is Refused {
+    return error instanceof Error && error.name === "Refused" && "reason" in error;
+  }
 }
 
 const MOST = 16384; // getRandomValues gives at most 65,536 bytes a call

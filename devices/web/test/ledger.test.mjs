@@ -1,6 +1,6 @@
 // The device with its ledger, on IndexedDB (in memory) and SQLite (in a file).
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -132,6 +132,152 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("releases of another task wait for their own device", async () => {
+      const [one, two, place] = [new Gateway(), new Gateway(document({ name: "second" })), begin()];
+      one.answer = () => ({});
+      const first = await connect(one, place);
+      const { bytes } = await first.release(record);
+      first.close();
+      // Asked for another task, the gateway would refuse them for good.
+      two.answer = (body) => ({ status: body === bytes ? 409 : 202 });
+      const second = await connect(two, place);
+      assert.equal((await second.release(record)).delivery, "sent");
+      assert.deepEqual(await second.flush(), []);
+      assert.equal(two.posts.length, 1);
+      second.close();
+      one.answer = () => ({ status: 202 });
+      const again = await connect(one, place);
+      await again.flush();
+      assert.deepEqual(one.accepted, [bytes]);
+      again.close();
+    });
+
+    test("a gateway that changes its task gets nothing more, unless the page pins the new one", async () => {
+      const place = begin();
+      const first = await connect(new Gateway(), place);
+      assert.equal((await first.release(record, { key: "form-1" })).outcome, "released");
+      first.close();
+      const text = document({ expiry: "8d" });
+      const gateway = new Gateway(text);
+      for (const address of ["https://gateway.test", "https://gateway.test/"]) {
+        const changed = await connect(gateway, place, { gateway: address });
+        assert.equal((await changed.status()).changed, true);
+        assert.deepEqual(await changed.release(record), { outcome: "refused", reason: "changed-task" });
+        changed.close();
+      }
+      assert.equal(gateway.posts.length, 0);
+      const { hash } = await murk.readTask(text);
+      const pinned = await connect(gateway, place, { hash });
+      assert.equal((await pinned.status()).changed, false);
+      // The same record is not asked again.
+      assert.equal((await pinned.release(record, { key: "form-1" })).outcome, "known");
+      assert.equal((await pinned.release(record, { key: "form-2" })).outcome, "released");
+      pinned.close();
+      // And the former task is another one now.
+      const back = await connect(new Gateway(), place);
+      assert.equal((await back.release(record)).reason, "changed-task");
+      back.close();
+      // A gateway of another address has its own.
+      const other = await connect(new Gateway(document({ expiry: "9d" })), place, { gateway: "https://other.test" });
+      assert.equal((await other.release(record)).outcome, "released");
+      other.close();
+    });
+
+    test("a withdrawal holds for every task of that name at the gateway", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      gateway.answer = () => ({});
+      const device = await connect(gateway, place);
+      await device.release(record);
+      device.close();
+      const text = document({ expiry: "8d" });
+      const changed = await connect(new Gateway(text), place);
+      await changed.withdraw();
+      changed.close();
+      gateway.answer = () => ({ status: 202 });
+      for (const [at, hash] of [[gateway, undefined], [new Gateway(text), (await murk.readTask(text)).hash]]) {
+        const later = await connect(at, place, hash ? { hash } : {});
+        assert.deepEqual([(await later.status()).withdrawn, (await later.status()).waiting], [true, 0]);
+        assert.equal((await later.release(record)).reason, "withdrawn");
+        later.close();
+      }
+      assert.equal(gateway.accepted.length, 0);
+    });
+
+    test("a task is stored only once it was checked", async () => {
+      const place = begin();
+      const away = async () => Promise.reject(new TypeError("network"));
+      const fine = await connect(new Gateway(), place);
+      const { hash } = fine.task;
+      fine.close();
+      for (const text of ["{", document({ simulated: true }), document({ privacy: { guarantee: { gdp: { mu: 90 } }, levels: {}, mechanism: null, per_person: null } })])
+        await assert.rejects(connect(new Gateway(text), place, { task: "third-child" }));
+      await assert.rejects(connect(new Gateway(document({ expiry: "8d" })), place, { hash }), { reason: "wrong-hash" });
+      const offline = await connect(new Gateway(), place, { fetch: away });
+      assert.equal(offline.task.hash, hash);
+      offline.close();
+    });
+
+    test("what was not sent is not called sent, and an opt-out counts at once", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let out = false;
+      const device = await connect(gateway, place);
+      Object.defineProperty(device, "optOut", { get: () => out });
+      const spend = device.ledger.spend.bind(device.ledger);
+      device.ledger.spend = async (...given) => {
+        const outcome = await spend(...given);
+        out = true;
+        return outcome;
+      };
+      assert.equal((await device.release(record)).delivery, "queued");
+      assert.equal(gateway.posts.length, 0);
+      out = false;
+      device.ledger.spend = spend;
+      const asked = device.newest.bind(device);
+      // After the first look, before the debit.
+      device.newest = async (chain) => {
+        out = true;
+        return asked(chain);
+      };
+      assert.deepEqual(await device.release(record), { outcome: "refused", reason: "opt-out" });
+      assert.equal((await device.status()).released, 1);
+      device.close();
+    });
+
+    test("answers without end are not read", async () => {
+      const place = begin();
+      let pulled = 0;
+      const endless = () => new ReadableStream({ pull: (controller) => { pulled++; controller.enqueue(new Uint8Array(2 ** 20).fill(32)); } });
+      const gateway = new Gateway();
+      const answers = { document: false, model: false };
+      const fetch = async (address, init) => {
+        const { pathname } = new URL(address);
+        assert.equal(init.cache, "no-store");
+        const kind = pathname.endsWith("/model") ? "model" : pathname.endsWith("/releases") ? "release" : "document";
+        if (answers[kind]) return new Response(endless(), { status: kind === "release" ? 409 : 200 });
+        return gateway.fetch(address, init);
+      };
+      answers.document = true;
+      await assert.rejects(connect(gateway, place, { fetch }), { reason: "task" });
+      answers.document = false;
+      const device = await connect(gateway, place, { fetch });
+      answers.model = true;
+      await assert.rejects(device.release(record), { reason: "model" });
+      assert.equal((await device.status()).released, 0);
+      answers.model = false;
+      answers.release = true;
+      assert.equal((await device.release(record)).reason, "status-409");
+      assert.ok(pulled < 20);
+      device.close();
+    });
+
+    test("only true admits a ledger", async () => {
+      for (const said of [1, "no", {}, undefined]) {
+        const device = await connect(new Gateway(), begin(), { first: async () => said });
+        assert.ok((await device.status()).silentFor > 0);
+        device.close();
+      }
+    });
+
     test("wiped storage does not refill a budget", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       let time = NOW;
@@ -238,6 +384,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
 
     test("what a gateway may try", async () => {
       const place = begin();
+      for (const policy of [{ lifetime: { gdp: { mu: -1 } } }, { perTask: { gdp: { mu: NaN } } }])
+        await assert.rejects(connect(new Gateway(), place, { policy }), { reason: "guarantee" });
       const { hash } = await murk.readTask(document());
       await assert.rejects(connect(new Gateway(document({ expiry: "8d" })), place, { hash }), { reason: "wrong-hash" });
       await assert.rejects(connect(new Gateway(document({ name: "other" })), place, { task: "third-child" }), { reason: "task" });
@@ -292,6 +440,65 @@ for (const [kind, begin] of Object.entries(kinds)) {
     });
   });
 }
+
+test("a lattice maps every vector to integers within its bound", () => {
+  for (const one of [false, true])
+    for (const vector of [[0, 0], [NaN, 0], [NaN, NaN], [Infinity, NaN], [-Infinity, Infinity], [1e300, 5e-324], [5e-324, 0]])
+      for (const spacing of [1, 0, 5e-324, 1e308, Infinity]) {
+        const out = new Float64Array(2);
+        murk.quantise(one, Float64Array.from(vector), spacing, 1000, out);
+        assert.ok(out.every(Number.isInteger), `${vector} at ${spacing}: ${out}`);
+        assert.ok((one ? Math.abs(out[0]) + Math.abs(out[1]) : Math.hypot(...out)) <= 1000);
+      }
+});
+
+test("bounds and parts of a guarantee that Python refuses are refused", () => {
+  const cap = { currency: "gdp", units: 10n ** 12n, delta: 0n };
+  for (const radius of [0, -1, 1e-101, 1e101, NaN, Infinity])
+    for (const kind of ["gaussian", "laplace", "l2-ball", "privunit", "best"])
+      assert.throws(() => murk.calibrate(kind, cap, 3, radius), { reason: "task" });
+  for (const share of [15, -1, 0, 1, 0.04, 0.96, NaN, undefined]) assert.throws(() => murk.divided({ gdp: { mu: 1 } }, cap, share, true), { reason: "task" });
+  for (const units of [0n, -1n, -29n * 10n ** 12n]) {
+    assert.throws(() => murk.labelOf({ currency: "epsilon", units, delta: 0n }), { reason: "guarantee" });
+    for (const kind of ["laplace", "l2-ball", "privunit"])
+      assert.throws(() => murk.calibrate(kind, { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
+  }
+  for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
+});
+
+test("questions are drawn at every probability", async () => {
+  const { protocol } = murk.prepare(await murk.readTask(document()), murk.ALL);
+  for (const share of [0, 5e-324, 1e-30, 1 / 3, 1]) {
+    const model = protocol.initial.slice();
+    model[model.length - 2] = share;
+    model[model.length - 1] = 0;
+    const question = protocol.ask(model, new murk.Philox(7n, 1n));
+    if (share === 0 || share === 1) assert.equal(question, share ? "scatter" : "score");
+  }
+});
+
+test("a database that fails is storage that fails", { skip: !hasSqlite }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "murk-"));
+  try {
+    writeFileSync(join(folder, "damaged.db"), "no database at all ".repeat(500));
+    await assert.rejects(murk.sqliteStore(join(folder, "damaged.db")), { reason: "storage", name: "Refused" });
+    await assert.rejects(murk.sqliteStore(join(folder, "no", "folder.db")), { reason: "storage" });
+    const { DatabaseSync } = await import("node:sqlite");
+    const database = new DatabaseSync(join(folder, "ledger.db"));
+    const store = await murk.sqliteStore(database);
+    database.exec("DROP TABLE rows");
+    await assert.rejects(store.update(["a"], () => [null, { a: "b" }]), (error) => error instanceof murk.Refused && error.reason === "storage");
+    // What a change throws is its own.
+    database.exec("CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL)");
+    await assert.rejects(store.update(["a"], () => { throw new murk.Refused("model", ""); }), { reason: "model" });
+    await assert.rejects(store.update(["a"], () => { throw new RangeError("x"); }), RangeError);
+    assert.equal(await store.update(["a"], (rows) => [rows.size, { a: "b" }]), 0);
+    store.close();
+    await assert.rejects(store.update(["a"], () => [null, {}]), { reason: "storage" });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
 
 test("a build of scores alone refuses other protocols", async () => {
   const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
