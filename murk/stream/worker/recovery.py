@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import Checkpoint, Log
+from murk.stream.log.base import Checkpoint, Log, not_an_intake
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow, Received
@@ -34,11 +34,7 @@ def check_carries(log: Log, task: Task) -> None:
 def check_intake(log: Log, task: Task) -> None:
     """Raise `UserError` if a task is shuffled, and a shuffler writes to a log that devices' releases would come to."""
     if task.shuffle is not None and log.crowd_mark() is not None:
-        raise UserError(
-            f"{log.url} is the log that a shuffler writes to, where others would know when each release came: "
-            "send to the shuffler's intake (its --from)",
-            code="MURK-SHUFFLE-001",
-        )
+        raise not_an_intake(log.url)
 
 
 def check_shuffled(log: Log, task: Task) -> None:
