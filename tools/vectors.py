@@ -20,7 +20,7 @@ import math
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -271,7 +271,8 @@ def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
     block, partitions = task.block, task.log.partitions
     if task.protocol != "scores" or task.forget is None or block.models != "shared" or partitions == 1:
         return {}
-    settings: Any = person_problem_for(task).settings
+    problem: Any = person_problem_for(task)
+    settings = problem.settings
     versions = (3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
     wrong = [version for version in versions if settings.epoch_start(version) != version]
     return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
