@@ -91,7 +91,7 @@ def test_models_of_one_command_have_simultaneous_intervals_and_say_so(log: Path)
     assert "simultaneous (Bonferroni) over the 2 models same-sex, weeks-by-age" in both["model"]["words"]
     assert "of this model alone" in alone["model"]["words"]
     text = " ".join(fit(log, SUBSET, OTHER).out.split())
-    assert "97.5% interval" in text
+    assert "97.5% at every look" in text
     assert "simultaneous" in text
     assert "It cost nobody further budget" in text
 
