@@ -141,14 +141,13 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
 
 
 def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
-    """Return the first coefficients with their half-widths for every look, for a progress line."""
+    """Return the first coefficients with their half-widths for a progress line, and whether they hold at every look."""
     from murk.learners.estimates.looks import looks_of, used_count
 
-    halves = estimate.half_widths(
-        looks_of(task, estimate, used_count(task, estimate, engines), live=True).nominal(level)
-    )
+    looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
+    halves = estimate.half_widths(looks.nominal(level))
     parts = [
         f"{name} {number(float(value))} ± {number(float(half))}"
         for name, value, half in list(zip(estimate.names, estimate.values, halves, strict=True))[:most]
     ]
-    return "  ".join(parts)
+    return "  ".join([*parts, "at every look"] if looks.valid == "always" else parts)

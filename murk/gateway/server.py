@@ -14,6 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
 from murk.gateway.metrics import GatewayMetrics
+from murk.monitoring.web.server import local_url
 from murk.stream.worker.recovery import check_intake
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """URL for a client on this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
-        return f"{self._scheme}://[{host}]:{self.port}" if ":" in host else f"{self._scheme}://{host}:{self.port}"
+        return local_url(self._scheme, self.host, self.port)
 
     def start(self) -> None:
         """Start answering."""

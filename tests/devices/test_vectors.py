@@ -7,7 +7,7 @@ import pytest
 from tests.devices import web
 from tools.vectors import vectors
 
-NUMBERS = {"scores": 10_000, "gradients": 400, "examples": 200, "moments": 200}
+NUMBERS = {"scores": 2_000, "gradients": 400, "examples": 200, "moments": 200}
 
 
 def checked(lines):

@@ -11,7 +11,7 @@ import murk
 from murk.learners.estimates.contrasts import contrasts, errors_from_zero
 from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
-from murk.learners.estimates.looks import Looks, looks_of
+from murk.learners.estimates.looks import Looks, looks_of, sequence_half_widths
 from murk.learners.estimates.sequence import critical_values, evidence
 from murk.learners.problem import problem_for
 from murk.learners.results.numbers import number
@@ -20,7 +20,9 @@ from murk.learners.results.result import Result
 from murk.learners.results.text import as_text, contrast_table, describe_learned
 from murk.monitoring import Monitor
 from murk.monitoring.figures import Place, _keeps, figures
+from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task, open_log
+from murk.stream.messages.state import Counters, StateMessage
 
 TASK = """
 name: trial
@@ -99,6 +101,35 @@ def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
     assert not _keeps(before, replace(now, valid="fixed"), halves, first.alike)
     assert not _keeps(before, now, (0.5, 0.4, 0.5, np.inf), first.alike)
     assert not _keeps(before, now, halves, False)
+
+
+def test_a_monitor_follows_a_stream_of_small_steps():
+    """Each of 40 polls finds half a percent more releases: what was kept is of at most 1% fewer."""
+    task = Task.parse(TASK)
+    problem = problem_for(task)
+    engine, rng, found = problem.engine(), np.random.default_rng(3), None
+
+    def learn(first, count):
+        X = np.c_[rng.choice([-1.0, 1.0], (count, 2)), rng.uniform(-1, 1, count), np.ones(count)]
+        vectors = problem.vectors(X, 0.03 * X[:, 0], None)
+        rows = np.arange(first, first + count)
+        engine.learn_payloads(problem.mechanisms["default"].randomize(vectors, SimulatedNoise(1), rows), "default")
+        message = StateMessage(
+            task=task.hash, identity="x", chain=0, offset=engine.n_releases, last_id=None,
+            counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
+        )  # fmt: skip
+        return figures(task, problem, [message], [Place(0, 0)], before=found)
+
+    found = start = learn(0, 10_000)
+    for _ in range(40):
+        found = learn(engine.n_releases, engine.n_releases // 200)
+        assert 0.99 <= found.sequence_count / engine.n_releases <= 1.0
+    fresh = sequence_half_widths(np.array([found.half_widths]), np.array([engine.n_releases]), task.tightest_at)[0]
+    assert found.sequence_half_widths == pytest.approx(fresh, rel=0.02)
+    assert max(found.sequence_half_widths) < 0.95 * max(start.sequence_half_widths)
+    assert found.contrasts[0].value == pytest.approx(
+        contrasts(task, problem.estimate([engine]), found.looks)[0].value, rel=0.05
+    )
 
 
 def test_random_scaling_holds_at_one_look_only():

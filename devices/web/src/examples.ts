@@ -2,7 +2,7 @@
 import { composite, divided, labelOf } from "./composite.js";
 import { added, quantise, type Vector } from "./lattice.js";
 import { calibrate, capOf, type Guarantee, isPure, type Loss } from "./mechanisms.js";
-import { kindFor, outerOf, type Protocol, type Randomizer, secondMoment } from "./protocol.js";
+import { kindFor, outerOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -112,12 +112,7 @@ export function examples(task: Task, p: number): Protocol {
   );
   return {
     kind: "example",
-    modelSize: 0,
-    shared: false,
-    versioned: false,
-    initial: new Float64Array(0),
-    check: () => undefined,
-    ask: () => undefined,
+    ...WITHOUT_MODEL,
     vector({ x, y }) {
       if (block.release === "outer") return unitVector(label, x, y);
       return block.release === "directions" ? direction(label, x, y) : plain(form, scale, x, y);

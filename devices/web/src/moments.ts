@@ -1,9 +1,8 @@
 /** Second moments of a record, randomized once (`protocol: moments`). */
 import { composite, divided } from "./composite.js";
-import { added, type Vector } from "./lattice.js";
+import type { Vector } from "./lattice.js";
 import { calibrate, capOf, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
-import { WIDTH } from "./noise.js";
-import { checkRoom, eigen, kindFor, type Protocol, type Randomizer, secondMoment } from "./protocol.js";
+import { checkRoom, eigen, gaussianOf, kindFor, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
 import { scores } from "./scores.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
@@ -71,15 +70,7 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
     x.fill(0);
     return out;
   };
-  return {
-    kind: "gaussian",
-    dimension,
-    draws: 1,
-    variance: (WIDTH * spacing) ** 2,
-    quantise: integers,
-    randomize: (v, words) => added(integers(v), "gaussian", words),
-    cost: noise.cost,
-  };
+  return gaussianOf(dimension, spacing, integers, noise.cost);
 }
 
 export function moments(task: Task, p: number): Protocol {
@@ -142,12 +133,7 @@ export function moments(task: Task, p: number): Protocol {
   );
   return {
     kind: "moment",
-    modelSize: 0,
-    shared: false,
-    versioned: false,
-    initial: new Float64Array(0),
-    check: () => undefined,
-    ask: () => undefined,
+    ...WITHOUT_MODEL,
     vector(coded) {
       const x = coded.x.slice();
       let y = binary ? 2 * coded.y - 1 : coded.y;

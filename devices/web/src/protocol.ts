@@ -41,6 +41,29 @@ export interface Protocol {
   cost(level: string, currency: Currency): Loss | null;
 }
 
+/** What protocols have whose releases use no model, and answer one question. */
+export const WITHOUT_MODEL = {
+  modelSize: 0,
+  shared: false,
+  versioned: false,
+  initial: new Float64Array(0),
+  check: () => undefined,
+  ask: () => undefined,
+};
+
+/** Gaussian noise on integers, a step of which is `unit`. */
+export function gaussianOf(dimension: number, unit: number, quantise: (v: Vector) => Vector, cost: Mechanism["cost"]) {
+  return {
+    kind: "gaussian",
+    dimension,
+    draws: 1,
+    variance: (WIDTH * unit) ** 2,
+    quantise,
+    randomize: (v: Vector, words: import("./words.js").Words) => added(quantise(v), "gaussian", words),
+    cost,
+  } as const;
+}
+
 export function hostile(why: string): never {
   throw new Refused("model", `the model is not one that an honest learner publishes: ${why}`);
 }
@@ -107,15 +130,7 @@ function outerGaussian(cap: Loss, p: number): Randomizer & Variance {
     for (let j = 0; j < dimension; j++) matrix[j] = rint(matrix[j]! / unit);
     return matrix;
   };
-  return {
-    kind: "gaussian",
-    dimension,
-    draws: 1,
-    variance: (WIDTH * unit) ** 2,
-    quantise: integers,
-    randomize: (v, words) => added(integers(v), "gaussian", words),
-    cost: gaussianCost(steps, cap),
-  };
+  return gaussianOf(dimension, unit, integers, gaussianCost(steps, cap));
 }
 
 /** Any mechanism for vectors of norm 1, applied to v v'. */

@@ -106,8 +106,7 @@ class Server:
     @property
     def url(self) -> str:
         """URL for a browser on this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return local_url("http", self.host, self.port)
 
     def start(self) -> None:
         """Start serving."""
@@ -238,3 +237,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do not log requests, since clients' addresses are private."""
+
+
+def local_url(scheme: str, host: str, port: int) -> str:
+    """Return the URL for a client on this machine of a server that listens on a host.
+
+    >>> local_url("http", "0.0.0.0", 8080), local_url("https", "::", 8443)
+    ('http://127.0.0.1:8080', 'https://[::1]:8443')
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -174,12 +174,12 @@ def smallest_threshold(
     _check(_LEAST, rows, delta)
     part = rational(delta)
 
-    def found(g: float) -> Decimal:
+    def epsilon_of(g: float) -> Decimal:
         if method == "mixing":
             return sketch(rational(g), rows, part, neighbours)
         return modified(rational(noise_on_eigenvalue(g, rows)), rational(g), rows, part, neighbours)
 
-    return _search(found, epsilon, delta, rows)
+    return _search(epsilon_of, epsilon, delta, rows)
 
 
 def joint_epsilon(
@@ -238,22 +238,22 @@ def joint_settings(
         def eta(g: float) -> float:
             return ratio * noise_on_eigenvalue(g, rows)
 
-        def found(g: float) -> Decimal:
+        def epsilon_of(g: float) -> Decimal:
             return joint(rational(eta(g)), rational(tau), rational(g), rows, part, neighbours)
 
-        g = _search(found, epsilon, delta, rows)
+        g = _search(epsilon_of, epsilon, delta, rows)
         return g, eta(g), tau
 
     return min((settings(2 ** (i / 2)) for i in range(4)), key=lambda found: found[0] + found[1] * found[2])
 
 
-def _search(found: Callable[[float], Decimal], epsilon: float, delta: float, rows: int) -> float:
+def _search(epsilon_of: Callable[[float], Decimal], epsilon: float, delta: float, rows: int) -> float:
     """Return the least g above 5/2 whose epsilon, which decreases in g, is small enough."""
     target = rational(epsilon)
 
     def holds(g: float) -> bool:
         with precise():
-            return found(g) <= decimal(target)
+            return epsilon_of(g) <= decimal(target)
 
     low, high = _LEAST, 8.0
     while not holds(high):

@@ -371,16 +371,16 @@ class FileSource:
         boolean, date = as_boolean(value) is not None, isinstance(value, datetime.date | np.datetime64)
         if cell == Cell.NOT_A_NUMBER and (boolean or date):
             kind, written = ("boolean", "categories") if boolean else ("date", "kind: date")
-            raise UserError(f"{self._place(row, column)}: a {kind}, not a number. Declare the column with {written}")
+            raise UserError(f"{self._location(row, column)}: a {kind}, not a number. Declare the column with {written}")
         remedy = {
             Cell.MISSING: "Fill it in, leave the row out, or let the task say missing: midpoint",
             Cell.UNDECLARED: f"Correct it, or declare it in the task ({declared(self.task, column)}); an empty "
             "cell is a missing value",
         }.get(cell, "Correct it; an empty cell is a missing value")
-        raise UserError(f"{self._place(row, column)}: the value {cell.describe()}. {remedy}")
+        raise UserError(f"{self._location(row, column)}: the value {cell.describe()}. {remedy}")
 
-    def _place(self, row: int, column: str) -> str:
-        """Return the place of an error, counting rows from 1 after the header."""
+    def _location(self, row: int, column: str) -> str:
+        """Return where an error is, counting rows from 1 after the header."""
         return f"{self.records}, row {row + 1}, column {column!r}"
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
@@ -388,7 +388,7 @@ class FileSource:
             if name in self._numbers and as_boolean(value) is not None:
                 self._refuse(rows[index], name, Cell.NOT_A_NUMBER, value)
             if isinstance(value, str) and not is_unicode(value):
-                raise UserError(f"{self._place(rows[index], name)}: not UTF-8 text. Save the file as UTF-8")
+                raise UserError(f"{self._location(rows[index], name)}: not UTF-8 text. Save the file as UTF-8")
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
@@ -410,7 +410,7 @@ class FileSource:
                 names.append(_name(value))
             except UserError as error:
                 if self.strict:
-                    raise UserError(f"{self._place(row, name)}: {error}") from None
+                    raise UserError(f"{self._location(row, name)}: {error}") from None
                 unreadable.add(index)
                 # A record without any value needs nobody's budget, and is released like all others.
                 nobody = name == self.organisation_column
@@ -425,7 +425,7 @@ class FileSource:
                 continue
             if self.strict:
                 raise UserError(
-                    f"{self._place(row, self.level_column or '')}: not a level of the task "
+                    f"{self._location(row, self.level_column or '')}: not a level of the task "
                     f"{self.task.name!r}. Its levels are {', '.join(levels)}"
                 )
             unreadable.add(index)

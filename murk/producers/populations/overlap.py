@@ -92,14 +92,14 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
     task = source.task
     mine, _ = _read(_table(source.records, source, task.coding.columns), task, [])
     theirs = np.repeat(hashed(covariates.points), covariates.counts)
-    copied = _SAME if same(mine, theirs) else _scattered(mine, theirs)
+    copied = _SAME if same_rows(mine, theirs) else _scattered(mine, theirs)
     if copied is not None:
         raise OverlapError(_refusal(f"the public sample of the task {task.name!r}", source, copied))
 
 
 def evidence(mine: Hashes, theirs: Hashes) -> str | None:
     """Return the evidence of copied rows, in words; None if another sample may look the same."""
-    if same(mine, theirs):
+    if same_rows(mine, theirs):
         return _SAME
     if consecutive(mine, theirs):
         return _CONSECUTIVE
@@ -114,7 +114,7 @@ def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
     return _DISTINCT if distinct(mine, theirs) else None
 
 
-def same(mine: Hashes, theirs: Hashes) -> bool:
+def same_rows(mine: Hashes, theirs: Hashes) -> bool:
     """Return whether both have the same rows, equally often."""
     return len(mine) == len(theirs) and bool(np.array_equal(np.sort(mine), np.sort(theirs)))
 

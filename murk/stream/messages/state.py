@@ -141,7 +141,7 @@ class TrailRecorder:
             index += 1
         return _grid_count(index)
 
-    def mark(self, learner: Estimating, time: int) -> None:
+    def add_if_due(self, learner: Estimating, time: int) -> None:
         """Add a point if the learner's count is on the grid; ``time`` is when its newest release was appended."""
         count = learner.n_releases
         if self.next(count - 1) == count:

@@ -63,10 +63,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {lowered[close[0]]!r}?" if close else f"known here: {', '.join(choices)}"
 
 
-def place(path: Sequence[str | int]) -> str:
+def path_text(path: Sequence[str | int]) -> str:
     """Return a path in a task file as text.
 
-    >>> place(("features", 1, "high"))
+    >>> path_text(("features", 1, "high"))
     'features[1].high'
     """
     text = ""
@@ -95,7 +95,11 @@ def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> s
     path += tuple(context.get("at", ()))
     line = _line(path, lines)
     where = f"{source}, line {line}" if line else source
-    return f"{where}: {place(path)}: {_message(details, context)}" if path else f"{where}: {_message(details, context)}"
+    return (
+        f"{where}: {path_text(path)}: {_message(details, context)}"
+        if path
+        else f"{where}: {_message(details, context)}"
+    )
 
 
 def _line(path: Path, lines: Mapping[Path, int]) -> int | None:

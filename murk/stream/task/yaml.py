@@ -13,7 +13,7 @@ import yaml
 
 from murk._printable import unseen_character
 from murk.errors import UserError
-from murk.stream.task.errors import Path, place, shown
+from murk.stream.task.errors import Path, path_text, shown
 
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
@@ -143,11 +143,13 @@ def _build_mapping(node: yaml.MappingNode, path: Path, source: str, lines: dict[
     for key_node, value_node in node.value:
         where = f"{source}, line {_line(key_node)}"
         if not isinstance(key_node, yaml.ScalarNode):
-            raise UserError(f"{where}: {place(path)}: a key that is not a word; quote a value that holds {{ or [")
+            raise UserError(f"{where}: {path_text(path)}: a key that is not a word; quote a value that holds {{ or [")
         key = key_node.value
         if key in content:
             first = lines[(*path, key)]
-            raise UserError(f"{where}: {place((*path, key))}: given twice, first in line {first}; remove one of them")
+            raise UserError(
+                f"{where}: {path_text((*path, key))}: given twice, first in line {first}; remove one of them"
+            )
         lines[(*path, key)] = _line(key_node)
         content[key] = _build(value_node, (*path, key), source, lines)
     return content

@@ -286,7 +286,7 @@ class Worker:
                 tally.learned(judged.admitted, version)
                 self._publish_uncommitted()
                 if self._sharing is None:
-                    self._trail.mark(learner, truncate_time(judged.appended, self._task.granularity))
+                    self._trail.add_if_due(learner, truncate_time(judged.appended, self._task.granularity))
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)

@@ -22,9 +22,9 @@ Array = NDArray[np.float64]
 UNEVEN, _ALONG = 0.1, 1.0
 # Standard errors added to an estimated error, as noise may hide a larger one.
 CAREFUL = 1.0
-# Difference between the curvature of people and of normal rows, relative to the mean eigenvalue, that released
-# curvatures may hide where the rows' moments are made of them.
-_HIDDEN = 0.13
+# Difference of a number from that of normal rows, relative to the mean eigenvalue, that released curvatures may hide
+# where the rows' moments are made of them.
+_HIDDEN = 0.16
 # Least share of people with a target.
 _LEAST = 0.02
 
@@ -40,8 +40,11 @@ class Curvature:
     error: float  # variance of the remaining error of an entry
 
     @classmethod
-    def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:
-        """Return the correction of the rows' curvature by all epochs' released curvatures."""
+    def of(cls, found: Sequence[Summary], rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
+        """Return the correction of the rows' curvature by all epochs' released curvatures.
+
+        ``absorbed`` is the share of these curvatures' noise that the rows' moments contain.
+        """
         newest = found[-1].model
         p = len(newest.origin)
         size = p * (p + 1) / 2
@@ -78,10 +81,10 @@ class Curvature:
         spread = max(excess, (UNEVEN * mean) ** 2)
         kept = spread / (spread + noise)
         careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
-        error = kept**2 * noise + (1.0 - kept) ** 2 * careful
         if not response.binary:
-            # The rows' moments come from the same answers: the prediction has their noise, which shrinking then leaves.
-            error = noise + (1.0 - kept) ** 2 * max(careful, (_HIDDEN * mean) ** 2)
+            careful = max(careful, (_HIDDEN * mean) ** 2)
+        # Shrinking towards the rows leaves the noise that they contain.
+        error = (1.0 - (1.0 - kept) * (1.0 - absorbed)) ** 2 * noise + (1.0 - kept) ** 2 * careful
         correction = kept * rest
         if known:
             correction = correction + fitted[1] * first

@@ -38,6 +38,7 @@ class Moments:
     scale: float  # factor of ``B x`` for a typical length of sqrt p
     settled: bool  # whether ``B x`` is spread evenly enough over all directions
     base: Array  # B, (p, p)
+    kept: float = 0.0  # share kept of the matrices' differences from even features, and of their noise
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
@@ -70,7 +71,7 @@ class Moments:
         settled = len(found) > 1 and (rough < _EVEN or kept == 0.0)
         plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
         length = 2.0 * (ratio + more / (p * mean)) * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
-        return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
+        return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base, kept)
 
 
 def _rotation(newest: Model) -> Array:

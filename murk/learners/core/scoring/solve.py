@@ -145,7 +145,9 @@ class Solution:
         self._back = self.newest.back
         self.moments = Moments.of(found, response)
         self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
-        self.curvature = Curvature.of(found, self.rows, response)
+        # Curvatures of a real target are scatters, of which the moments are made, too.
+        absorbed = 0.0 if response.binary else self.moments.kept
+        self.curvature = Curvature.of(found, self.rows, response, absorbed)
         asked = [each for each in found if each.score is not None]
         if unlike:
             # Only a centred score has mean zero at the truth for any distribution of the covariates.

@@ -214,7 +214,7 @@ class States:
         return bool(database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.table,)))
 
 
-def _mark(value: object) -> CrowdMark | None:
+def _crowd_mark(value: object) -> CrowdMark | None:
     shuffler, _, crowds = value.partition(":") if isinstance(value, str) else ("", "", "")
     return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() else None
 
@@ -383,7 +383,7 @@ class SqliteLog(Log):
 
     def crowd_mark(self) -> CrowdMark | None:
         """Return which shuffler appends to this log."""
-        return _mark(self._meta(_MARK))
+        return _crowd_mark(self._meta(_MARK))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         """Reserve the log for a shuffler; see `Log.claim`."""
