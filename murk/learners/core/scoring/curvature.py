@@ -81,10 +81,10 @@ class Curvature:
         spread = max(excess, (UNEVEN * mean) ** 2)
         kept = spread / (spread + noise)
         careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
-        if not response.binary:
-            careful = max(careful, (_HIDDEN * mean) ** 2)
-        # Shrinking towards the rows leaves the noise that they contain.
-        error = (1.0 - (1.0 - kept) * (1.0 - absorbed)) ** 2 * noise + (1.0 - kept) ** 2 * careful
+        if response.binary:
+            error = kept**2 * noise + (1.0 - kept) ** 2 * careful
+        else:
+            error = remaining_error(kept, absorbed, noise, careful, mean)
         correction = kept * rest
         if known:
             correction = correction + fitted[1] * first
@@ -104,6 +104,18 @@ class Curvature:
         nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
         return cls(1.0, *nothing, loose**2)
+
+
+def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
+    """Return the variance of a number of a matrix that is shrunk towards rows whose moments come from the same answers.
+
+    ``kept`` is the share kept of its difference from the rows', and ``absorbed`` the share of the answers' noise that
+    the rows contain, which shrinking leaves. ``noise`` and ``spread`` are variances of noise and difference, and
+    ``mean`` is the matrix's mean eigenvalue.
+    """
+    missing = 1.0 - kept
+    hidden = max(spread, (_HIDDEN * mean) ** 2)
+    return (1.0 - missing * (1.0 - absorbed)) ** 2 * noise + missing**2 * hidden
 
 
 def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:

@@ -26,7 +26,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn
+from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn, remaining_error
 from murk.learners.core.scoring.model import Model, Response, directions, probability
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
@@ -89,7 +89,7 @@ class ProbabilityLine:
         scatters = self._answers(centred, "scatter")
         self._share, self._share_variance = self._share_there(self._answers(centred, "curvature"), scatters)
         self._matrix, self._error = self._second_moments(
-            scatters + self._answers(centred, "curvature", 1.0 / self._share)
+            scatters + self._answers(centred, "curvature", 1.0 / self._share), moments.kept
         )
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
@@ -160,10 +160,11 @@ class ProbabilityLine:
         mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
-    def _second_moments(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, float]:
-        """Return A in the newest coordinates, (p, p), and the variance of an entry's error.
+    def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Array, float]:
+        """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        A is shrunk towards that of even features, the more the noisier it is and the less people differ from such.
+        A is shrunk towards that of normal features, the more the noisier it is and the less people differ from such.
+        The moments of these contain a share ``absorbed`` of the same noise.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -178,7 +179,8 @@ class ProbabilityLine:
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
         least = _FLAT * max(float(np.trace(matrix)), 1e-12) / p
         matrix = (vectors * np.maximum(values, least)) @ vectors.T
-        return matrix, kept**2 * noise + (1.0 - kept) ** 2 * careful + noise / size
+        mean = ratio * float(np.trace(self._predicted)) / p
+        return matrix, remaining_error(kept, absorbed, noise, careful, mean) + noise / size
 
     # The equations
 
