@@ -36,12 +36,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: heads of its leading columns, rules, and the order of its other columns and its rows if not as met."""
+    """A table: heads of its leading columns, rules, and the order of its other columns and its rows if not as met.
+
+    ``hidden`` matches the leading cells, joined by commas, of rows that the page omits and the result's files have.
+    """
 
     heads: Sequence[str]
     rules: Sequence[Rule]
     columns: Sequence[str] = ()
     rows: Sequence[str] = ()
+    hidden: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def _markdown(table: Table, rows: Sequence[Row], left: set[tuple[int, str]]) -> 
                     raise ValueError(f"{row.what}: row {name}, column {head!r} has a number already")
                 cells[name][head] = groups.get(kind) or _cell(row, kind)
     columns = list(dict.fromkeys(head for row_cells in cells.values() for head in row_cells))
-    names = list(cells)
+    names = [name for name in cells if table.hidden is None or not re.fullmatch(table.hidden, ", ".join(name))]
     if table.columns:
         columns.sort(key=table.columns.index)
     if table.rows:
@@ -144,7 +148,7 @@ def _trajectories() -> Layout:
         Table(["d", "alpha", "mu"], [
             Rule(rf"d = (?P<d>\d+), {_ALPHA}, (?:mu = )?(?P<mu>[^:]*): {_WHICH}", ["{d}", "{alpha}", "{mu}"],
                  as_published="{which}", default=_MURK),
-        ]),
+        ], hidden=r"[12]0, 1/2, (0\.5|1|3|no noise)"),
         Table(["d = 5, alpha = 1/2"], [
             Rule(f"{gap}loss gap of the {_WHICH}", "{mu}", as_published="loss gap, {which}"),
             Rule(f"{gap}squared loss gap of the {_WHICH}", "{mu}", as_published="squared, {which}"),
@@ -159,7 +163,7 @@ def _insurance() -> Layout:
     ])  # fmt: skip
 
 
-def _generated() -> Layout:
+def _generated(hidden: str | None = None) -> Layout:
     less = "minus SGD, real data"
     case = "(?P<case>p = [^:]*): "
     return Layout([
@@ -173,7 +177,7 @@ def _generated() -> Layout:
         ], rows=[
             "theta = 0", "optimum", "SGD, real data", "SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK,
             *(f"{method}, {less}" for method in ("SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK)),
-        ]),
+        ], hidden=hidden),
     ])  # fmt: skip
 
 
@@ -196,11 +200,11 @@ def _moments() -> Layout:
             Rule(f"{fixed}: distance of directions.*", ["10", "290,000", "{epsilon}, distance of directions"],
                  **_JOINT),
             Rule(rf"{grown}(?P<p>\d+)", ["{p}", "480,000", "10"], **_JOINT),
-        ])
+        ], hidden="10, 290,000, [35]")
     ])  # fmt: skip
 
 
-def _sketches(end: str, column: str, tags: Mapping[str, str]) -> Layout:
+def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "Sheffet, new analysis") -> Layout:
     """Errors of linear regression by data set, whose rows end with ``end``."""
     case, moments = "(?P<case>.+?), ", f"{_MURK}: second moments"
     return Layout([
@@ -216,8 +220,12 @@ def _sketches(end: str, column: str, tags: Mapping[str, str]) -> Layout:
             "LinearMixing, k = 2.5 d", "LinearMixing, k = 1.5 d", "Sheffet", "Sheffet, corrected",
             "Sheffet, new analysis", "Sheffet, new analysis, corrected", "AdaSSP", "AdaSSP, corrected", moments,
             "predicting 0", "no privacy",
-        ]),
+        ], hidden=hidden),
     ], tags)  # fmt: skip
+
+
+_COMMON = r"Sheffet(, new analysis)?|LinearMixing, k = 1\.5 d"
+"""Rows of linear regression that the tables for the papers' own files omit."""
 
 
 def _images() -> Layout:
@@ -301,7 +309,7 @@ LAYOUTS: Mapping[str, Layout] = {
         ]),
     ]),
     "000/fig4": _people("accuracy"),
-    "000/fig5": _generated(),
+    "000/fig5": _generated(".*, minus SGD, real data"),
     "000/fig6": _people("log loss"),
     "000/fig7": _people("accuracy"),
     "000/fig8": _people("squared loss"),
@@ -335,14 +343,18 @@ LAYOUTS: Mapping[str, Layout] = {
     "003/thm19-26": Layout([
         Table([""], [
             Rule("(?P<what>.*)", "{what}", published="printed", as_published="here", corrected="with the right w_ols"),
-        ])
+        ], hidden="Theorem 26 .*|.*(bound|constant) of Phi''")
     ]),
     "004/fig1": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
     "004/constants": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
-    "004/fig2 --data": _sketches(" in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}),
+    "004/fig2 --data": _sketches(
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _COMMON
+    ),
     "004/fig3": _images(),
     "004/fig4": _sketches("", "{case}", {"^uniform": "uniform data {}"}),
-    "004/fig4 --data": _sketches(" in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}),
+    "004/fig4 --data": _sketches(
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}, _COMMON
+    ),
     "004/fig5": _images(),
 }  # fmt: skip
