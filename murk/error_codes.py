@@ -42,7 +42,7 @@ AREAS = {
 }
 """Areas of codes, in the order of the reference page."""
 
-_GENERAL = "Read the message: it names the value or the place and the remedy."
+_GENERAL = "The message names the remedy."
 
 CODES = {
     code.code: code
