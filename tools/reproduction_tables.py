@@ -148,7 +148,7 @@ def _trajectories() -> Layout:
         Table(["d", "alpha", "mu"], [
             Rule(rf"d = (?P<d>\d+), {_ALPHA}, (?:mu = )?(?P<mu>[^:]*): {_WHICH}", ["{d}", "{alpha}", "{mu}"],
                  as_published="{which}", default=_MURK),
-        ], hidden=r"[12]0, 1/2, (0\.5|1|3|no noise)"),
+        ], hidden=r"10, 1/2, (0\.5|1|3|no noise)|20, (?!1/2, 2).*"),
         Table(["d = 5, alpha = 1/2"], [
             Rule(f"{gap}loss gap of the {_WHICH}", "{mu}", as_published="loss gap, {which}"),
             Rule(f"{gap}squared loss gap of the {_WHICH}", "{mu}", as_published="squared, {which}"),
@@ -156,10 +156,11 @@ def _trajectories() -> Layout:
     ])  # fmt: skip
 
 
-def _insurance() -> Layout:
+def _insurance(hidden: str | None = None) -> Layout:
     row = rf"{_ALPHA}, (?:mu = )?(?P<mu>[^:]*): .* of the {_WHICH}"
     return Layout([
-        Table(["alpha", "mu"], [Rule(row, ["{alpha}", "{mu}"], as_published="{which}", default=_MURK)])
+        Table(["alpha", "mu"], [Rule(row, ["{alpha}", "{mu}"], as_published="{which}", default=_MURK)],
+              hidden=hidden),
     ])  # fmt: skip
 
 
@@ -200,11 +201,11 @@ def _moments() -> Layout:
             Rule(f"{fixed}: distance of directions.*", ["10", "290,000", "{epsilon}, distance of directions"],
                  **_JOINT),
             Rule(rf"{grown}(?P<p>\d+)", ["{p}", "480,000", "10"], **_JOINT),
-        ], hidden="10, 290,000, [35]")
+        ], hidden="10, 290,000, [35]|12, .*")
     ])  # fmt: skip
 
 
-def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "Sheffet, new analysis") -> Layout:
+def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "Sheffet(, new analysis)?") -> Layout:
     """Errors of linear regression by data set, whose rows end with ``end``."""
     case, moments = "(?P<case>.+?), ", f"{_MURK}: second moments"
     return Layout([
@@ -295,7 +296,8 @@ LAYOUTS: Mapping[str, Layout] = {
     ], {"^(?!d = )": "the second table is {}"}),
     "002/fig5": _trajectories(),
     "002/fig6": _trajectories(),
-    **{f"002/fig{number}": _insurance() for number in (7, 8, 9)},
+    "002/fig7": _insurance(),
+    **{f"002/fig{number}": _insurance("[12]/3, 2") for number in (8, 9)},
     "000/fig1": _generated(),
     "000/fig2": _people("exponential loss"),
     "000/fig3": Layout([
@@ -319,7 +321,7 @@ LAYOUTS: Mapping[str, Layout] = {
                  **_JOINT),
             Rule(r"(?P<model>\w+), p = 10, n = 290,000, epsilon = (?P<epsilon>\d+): distance of directions.*",
                  ["{model}", "{epsilon}, distance of directions"], **_JOINT),
-        ])
+        ], hidden=".*, [35]")
     ]),
     "003/fig2": Layout([
         Table(["model", "p"], [
@@ -345,8 +347,12 @@ LAYOUTS: Mapping[str, Layout] = {
             Rule("(?P<what>.*)", "{what}", published="printed", as_published="here", corrected="with the right w_ols"),
         ], hidden="Theorem 26 .*|.*(bound|constant) of Phi''")
     ]),
-    "004/fig1": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
-    "004/constants": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
+    "004/fig1": Layout([
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, gamma = 100?")
+    ]),
+    "004/constants": Layout([
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, k = 400, .*")
+    ]),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2 --data": _sketches(
         " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _COMMON

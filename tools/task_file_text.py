@@ -75,9 +75,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 - A record's text matches a category with the same text or the same number, as `1` and `1.0` (integers exactly). White
   space around the text is ignored.
 - A boolean, or the text true or false in any capitals, matches the declared pair of `true`/`false`, `yes`/`no` and
-  `on`/`off`, else `1`/`0`. For a number feature, a file with booleans is refused; a device codes them as 1 or 0.
-- A number in a text has decimal digits: `12`, `-1.5`, `1e3`; not `1_000`, digits of other scripts or words for
-  infinity.
+  `on`/`off`, else `1`/`0`. Number features of a file refuse booleans; a device codes them as 1 or 0.
+- A number in a text has decimal digits: `12`, `-1.5`, `1e3`; not `1_000` or other scripts' digits.
 - A date is a date or time of a data frame or Parquet file, or text as in `2024-05-31` or `2024-05-31T12:30`. A time
   counts as the day in its own time zone. A date matches a category by its text. For a number feature it is refused.
 
@@ -152,4 +151,4 @@ learned, and the newest `duplicates` releases of each partition. It deletes rele
 
 Every release carries its task's hash: the SHA-256 of the task as canonical JSON, with all defaults, whether noise is
 simulated, and the public covariates, but without `log`. So retention may change while a task runs, but not the meaning
-of a release. The order of keys and explicit defaults do not change the hash. """
+of a release. """
