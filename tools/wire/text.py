@@ -34,7 +34,7 @@ the log URL gives another one.
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
 - Models, states and estimates are compacted: only the newest value of a key counts.
-- All messages but releases are written in transactions: read them with `isolation.level=read_committed`.
+- All messages except releases are written in transactions: read them with `isolation.level=read_committed`.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
