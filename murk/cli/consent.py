@@ -37,28 +37,21 @@ _ALTERNATIVES = (
 def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
     """Return a function that announces a disclosure and asks for consent.
 
-    A simulation announces without asking, since its releases protect nobody. With real noise, the operator must agree
-    at the terminal, unless ``agreed`` (``--make-public``) is at least the number of people whose features become
-    public. ``url`` is the log to which the sample is written, ``source`` the file from which people are set aside.
+    A simulation is announced without asking, since its releases protect nobody. With real noise, the operator must
+    agree at the terminal, or in advance by an ``agreed`` of at least the number of people whose features become public.
+    ``url`` is the log to which the sample is written, ``source`` the file from which people are set aside.
     """
 
     def agree(disclosure: Disclosure) -> None:
-        text = disclosure.announce(url, source)
-        number = disclosure.people
-        if simulated or (agreed is not None and number <= agreed):
-            click.echo(text, err=True)
-            return
-        if agreed is not None:
-            raise UserError(
-                f"{text} Consent was given for only {agreed:,} people: pass --make-public {number} to agree. So far "
-                f"{_ALTERNATIVES}"
-            )
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UserError(
-                f"{text} There is no terminal to ask at: pass --make-public {number} to agree. So far {_ALTERNATIVES}"
-            )
+        text, number = disclosure.announce(url, source), disclosure.people
+        asked = not simulated and (agreed is None or number > agreed)
+        remedy = f"pass --make-public {number} to agree. So far {_ALTERNATIVES}"
+        if asked and agreed is not None:
+            raise UserError(f"{text} Consent was given for only {agreed:,} people: {remedy}")
+        if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UserError(f"{text} There is no terminal to ask at: {remedy}")
         click.echo(text, err=True)
-        if not click.confirm("Publish them?", err=True):
+        if asked and not click.confirm("Publish them?", err=True):
             raise UserError(_ALTERNATIVES)
 
     return agree

@@ -83,12 +83,8 @@ class _Line(logging.Formatter):
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return json.dumps(
-            {
-                "time": moment.replace("+00:00", "Z"),
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage(),
-                **({"code": record.code} if hasattr(record, "code") else {}),
-            }
-        )
+        entry = {
+            "time": moment.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,
+            "message": record.getMessage(),
+        }  # fmt: skip
+        return json.dumps(entry | ({"code": record.code} if hasattr(record, "code") else {}))

@@ -41,39 +41,30 @@ def guarantee(text: str) -> Guarantee:
 
 def population(function: F) -> F:
     """Add the options of a population and its accounts to a command."""
-    for option in reversed(
-        [
-            click.argument("task_path", metavar="TASK", type=click.Path()),
-            click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
-            click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
-            click.option(
-                "--ledger", metavar="PATH",
-                help="Ledger of people's accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]",
-            ),
-            click.option(
-                "--lifetime", type=guarantee, metavar="GUARANTEE",
-                help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
-            ),
-            click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
-            click.option(
-                "--level", default="default", metavar="LEVEL",
-                help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (not a feature or target).",
-            ),
-            click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
-            click.option(
-                "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
-                help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
-            ),
-            click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
-            click.option(
-                "--check", is_flag=True,
-                help="Check FILE against the task and send nothing.",
-            ),
-            make_public,
-        ]
-    ):  # fmt: skip
+    for option in reversed(_POPULATION):
         function = option(function)
     return function
+
+
+_POPULATION = (
+    click.argument("task_path", metavar="TASK", type=click.Path()),
+    click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
+    click.option("--log", "log_url", metavar="URL",
+                 help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
+    click.option("--ledger", metavar="PATH",
+                 help="Ledger of accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]"),
+    click.option("--lifetime", type=guarantee, metavar="GUARANTEE",
+                 help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA."),
+    click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
+    click.option("--level", default="default", metavar="LEVEL",
+                 help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target)."),
+    click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
+    click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
+                 help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
+    click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
+    click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
+    make_public,
+)  # fmt: skip
 
 
 def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
@@ -81,8 +72,7 @@ def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> t
 
     ``name`` selects a log of a cluster if the URL has no name. Raises `UserError` if there is no log or no task.
     """
-    log, task, _ = begin_on(url, lambda log, task: None, wait=wait, name=name)
-    return log, task
+    return begin_on(url, lambda log, task: None, wait=wait, name=name)[:2]
 
 
 def begin_on(
@@ -128,8 +118,7 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
     """Call a function, retrying for some seconds while it raises `UnreachableError`."""
     from murk.stream.log.base import UnreachableError
 
-    deadline = monotonic() + seconds
-    reported = False
+    deadline, reported = monotonic() + seconds, False
     while True:
         try:
             return function()
@@ -138,5 +127,5 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
                 raise
             if not reported:
                 say(f"murk: waiting: {error}", code=error.code)
-                reported = True
+            reported = True
             sleep(_RETRY_SECONDS)

@@ -42,7 +42,7 @@ def command(
     """Fit models to the releases on a log, beside its task's own fit and at nobody's further budget.
 
     Each MODEL is a file that names columns of the log's task, a loss and a solver. Several models in one command get
-    simultaneous intervals. A model's states stand on the log under its name: a command that is repeated goes on.
+    simultaneous intervals. The log keeps a model's states under its name, so that a repeated command resumes.
     """
     from collections.abc import Callable
 

@@ -72,10 +72,8 @@ def command(
 
             def watch(log: Log, carried: Task) -> Monitor:
                 _compare(task, carried, log_url)
-                return Monitor(
-                    log, carried, registry=registry, reference=truth,
-                    reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
-                )  # fmt: skip
+                again, patience = lambda: open_log(log.url, create=False), max(60.0, 10.0 * interval)
+                return Monitor(log, carried, registry=registry, reference=truth, reopen=again, patience=patience)
 
             log, carried, monitor = begin_on(log_url, watch, wait=wait, name=task.name)
             stack.callback(log.close)

@@ -101,11 +101,11 @@ def command(
         }
     if as_json:
         print_json(report)
-    else:
-        sent = f"{people.releases:,} releases sent"
-        if before:
-            sent = f"{people.releases - before:,} releases now, {before:,} before"
-        click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
-        print_windows(report)
-        print_labels(report)
-        print_accounts(report)
+        return
+    sent = f"{people.releases:,} releases sent"
+    if before:
+        sent = f"{people.releases - before:,} releases now, {before:,} before"
+    click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
+    print_windows(report)
+    print_labels(report)
+    print_accounts(report)
