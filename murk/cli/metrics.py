@@ -58,8 +58,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
     if port is None:
         yield lambda: None
         return
-    from murk.monitoring.metrics.learner import LearnerMetrics, learner_routes
-    from murk.monitoring.metrics.process import ProcessMetrics
+    from murk.monitoring.metrics.processes import LearnerMetrics, ProcessMetrics, learner_routes
 
     due = 0.0
 
@@ -86,7 +85,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         return
     from functools import partial
 
-    from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
+    from murk.monitoring.metrics.processes import PeopleMetrics, PeopleSums
     from murk.monitoring.web.routes import metrics
     from murk.monitoring.web.server import text
 

@@ -72,19 +72,16 @@ def example_of(task: Task) -> Example:
         log = open_log(f"sqlite:///{folder}/log.db")
         with log, Ledger(Path(folder) / "ledger.db") as ledger:
             log.register_task(task.document())
+            records = 1
             if task.of_organisations:
                 records = _release_window(task, log, ledger, record)
             else:
-                records = 1
                 producer = Producer(task, log, ledger, policy=Policy(public_sample=True))
                 for person in ("one", "another"):
                     producer.release(record, person=person)
-            messages = [
-                (message.offset, message.value)
-                for chain in range(log.partitions)
-                for message in log.read(chain, log.begin(chain), 2)
-            ]
-    return Example(record, tuple(value for _, value in sorted(messages)), invented, records)
+            read = (log.read(chain, log.begin(chain), 2) for chain in range(log.partitions))
+            messages = sorted((message.offset, message.value) for chain in read for message in chain)
+    return Example(record, tuple(value for _, value in messages), invented, records)
 
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:

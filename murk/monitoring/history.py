@@ -43,11 +43,11 @@ class Point(NamedTuple):
     sequence_half_widths: tuple[float, ...]
     estimated_error: float
     parameter_error: float | None
-    rate: float | None
-    dead: int | None
-    lag: int | None
-    unbiased_loss: float | None
-    unbiased_loss_error: float | None
+    rate: float | None = None
+    dead: int | None = None
+    lag: int | None = None
+    unbiased_loss: float | None = None
+    unbiased_loss_error: float | None = None
 
 
 class Knot(NamedTuple):
@@ -106,11 +106,8 @@ class Pace:
 
     def _join_neighbours(self) -> None:
         first, *rest = self._knots
-        joined = [
-            later._replace(lag=max(earlier.lag, later.lag))
-            for earlier, later in zip(rest[::2], rest[1::2], strict=True)
-        ]
-        self._knots = [first, *joined]
+        pairs = zip(rest[::2], rest[1::2], strict=True)
+        self._knots = [first, *(later._replace(lag=max(earlier.lag, later.lag)) for earlier, later in pairs)]
         self._seconds = 2.0 * (self._knots[-1].time - first.time) / MOST_SPANS
 
 
@@ -143,7 +140,6 @@ class History:
             Point(
                 point.releases, point.time, point.values, point.half_widths, sequence, point.estimated_error,
                 None if reference is None else distance(figures.names, point.values, reference),
-                None, None, None, None, None,
             )
             for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True)
         ]  # fmt: skip

@@ -72,24 +72,15 @@ class Monitor:
     """
 
     def __init__(
-        self,
-        log: Log,
-        task: Task,
-        *,
-        registry: CollectorRegistry | None = None,
-        reference: Mapping[str, float] | None = None,
-        clock: Callable[[], float] = time.time,
-        reopen: Callable[[], Log] | None = None,
-        patience: float = 60.0,
-    ) -> None:
+        self, log: Log, task: Task, *, registry: CollectorRegistry | None = None,
+        reference: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time,
+        reopen: Callable[[], Log] | None = None, patience: float = 60.0,
+    ) -> None:  # fmt: skip
         self.registry = new_registry() if registry is None else registry
         check_carries(log, task)
         self._log: Log | None = log
-        self._task = task
-        self._reopen = reopen
-        self._clock = clock
-        self._patience = patience
-        self._problem = problem_for(task)
+        self._task, self._problem = task, problem_for(task)
+        self._reopen, self._clock, self._patience = reopen, clock, patience
         self._reference = None if reference is None else dict(reference)
         chains = task.log.partitions
         self._messages: list[StateMessage | None] = [None] * chains

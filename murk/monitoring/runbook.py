@@ -87,11 +87,8 @@ def html(text: str) -> str:
         for pattern, replacement in _INLINE:
             words = pattern.sub(replacement, words)
         items = re.split(r"^\d+\. ", words, flags=re.M)
-        blocks.append(
-            f"<p>{words}</p>"
-            if len(items) == 1
-            else f"<ol>{''.join(f'<li>{item.strip()}</li>' for item in items[1:])}</ol>"
-        )
+        listed = "".join(f"<li>{item.strip()}</li>" for item in items[1:])
+        blocks.append(f"<ol>{listed}</ol>" if listed else f"<p>{words}</p>")
     return "\n".join(blocks)
 
 

@@ -50,7 +50,7 @@ def command(
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
-    from murk.monitoring.metrics.process import ProcessMetrics
+    from murk.monitoring.metrics.processes import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
     from murk.monitoring.web.hosts import Hosts
     from murk.monitoring.web.routes import monitor_routes

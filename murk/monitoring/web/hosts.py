@@ -49,9 +49,8 @@ class Hosts:
     def __init__(self, listening: str, allowed: Sequence[str] = ()) -> None:
         for name in allowed:
             if name != ANY and not _NAME.fullmatch(name.removeprefix("*.")):
-                raise UserError(
-                    f"{name!r} is not a host name: write it without scheme and port, as in monitor.example.org"
-                )
+                remedy = "write it without scheme and port, as in monitor.example.org"
+                raise UserError(f"{name!r} is not a host name: {remedy}")
         self._any = ANY in allowed
         self._names = {_plain(name) for name in allowed if not name.startswith("*")}
         self._ends = tuple(_plain(name[1:]) for name in allowed if name.startswith("*."))
@@ -72,14 +71,9 @@ class Hosts:
         name = _plain(match["name"])
         if not _NAME.fullmatch(name):
             return False
-        return (
-            self._any
-            or _is_address(name)
-            or name in self._names
-            or name == "localhost"
-            or name.endswith((".localhost", *self._ends))
-            or (self._outside and "." not in name)
-        )
+        if self._any or name == "localhost" or name in self._names or _is_address(name):
+            return True
+        return name.endswith((".localhost", *self._ends)) or (self._outside and "." not in name)
 
     def allow_all(self, hosts: Iterable[str]) -> bool:
         """Return whether all ``Host`` headers of a request are allowed; a request without any is not from a browser."""

@@ -26,10 +26,8 @@ from murk.monitoring.web.hosts import Hosts
 MOST_CONNECTIONS = 64
 STALL_SECONDS = 10.0
 """Idle time after which a connection is closed."""
-
 DEADLINE_SECONDS = 30.0
 """Lifetime of a connection."""
-
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -82,14 +80,9 @@ class Server:
     """
 
     def __init__(
-        self,
-        routes: Mapping[str, Route],
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        options: tuple[str, str] = ("--port", "--host"),
-        allowed: Sequence[str] = (),
-    ) -> None:
+        self, routes: Mapping[str, Route], host: str = "127.0.0.1", port: int = 0, *,
+        options: tuple[str, str] = ("--port", "--host"), allowed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         hosts = Hosts(host, allowed)
         try:
             self._listener = _Listener(dict(routes), host, port, hosts)
@@ -196,8 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(self._response())
 
-    def do_HEAD(self) -> None:
-        self._answer(self._response())
+    do_HEAD = do_GET  # noqa: N815 - the base class's name
 
     def __getattr__(self, name: str) -> Any:
         # The base class looks up do_POST and all other methods.
