@@ -150,10 +150,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     if whole is not None:
         yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
     elif len(task.privacy.levels) > 1:
-        alternatives = (
-            "A release at one level spends the budgets of all levels: they are alternatives and do not add up."
-        )
-        yield Claim(alternatives, ("caps",))
+        yield Claim("A release at one level spends the budgets of all: they are alternatives, not a sum.", ("caps",))
     yield _all_tasks(facts)
     counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(total)) for count, total in counted if total is not None)

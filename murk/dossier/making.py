@@ -28,10 +28,8 @@ _KEPT: Final = 40
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
     """Return the dossier of these facts, made at ``now``, by default the current time."""
     task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    sections = tuple(
-        Section(key, title.format(device=facts.device), tuple(blocks(facts)))
-        for key, (title, blocks) in _SECTIONS.items()
-    )
+    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in _SECTIONS.items())
+    sections = tuple(Section(key, title, tuple(blocks)) for key, title, blocks in parts)
     summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts))
     return Dossier(task.name, made, __version__, task.hash, task.simulated, summary, to_settle, sections)
 
