@@ -1,7 +1,5 @@
 """Atomic file writes: after a full disk or an interruption the previous content is still there."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -4,8 +4,6 @@ A kernel is compiled, or loaded from numba's cache, on its first call. That take
 `deferred` kernel is interpreted until compiling pays.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

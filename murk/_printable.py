@@ -1,7 +1,5 @@
 """Find and escape characters that are invisible or change how other characters are shown."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import Final

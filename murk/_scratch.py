@@ -5,8 +5,6 @@ by an error or Ctrl-C. Outside of such a block they are ordinary arrays. Python'
 use, cannot be wiped: `overwrite_numbers` overwrites their freed memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable

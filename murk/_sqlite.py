@@ -3,8 +3,6 @@
 A file of a different kind or version is refused and left unchanged. SQLite's errors become messages with a remedy.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

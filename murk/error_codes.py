@@ -3,8 +3,6 @@
 A code never changes its meaning and is never reused. An error without a code has the first code of its area.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import TracebackType
 

@@ -8,8 +8,6 @@ because (epsilon, delta)-DP implies p <= e^epsilon q + delta, and under mu-GDP n
 against N(0, 1). Shares are replaced by exact confidence bounds.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol
@@ -105,9 +103,7 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     ``first`` and ``second`` are the values of a statistic for independent releases of the two inputs. Every statistic
     gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half
     of the releases and evaluated on the second, so choosing costs nothing. Each of the test's two shares has half of
-    ``failure``.
-
-    Raises `UserError` for fewer than two releases of an input.
+    ``failure``. Raises `UserError` for fewer than two releases of an input.
 
     Examples
     --------

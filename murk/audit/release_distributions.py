@@ -24,7 +24,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
-from murk.privacy.mechanisms.privunit_calibration import closest_share
+from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.noise import Purpose
 
 Floats = NDArray[np.float64]

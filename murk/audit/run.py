@@ -1,7 +1,5 @@
 """Running an audit: releases of each case, lower bounds, and comparison with the claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +11,6 @@ from murk.audit.catalogue import Case
 from murk.errors import UserError
 from murk.privacy.explain import verdict
 from murk.privacy.noise import NoiseSource, SecureNoise
-
-__all__ = ["Finding", "audit"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Releases of two neighbours, made by a device's code, and the statistic that distinguishes them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

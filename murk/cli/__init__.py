@@ -1,7 +1,5 @@
 """The command line; a command's module is imported when the command is called."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -71,8 +69,7 @@ class _Lazy(click.Group):
         settings = configuration.Configuration()
         # Without settings there is no need to import every command.
         if path is not None or any(variable.startswith(configuration.PREFIX) for variable in os.environ):
-            commands = {each: self.get_command(ctx, each) for each in _COMMANDS}
-            options = {each: configuration.settable(found) for each, found in commands.items() if found is not None}
+            options = self.settable(ctx)
             configuration.check_variables(os.environ, options)
             settings = configuration.read(path, options)
             if settings.kafka:
@@ -81,6 +78,11 @@ class _Lazy(click.Group):
                 set_below(settings.kafka, f"{path}")
         configuration.set_defaults(ctx, name, command, settings)
         return settings
+
+    def settable(self, ctx: click.Context) -> dict[str, dict[str, click.Option]]:
+        """Return the options of every command that may be set."""
+        commands = {name: self.get_command(ctx, name) for name in _COMMANDS}
+        return {name: configuration.settable(command) for name, command in commands.items() if command is not None}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

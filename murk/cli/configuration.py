@@ -4,8 +4,6 @@ Precedence: a flag, the command's variable (``MURK_LEARN_LOG``), the shared vari
 in the file (``[learn]``), the file's top level, the default.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

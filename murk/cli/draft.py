@@ -1,7 +1,5 @@
 """Write a first task file for ``murk init``: columns from a short text, a prompt or a file that may be read."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import json

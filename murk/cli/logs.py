@@ -1,7 +1,5 @@
 """Logging to standard error, as text or as JSON lines."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Print tables, prose, JSON and progress."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """A person's account on one screen: what was sent, what it can disclose, and how to withdraw. It names nobody."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

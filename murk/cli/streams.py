@@ -1,7 +1,5 @@
 """Robust standard streams: closed ones are reopened, and escape sequences are made visible."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

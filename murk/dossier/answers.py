@@ -1,7 +1,5 @@
 """Sections on the purpose, the data asked for, what leaves a device, and the guarantee."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

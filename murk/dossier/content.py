@@ -1,7 +1,5 @@
 """Content of a dossier as data, for a page or JSON: sections of claims, tables and samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal

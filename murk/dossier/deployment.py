@@ -1,7 +1,5 @@
 """Configuration of a deployment, read from its log and its ledger."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat

@@ -1,7 +1,5 @@
 """Evidence of a dossier: tests that fail if a sentence is not true of the code."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Example of a release as bytes: a made-up record processed by the code and noise of a device."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Facts from which a dossier is made, and their figures in every kind of guarantee."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sections on trust, public data, retention, withdrawal and non-guarantees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from murk.dossier.content import Block, Claim, Table

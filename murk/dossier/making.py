@@ -1,7 +1,5 @@
 """Assembly of a dossier: summary, open questions and sections."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

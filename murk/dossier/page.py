@@ -1,7 +1,5 @@
 """A dossier as one printable HTML file that loads nothing."""
 
-from __future__ import annotations
-
 import html
 import re
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """History of the figures: from the chains' states before the monitor started, then from its own polls."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reference coefficients, as known in a simulation or from a run without privacy."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runbook pages of the monitor, ``/runbook/NAME`` for each alert, from ``docs/recover.md``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from email.message import Message

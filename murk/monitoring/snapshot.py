@@ -1,7 +1,5 @@
 """Immutable result of a poll, read by HTTP threads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

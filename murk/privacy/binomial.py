@@ -9,8 +9,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_TRIALS", "Floats", "fair_tail_ratio_below", "mass_above", "probability_above"]
-
 Floats = npt.NDArray[np.float64]
 
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.

@@ -13,22 +13,6 @@ from murk.errors import UserError
 from murk.privacy import conversions, explain
 from murk.privacy.rounding import float_down, float_up, rational, require
 
-__all__ = [
-    "KINDS",
-    "ApproxDP",
-    "GaussianDP",
-    "Guarantee",
-    "Kind",
-    "PureDP",
-    "ZeroConcentratedDP",
-    "check_kind",
-    "guarantee_from_dict",
-    "guarantee_from_text",
-    "nearest",
-    "refuse",
-]
-
-
 Kind = Literal["pure", "approx", "gdp", "zcdp"]
 
 KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}
@@ -100,10 +84,8 @@ class Guarantee(ABC):
                 mine = self.to(other.kind)
         except UserError:
             return False
-        return all(
-            getattr(mine, field.name) <= getattr(other, field.name)
-            for field in fields(other)  # type: ignore[arg-type]
-        )
+        names = [field.name for field in fields(other)]  # type: ignore[arg-type]
+        return all(getattr(mine, name) <= getattr(other, name) for name in names)
 
     def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""
@@ -113,15 +95,13 @@ class Guarantee(ABC):
 
 
 def _checked(owner: str, name: str, value: object) -> float:
-    if isinstance(value, str):
-        raise UserError(
-            f"{owner}: {name} must be a number, got the text {value!r}"
-            + (f"; YAML reads it as a number if written {_as_yaml(value)}" if _is_number(value) else "")
-        )
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
+    if isinstance(value, str):
+        hint = f"; YAML reads it as a number if written {_as_yaml(number)}" if math.isfinite(number) else ""
+        raise UserError(f"{owner}: {name} must be a number, got the text {value!r}{hint}")
     if isinstance(value, bool) or math.isnan(number):
         raise UserError(f"{owner}: {name} must be a number, got {value!r}")
     if name == "delta":
@@ -136,16 +116,9 @@ def _checked(owner: str, name: str, value: object) -> float:
     return number
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _as_yaml(text: str) -> str:
+def _as_yaml(number: float) -> str:
     """Return a number as YAML 1.1 reads it: with a point before any exponent."""
-    digits, exponent, power = repr(float(text)).partition("e")
+    digits, exponent, power = repr(number).partition("e")
     return (digits if "." in digits else digits + ".0") + exponent + power
 
 
@@ -349,12 +322,8 @@ class ZeroConcentratedDP(Guarantee):
         if kind == "pure" and self.rho > 0:
             refuse(self, kind, "its divergences bound averages of the odds, not the odds themselves")
         if kind == "gdp" and self.rho > 0:
-            refuse(
-                self,
-                kind,
-                "some releases with this guarantee have none for any mu; if the mechanism is Gaussian, "
-                f"state GaussianDP({math.sqrt(2 * self.rho):.6g})",
-            )
+            remedy = f"if the mechanism is Gaussian, state GaussianDP({math.sqrt(2 * self.rho):.6g})"
+            refuse(self, kind, f"some releases with this guarantee have none for any mu; {remedy}")
         return {"pure": PureDP(0.0), "gdp": GaussianDP(0.0), "zcdp": self}[kind]
 
 
@@ -367,9 +336,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
-    {"rho": r}}``.
-
-    Raises `UserError` for anything else, and for a guarantee of zeros, under which nothing could be released.
+    {"rho": r}}``. Raises `UserError` for anything else, and for zeros, under which nothing could be released.
 
     Examples
     --------

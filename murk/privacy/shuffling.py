@@ -36,17 +36,6 @@ from murk.privacy.conversions import pure_delta, pure_epsilon
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
 from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
-__all__ = [
-    "Bound",
-    "across_crowds",
-    "largest_local_epsilon",
-    "shuffled_curve",
-    "shuffled_delta",
-    "shuffled_epsilon",
-    "shuffled_guarantee",
-    "smallest_crowd",
-]
-
 Bound = Literal["published", "blanket"]
 
 # From this local epsilon on, clones are so rare, even in the largest crowd, that shuffling gains nothing.
@@ -70,12 +59,9 @@ _MAX_CROWDS = 10_000
 
 
 def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "published") -> float:
-    r"""Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
-
-    .. math:: \delta(\epsilon) = E_{C \sim \mathrm{Bin}(n - 1, q)}\, \delta_C
+    """Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
 
     It is never below the exact sum, at most 1% above it down to 1e-40, and never above the delta without a shuffler.
-
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -84,15 +70,12 @@ def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    epsilon
-        At least 0.
-    bound
-        ``"published"`` or ``"blanket"``.
+    epsilon, bound
+        At least 0; ``"published"`` or ``"blanket"``.
 
     References
     ----------
-    Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, section 3; Balle, Bell, Gascon, Nissim, "The
-    privacy blanket of the shuffle model", CRYPTO 2019.
+    Feldman, McMillan, Talwar 2021, section 3; Balle, Bell, Gascon, Nissim 2019.
 
     Examples
     --------
@@ -110,7 +93,6 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
     """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
 
     The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
-
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -119,10 +101,8 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta
-        From 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+    delta, bound
+        From 0 to 1, excluded; ``"published"`` or ``"blanket"``.
 
     Examples
     --------
@@ -138,29 +118,20 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
     if delta == 0 or without_shuffler == 0:
         return without_shuffler
 
-    def holds(epsilon: float) -> bool:
-        return _delta(local_epsilon, count, epsilon, kind) <= delta
+    def fails(epsilon: float) -> bool:
+        return _delta(local_epsilon, count, epsilon, kind) > delta
 
-    if holds(0.0):
-        return 0.0
-    return _edge(lambda epsilon: not holds(epsilon), 0.0, without_shuffler)[1]
+    return _edge(fails, 0.0, without_shuffler)[1] if fails(0.0) else 0.0
 
 
 def shuffled_guarantee(
-    local: Any,
-    people: int,
-    *,
-    delta: float | None = None,
-    epsilon: float | None = None,
-    bound: Bound = "published",
+    local: Any, people: int, *, delta: float | None = None, epsilon: float | None = None, bound: Bound = "published"
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
     It is never worse than the local guarantee. At a given delta that is returned, with delta 0, if the crowd reduces
-    epsilon by less than a hundredth.
-
-    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or not exactly one of delta and
-    epsilon is given.
+    epsilon by less than a hundredth. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or
+    not exactly one of delta and epsilon is given.
 
     Parameters
     ----------
@@ -168,10 +139,8 @@ def shuffled_guarantee(
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta, epsilon
-        Exactly one of them; the other is computed.
-    bound
-        ``"published"`` or ``"blanket"``.
+    delta, epsilon, bound
+        Exactly one of delta and epsilon, from which the other is computed; ``"published"`` or ``"blanket"``.
 
     Examples
     --------
@@ -227,18 +196,14 @@ def shuffled_curve(
 def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: Bound = "published") -> float:
     """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 
-    At least ``epsilon``, for which no shuffler is needed.
-
-    Raises `UserError` if a number is out of range.
+    At least ``epsilon``, for which no shuffler is needed. Raises `UserError` if a number is out of range.
 
     Parameters
     ----------
-    people
-        Honest people in the crowd, the person included: from 1 to 10^12.
+    people, bound
+        Honest people in the crowd, the person included: from 1 to 10^12; ``"published"`` or ``"blanket"``.
     epsilon, delta
-        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+        Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
     Examples
     --------
@@ -264,21 +229,18 @@ def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: B
 
 
 def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "published") -> int:
-    """Return the smallest number of honest people, within 1%, whose shuffled crowd is (epsilon, delta)-DP.
+    """Return the smallest number of honest people whose shuffled crowd is (epsilon, delta)-DP.
 
-    Within 1% if delta is at least 1e-40. It is 1 if the local guarantee is enough. What holds for a
-    crowd holds for every larger one.
-
-    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are too few.
+    Exact within 1% if delta is at least 1e-40; 1 if the local guarantee is enough. Every larger crowd has the
+    guarantee, too. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are
+    too few.
 
     Parameters
     ----------
-    local
-        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    local, bound
+        The randomizer (its pure epsilon, a `PureDP`, or a mechanism that claims one); ``"published"`` or ``"blanket"``.
     epsilon, delta
-        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+        Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
     Examples
     --------
@@ -323,20 +285,15 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
         a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
 
     The crowds may be formed in view of earlier crowds' releases, if their guarantees are fixed in advance. Crowds
-    without this person cost nothing.
+    without this person cost nothing. Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or
+    their deltas exceed ``delta``.
 
-    Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or their deltas exceed ``delta``.
-
-    References
-    ----------
-    Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
+    Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
 
     Parameters
     ----------
-    crowds
-        The guarantee of each, as `shuffled_guarantee` returns it.
-    delta
-        Delta of the answer; the sum of the crowds' own if None.
+    crowds, delta
+        The guarantee of each crowd, as `shuffled_guarantee` returns it; delta of the answer, by default their sum.
 
     Examples
     --------
@@ -366,16 +323,16 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
 
 
 def _pure_epsilon(local: Any) -> float:
-    """Return the pure epsilon of a randomizer."""
     if local is None or isinstance(local, bool | str):
         raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give one such as PureDP(4.0)")
     if isinstance(local, int | float | np.number):
         return PureDP(float(local)).epsilon
     claims = (local,) if isinstance(local, Guarantee) else getattr(local, "guarantees", ())
-    for claim in claims if isinstance(claims, tuple) else ():
+    claims = claims if isinstance(claims, tuple) else ()
+    for claim in claims:
         if isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
             return claim.epsilon
-    if claims and isinstance(claims, tuple):
+    if claims:
         raise UserError(
             f"{local!r} has no pure epsilon, which shuffling needs: the rare outcomes of Gaussian noise, or those that "
             "delta leaves open, may name the person whatever the others answer; use a pure mechanism (`privunit`, "
@@ -396,8 +353,7 @@ def _count(people: int) -> int:
 
 
 def _checked(bound: str) -> Bound:
-    if bound not in get_args(Bound):
-        known = get_args(Bound)
+    if bound not in (known := get_args(Bound)):
         raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; use one of {', '.join(known)}")
     return bound  # type: ignore[return-value]
 
@@ -452,8 +408,7 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
     middle = (first + last) // 2
     # The outermost groups are long: their probability is nearly all at the inner end.
     middle[0], middle[-1] = last[0], first[-1]
-    begins = first.astype(np.float64)
-    ends, inner = last.astype(np.float64), middle.astype(np.float64)
+    begins, inner, ends = (numbers.astype(np.float64) for numbers in (first, middle, last))
     mass = mass_above(begins, inner, ends, float(others), odds)
     begins.setflags(write=False)
     mass.setflags(write=False)

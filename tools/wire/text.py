@@ -327,7 +327,7 @@ number until the norm is at most `steps`.
   payload's direction times C / m, with m = A (p - (1 - p) k / (2 n - k)) and p = k a / 2^64. A is the mean of the k
   largest of n independent |first coordinates| of uniform unit vectors. Limits: as for `l2-ball`, with 32 + log(2 n a /
   2^64), rounded up, in place of 32. n and k follow from d and epsilon
-  (`murk.privacy.mechanisms.privunit_calibration.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
+  (`murk.privacy.mechanisms.privunit.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
 
 `best`, the default of pure and approx, tries the mechanisms that give the guarantee in this order. A later one replaces
 an earlier one if its variance per coordinate (B^2 / d for the l2 ball, (C / m)^2 / d for PrivUnit) is below 0.99 times

@@ -1,7 +1,5 @@
 """``murk config``: every setting and where its value comes from."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

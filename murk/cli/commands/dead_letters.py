@@ -1,7 +1,5 @@
 """``murk dead-letters``: messages that could not be learned."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """``murk topics``: create and check a task's Kafka topics."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -3,8 +3,6 @@
 Alerts concern tasks and chains, never people. Each links to its page of the runbook (`murk.monitoring.runbook`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

@@ -4,8 +4,6 @@ No label names a person, and every metric is a function of releases, states and 
 are sums over at least 20 people.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ A hostile site can resolve its name to an address in its visitor's network and t
 ``Host`` header reveals the name.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Paths are matched exactly, which rules out path traversal. A connection carries 
 there are too many connections, the oldest is closed.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import socket

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -21,8 +22,6 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
-
-__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer", "Wrapped", "check_room"]
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -161,13 +160,13 @@ def checked_integer(owner: str, name: str, value: object) -> int:
 
 def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
     """Check that a bound in lattice steps fits the integers of a release; messages name ``budget``."""
+    largest = min(_STEPS_BELOW - 1, math.isqrt((2**63 - 1) // dimension))
     if steps < 1:
         raise UserError(
             f"{owner}: {budget} is less than one lattice step can express; give a larger budget "
             f"(about 2e-6 in mu or epsilon is the least)"
         )
-    if steps >= _STEPS_BELOW or dimension * steps * steps >= 2**63:
-        largest = min(_STEPS_BELOW - 1, math.isqrt((2**63 - 1) // dimension))
+    if steps > largest:
         raise UserError(
             f"{owner}: {budget} is so large that the integers of a release in dimension {dimension} would "
             f"overflow; give a smaller budget (about {2 * largest / WIDTH:.4g} in mu or epsilon is the most)"
@@ -192,9 +191,7 @@ class LatticeMechanism:
         """Randomize vectors (m, d) into int64 payloads (m, d).
 
         A vector beyond the radius is projected onto it; NaN counts as 0. ``records`` (m,) are the records' indices, for
-        simulated noise.
-
-        Raises `UserError` if the shapes do not fit.
+        simulated noise. Raises `UserError` if the shapes do not fit.
         """
         return randomize_block(self, vectors, noise, records)
 
@@ -202,9 +199,14 @@ class LatticeMechanism:
         """Decode payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or its direction."""
         return decode_block(self, payload)
 
+    def to_dict(self: Any) -> dict[str, Any]:
+        """Return the public parameters and derived figures as plain data."""
+        size = "norm" if self.code in DIRECTIONS else "scale"
+        return plain(self, *(field.name for field in fields(self)), size, "variance", "guarantee")
+
 
 class AdditiveMechanism(LatticeMechanism):
-    """Base class of the mechanisms that add noise to the quantised vector."""
+    """Base class for mechanisms that add noise to the quantised vector."""
 
     __slots__ = ()
 
@@ -262,13 +264,9 @@ class DirectionMechanism(LatticeMechanism):
 
 def plain(mechanism: Any, *names: str) -> dict[str, Any]:
     """Return a mechanism's kind and attributes as plain data, thresholds of 64 bits as text."""
-    data = {"kind": mechanism.kind} | {name: getattr(mechanism, name) for name in names}
-    for name, value in data.items():
-        if name == "threshold":
-            data[name] = str(value)
-        elif isinstance(value, Guarantee):
-            data[name] = value.to_dict()
-    return data
+    data = {name: getattr(mechanism, name) for name in ("kind", *names)}
+    plain = {name: value.to_dict() for name, value in data.items() if isinstance(value, Guarantee)}
+    return data | plain | ({"threshold": str(data["threshold"])} if "threshold" in data else {})
 
 
 @cache
@@ -380,6 +378,14 @@ class Wrapped:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
         return self.noise.to_dict()
+
+
+def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArray[Any]:
+    """Return a release as an array of ``size`` integers; raise `UserError` if it does not fit, with ``what`` it is."""
+    array = np.asarray(integers)
+    if array.size != size or array.dtype.kind not in "iu":
+        raise UserError(f"{what} has {size} integers, got {array.dtype} of shape {array.shape}")
+    return array
 
 
 def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:

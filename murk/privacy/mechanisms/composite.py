@@ -25,8 +25,6 @@ from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise,
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
-__all__ = ["CompositeMechanism", "divided"]
-
 _FAIR = np.uint64(2**63)
 
 Part = GaussianMechanism | RandomizedResponse
@@ -179,9 +177,7 @@ class CompositeMechanism:
 
         Each Gaussian part is projected to its radius; a label is taken by its sign. All Gaussian parts share one draw
         of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
-        simulated noise.
-
-        Raises `UserError` if the shapes do not fit.
+        simulated noise. Raises `UserError` if the shapes do not fit.
         """
         from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
@@ -251,9 +247,8 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     """Divide a guarantee between two parts of one release, so that the parts never add up to more than the whole.
 
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
-    the first part if the second is a label (randomized response is pure), else half to each.
-
-    Raises `UserError` for `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+    the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
+    `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
     Examples
     --------

@@ -4,17 +4,15 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape, plain
+from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
 from murk.privacy.mechanisms.lattice import L2BALL
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
-
-__all__ = ["L2BallMechanism"]
 
 _WORDS = 2**64
 
@@ -101,20 +99,14 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
-        return plain(self, "dimension", "radius", "threshold", "norm", "variance", "guarantee")
-
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Literal["analytic"] = "analytic"
     ) -> "L2BallMechanism":
         """Return the mechanism with the least variance whose releases have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
-        64-bit words express an epsilon of at most 44.36.
-
-        Raises `UserError` for a budget below 1e-12.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit
+        words express an epsilon of at most 44.36. Raises `UserError` for a budget below 1e-12.
         """
         pure_only("l2-ball", method)
         size, bound = checked_shape("L2BallMechanism", dimension, radius)

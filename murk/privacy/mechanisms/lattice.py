@@ -198,16 +198,9 @@ def _furthest(out: Integers) -> int:
 
 @jit
 def randomize(
-    kind: int,
-    v: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    kind: int, v: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     """Randomize one vector into the payload of its release.
 
     For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan, Wainwright 2018,
@@ -381,16 +374,9 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
 
 @wiped
 def _randomize_early(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     # Vectors without noise are stored only in memory that is wiped.
     quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
@@ -419,16 +405,9 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
 
 @deferred_to(_randomize_early)
 def randomize_block(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     """Apply `randomize` to every row."""
     vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):

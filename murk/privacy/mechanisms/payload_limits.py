@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FALSE_ALARM", "FORGED", "Reach", "gaussian_square", "laplace_square"]
-
 NATS = 32
 """t = 8^2 / 2."""
 FALSE_ALARM = math.exp(-NATS)

@@ -16,23 +16,6 @@ from murk.privacy.explain import number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
-__all__ = [
-    "DELTA_UNITS",
-    "UNITS",
-    "Amount",
-    "Currency",
-    "OddsMechanism",
-    "PrivacyLoss",
-    "cap_of",
-    "epsilon_cost",
-    "epsilon_units",
-    "is_pure",
-    "log_odds",
-    "pure_only",
-    "really_given",
-]
-
-
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
 
 UNITS = 10**12
@@ -167,9 +150,7 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """Convert a guarantee to the cap of an account, rounded down.
 
     GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
-    guarantee fits under the cap of that guarantee.
-
-    Raises `UserError` if it is not a guarantee that Murk knows.
+    guarantee fits under the cap of that guarantee. Raises `UserError` if it is not a guarantee that Murk knows.
 
     Examples
     --------

@@ -19,14 +19,11 @@ from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.sketches import kernels
 from murk.privacy.sketches.gram import GramMechanism
-from murk.privacy.sketches.kernels import bounded
+from murk.privacy.sketches.kernels import ROWS, Room, bounded
 from murk.privacy.sketches.mechanism import GaussMixMechanism
 from murk.privacy.sketches.newton import EDGE, NewtonMechanism
-from murk.privacy.sketches.normals import ROWS, Room
 from murk.privacy.sketches.rounding import randomly_rounded
 from murk.privacy.sketches.window import WindowAccumulator
-
-__all__ = ["Gram", "GramAccumulator", "Model", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator", "at_model"]
 
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -53,10 +50,8 @@ class Sketch:
         Shape (k, p + 1), int64; `GaussMixMechanism.decode` converts them to the units of the rows.
     spread
         Standard deviation of the noise in units of C, a function of public settings and the noisy eigenvalue.
-    records
-        n, the number of rows of the window (public: neighbours have the same number).
-    simulated
-        Whether the randomness was simulated, so that the sketch protects nobody.
+    records, simulated
+        Number of rows, which is public; whether the randomness was simulated, so that the sketch protects nobody.
     """
 
     integers: npt.NDArray[np.int64] = field(repr=False)
@@ -83,10 +78,8 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
 
     Parameters
     ----------
-    mechanism
-        Parameters of the release.
-    noise
-        Source of all randomness; default `SecureNoise`.
+    mechanism, noise
+        Parameters of the release; source of all randomness, by default `SecureNoise`.
     window
         Number of the window, from 0; used by simulated noise only.
 
@@ -124,21 +117,10 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
         for start in range(0, len(block), room.rows):
             rows = block[start : start + room.rows]
             room.fill(self._key, self._records, len(rows))
-            kernels.accumulate(
-                rows,
-                mechanism.feature_bound,
-                mechanism.target_bound,
-                self._key,
-                self._records,
-                self._mixtures,
-                self._moments,
-                self._carry,
-                room.words,
-                room.counter,
-                room.spare,
-                self._drawn,
-                self._inside,
-            )
+            sums = self._mixtures, self._moments, self._carry
+            scratch = room.words, room.counter, room.spare, self._drawn, self._inside
+            bounds = mechanism.feature_bound, mechanism.target_bound
+            kernels.accumulate(rows, *bounds, self._key, self._records, *sums, *scratch)
             self._records += len(rows)
         self._inside.fill(0.0)
 
@@ -189,10 +171,8 @@ class Gram:
     ----------
     integers
         Shape (d (d + 1) / 2,), int64: the upper triangle, row by row; `GramMechanism.decode` converts them.
-    records
-        n, the number of rows of the window (public: neighbours have the same number).
-    simulated
-        Whether the noise was simulated, so that the matrix protects nobody.
+    records, simulated
+        Number of rows, which is public; whether the noise was simulated, so that the matrix protects nobody.
     """
 
     integers: Integers = field(repr=False)
@@ -207,10 +187,8 @@ class GramAccumulator(WindowAccumulator[Gram]):
 
     Parameters
     ----------
-    mechanism
-        Parameters of the release.
-    noise
-        Source of all randomness; default `SecureNoise`.
+    mechanism, noise
+        Parameters of the release; source of all randomness, by default `SecureNoise`.
     window
         Number of the window, from 0; used by simulated noise only.
     skip
@@ -305,10 +283,8 @@ class Newton:
         Shape (d (d + 1),), int64: A's upper triangle, row by row, then B's; `NewtonMechanism.decode` converts them.
     model
         s, shape (p,).
-    records
-        n, the number of rows of the window (public: neighbours have the same number).
-    simulated
-        Whether the noise was simulated, so that the matrices protect nobody.
+    records, simulated
+        Number of rows, which is public; whether the noise was simulated, so that the matrices protect nobody.
     """
 
     integers: Integers = field(repr=False)
@@ -325,12 +301,10 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
     Parameters
     ----------
-    mechanism
-        Parameters of the release.
+    mechanism, noise
+        Parameters of the release; source of all randomness, by default `SecureNoise`.
     model
         Function that computes a model's coefficients from the first part's release.
-    noise
-        Source of all randomness; default `SecureNoise`.
     window
         Number of the window, from 0; used by simulated noise only.
 
@@ -408,16 +382,9 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
 @jit
 def add(
-    rows: Reals,
-    feature_bound: float,
-    target_bound: float,
-    feature_step: float,
-    target_steps: int,
-    feature_square: int,
-    inside: Reals,
-    row: Integers,
-    sums: Integers,
-) -> None:
+    rows: Reals, feature_bound: float, target_bound: float, feature_step: float, target_steps: int,
+    feature_square: int, inside: Reals, row: Integers, sums: Integers,
+) -> None:  # fmt: skip
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
     ``feature_step``, ``target_steps`` and ``feature_square`` are those of a `GramMechanism`: no q exceeds the last two.

@@ -1,7 +1,5 @@
 """Guarantees of an organisation's release in words: neighbours are a record and a blank one."""
 
-from __future__ import annotations
-
 import math
 
 from murk.privacy.explain import number

@@ -5,8 +5,6 @@ import numpy.typing as npt
 
 from murk._scratch import empty
 
-__all__ = ["WIDTH", "randomly_rounded"]
-
 WIDTH = 4.0
 """Standard deviation of the rounding, in lattice steps."""
 

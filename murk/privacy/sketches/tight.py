@@ -56,22 +56,17 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.rounding import decimal, float_down, precise, rational
-from murk.privacy.sketches.bounds import EIGENVALUE_SLACK, MARGIN, Neighbours, joint, least, quantile, steps, tail
-from murk.privacy.sketches.renyi import joint_settings
-
-__all__ = [
-    "SHARE",
-    "linear_epsilon",
-    "log_moment",
-    "mixing_delta",
-    "mixing_epsilon",
-    "mixing_noise",
-    "replaced",
-    "replaced_noise",
-    "settings",
-    "total",
-]
-
+from murk.privacy.sketches.renyi import (
+    EIGENVALUE_SLACK,
+    MARGIN,
+    Neighbours,
+    joint,
+    joint_settings,
+    least,
+    quantile,
+    steps,
+    tail,
+)
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,6 @@ from murk.privacy import ApproxDP
 from murk.privacy.rounding import decimal, precise
 from murk.privacy.sketches import (
     GaussMixMechanism,
-    bounds,
     eigenvalue_epsilon,
     joint_epsilon,
     joint_settings,
@@ -23,7 +22,7 @@ from murk.privacy.sketches import (
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.sketches.bounds import eigenvalue, joint, steps
+from murk.privacy.sketches.renyi import eigenvalue, joint, steps
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 
