@@ -41,7 +41,7 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(draft, place)
-            _sync_folder(place.parent)
+            sync(place.parent)
         except BaseException:
             if new:
                 path.unlink(missing_ok=True)
@@ -74,8 +74,9 @@ def _draft(place: Path, mode: int = 0o666, like: Path | None = None) -> Iterator
         draft.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a directory, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -23,7 +23,6 @@ _FREED = 2048
 """Largest number of floats, and of integers, created to overwrite the memory that CPython has freed."""
 _FREE_LIST = 128
 """The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
-
 _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
 

@@ -122,7 +122,6 @@ _CODES = (
 
 CODES = {code.code: code for code in _CODES}
 """All codes, by code."""
-
 GENERAL = {
     "murk.cli": "MURK-CLI-002",
     "murk.cli.configuration": "MURK-CONF-001",

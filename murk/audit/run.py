@@ -48,17 +48,9 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "name": self.name,
-            "measure": self.measure,
-            "claimed": self.claimed,
-            "lower_bound": self.bound,
-            "ratio": self.ratio,
-            "pair": self.pair,
-            "draws": self.draws,
-            "holds": self.holds,
-            "neighbours": dict(self.neighbours),
-        }
+        figures = {"lower_bound": self.bound, "ratio": self.ratio, "pair": self.pair}
+        claim = {"name": self.name, "measure": self.measure, "claimed": self.claimed}
+        return {**claim, **figures, "draws": self.draws, "holds": self.holds, "neighbours": dict(self.neighbours)}
 
 
 def audit(

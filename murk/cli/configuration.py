@@ -28,14 +28,11 @@ KAFKA = "kafka"
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
 """Settings that may be set for all commands at once."""
-
 ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
 """Options that affect people's privacy immediately, allowed only as flags."""
-
 ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
 """Further options allowed only as flags: as forgotten settings they would narrow a withdrawal, reveal a name or give up
 waiting releases."""
-
 ALONE = ("demo",)
 """Commands without shared settings: the demonstration must not write into a production log."""
 

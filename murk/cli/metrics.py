@@ -40,8 +40,7 @@ def metrics_port(description: str) -> Callable[[F], F]:
 @contextmanager
 def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
     """Serve metrics at an address; to all host names if the network reaches it, since only sums are served."""
-    from murk.monitoring.web.hosts import ANY, is_own
-    from murk.monitoring.web.server import Server
+    from murk.monitoring.web.server import ANY, Server, is_own
 
     allowed = () if is_own(host) else (ANY,)
     with Server(routes, host, port, options=_OPTIONS, allowed=allowed) as server:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

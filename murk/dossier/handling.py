@@ -12,34 +12,22 @@ _STORES = {
     "estimates": "published estimates",
 }  # fmt: skip
 _TRUSTED = (
-    (
-        "whoever holds ledger and key",
-        "for each name that they can guess: what it released, when, and whether it withdrew",
-        "with keeping it (an older copy forgets spending), and with caps: whoever runs the gateway can raise them",
-        "with any record or value; but it counts a file's clamped and missing values (of one person, if the file has "
-        "one row), and with the key it reveals whether a file of given contents was used",
-    ),
-    (
-        "operator of the log (broker, its administrators)",
-        "releases; connections and credentials, which show who sends and when",
-        "with delivering; with not linking credentials to people",
-        "with privacy: releases are protected before they arrive",
-    ),
+    ("whoever holds ledger and key",
+     "for each name that they can guess: what it released, when, and whether it withdrew",
+     "with keeping it (an older copy forgets spending), and with caps: whoever runs the gateway can raise them",
+     "with any record or value; but it counts a file's clamped and missing values (of one person, if the file has "
+     "one row), and with the key it reveals whether a file of given contents was used"),
+    ("operator of the log (broker, its administrators)",
+     "releases; connections and credentials, which show who sends and when",
+     "with delivering; with not linking credentials to people",
+     "with privacy: releases are protected before they arrive"),
     ("learner", "releases", "with the result being right", "with privacy"),
     ("monitor, dashboards, readers of results", "models, counts, intervals", "with nothing", "with privacy"),
-    (
-        "author of the task",
-        "nothing",
-        "with bounds that do not come from these people's data",
-        "with the budget: a device's own caps hold whatever a task asks for",
-    ),
-    (
-        "other people who release",
-        "the published models",
-        "with honest answers: each can shift the result a little",
-        "with privacy",
-    ),
-)
+    ("author of the task", "nothing", "with bounds that do not come from these people's data",
+     "with the budget: a device's own caps hold whatever a task asks for"),
+    ("other people who release", "the published models", "with honest answers: each can shift the result a little",
+     "with privacy"),
+)  # fmt: skip
 _SHUFFLER = (
     "shuffler, with its intake and store",
     "who sends, when, and each release with its noise",

@@ -173,19 +173,6 @@ def figures(
 
     Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
     `MurkError` for a state of another problem.
-
-    Examples
-    --------
-    >>> from murk.learners.problem import problem_for
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> nothing = figures(task, problem_for(task), [None], [Place(0, 0)])
-    >>> nothing.releases, nothing.names, nothing.levels[0].mu
-    (0, ('age', 'intercept'), 1.0)
     """
     engines = []
     for message in messages:

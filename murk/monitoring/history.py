@@ -113,12 +113,6 @@ class History:
     """Observed points, thinned to stay evenly spread over the logarithm of releases.
 
     At most 600 points, fewer for very many coefficients.
-
-    Examples
-    --------
-    >>> from murk.monitoring.history import History
-    >>> History(coefficients=3).most
-    600
     """
 
     def __init__(self, coefficients: int) -> None:

@@ -111,6 +111,9 @@ class Accountant:
             raise UserError("these releases have no joint guarantee: their deltas add up to 1 or more")
         return epsilon, delta
 
+    def _with_zcdp(self) -> list[_Entry]:
+        return [entry for entry in self._entries if entry.zcdp is not None]
+
     def _at_delta(self, delta: float) -> ApproxDP:
         epsilon, own_delta = self._added()
         left = rational(delta) - own_delta

@@ -5,7 +5,7 @@ Every guarantee is about *replacing* a record by any other (local privacy), neve
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, NoReturn
 
@@ -54,13 +54,15 @@ class Guarantee(ABC):
             refuse(self, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; give a larger epsilon")
         return ApproxDP(epsilon, delta)
 
-    @abstractmethod
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at a delta."""
+        [figure] = self.to_dict()[self.kind].values()
+        return _CURVES[self.kind][0](figure, delta)
 
-    @abstractmethod
     def _delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at an epsilon."""
+        [figure] = self.to_dict()[self.kind].values()
+        return _CURVES[self.kind][1](figure, epsilon)
 
     @abstractmethod
     def _converted(self, kind: Kind) -> "Guarantee":
@@ -145,6 +147,11 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+_CURVES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
+    "pure": (conversions.pure_epsilon, conversions.pure_delta),
+    "gdp": (conversions.gdp_epsilon, conversions.gdp_delta),
+    "zcdp": (conversions.zcdp_epsilon, conversions.zcdp_delta),
+}
 _DELTA_IN_WORDS = 1e-5
 
 
@@ -174,12 +181,6 @@ class PureDP(Guarantee):
     def describe(self) -> str:
         """Describe the guarantee in plain words."""
         return explain.describe_pure(self.epsilon)
-
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.pure_epsilon(self.epsilon, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.pure_delta(self.epsilon, epsilon)
 
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "gdp":
@@ -267,12 +268,6 @@ class GaussianDP(Guarantee):
             f"privacy, and zero-concentrated with rho = {explain.number(self.mu**2 / 2)}.",
         )
 
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.gdp_epsilon(self.mu, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.gdp_delta(self.mu, epsilon)
-
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "zcdp":
             return ZeroConcentratedDP(float_up(rational(self.mu) ** 2 / 2))
@@ -311,12 +306,6 @@ class ZeroConcentratedDP(Guarantee):
             f"privacy. Where the noise is Gaussian it is mu-GDP with mu = "
             f"{explain.number(math.sqrt(2 * self.rho))}, which says more.",
         )
-
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.zcdp_epsilon(self.rho, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.zcdp_delta(self.rho, epsilon)
 
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "pure" and self.rho > 0:

@@ -14,7 +14,6 @@ from murk.cli.output import print_json, table
 
 ORDER = ("flag", "environment", "properties", "file", "default")
 """Origins of a value in order of precedence; ``properties`` is the file named by MURK_KAFKA_CONFIG."""
-
 _PASSWORD = re.compile(r"://.*@", re.DOTALL)
 """Beginning of a URL up to the last @, since a password may contain any character."""
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""
-
 _LEAST_TOKEN = 16
 """Least number of characters of a bearer token."""
 

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 _SHORTEST, _LONGEST = 0.005, 0.2
 """Bounds of the pause while nothing arrives, in seconds."""
-
 MOST_DESCRIPTORS = 65_536
 """Limit of file descriptors that a learner requests; it needs about ten per chain."""
-
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
 

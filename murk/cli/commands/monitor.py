@@ -52,9 +52,8 @@ def command(
     from murk.monitoring.metrics.exporter import new_registry
     from murk.monitoring.metrics.processes import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
-    from murk.monitoring.web.hosts import Hosts
     from murk.monitoring.web.routes import monitor_routes
-    from murk.monitoring.web.server import Server
+    from murk.monitoring.web.server import Hosts, Server
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)

@@ -17,6 +17,7 @@ import click
 from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
+from murk.cli.report import promises
 from murk.errors import UserError
 from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
 
@@ -153,16 +154,6 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
                 else f"about {found.watched[protocol]:,} people until it holds at every look (docs/intervals.md)"
             )  # fmt: skip
         paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
-
-
-def promises(task: Task) -> dict[str, list[str]]:
-    """Return both guarantees of each level of a shuffled task, in words; none if it is not shuffled."""
-    from murk.stream.task.shuffle import COLLUDING
-
-    if (shuffle := task.shuffle) is None:
-        return {}
-    levels = task.privacy.levels.items()
-    return {level: [f"{COLLUDING}: {local.describe()}", shuffle.promised(local).describe()] for level, local in levels}
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:

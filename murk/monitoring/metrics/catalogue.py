@@ -30,7 +30,6 @@ class Metric:
 
 STALENESS_BOUNDS = tuple(2**power - 1 for power in range(21))
 """Upper bounds of the buckets of staleness, 0, 1, 3, 7, ...: bucket b holds numbers of b bits."""
-
 EPSILON_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MU_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SPENT_BOUNDS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)

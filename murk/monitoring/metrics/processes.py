@@ -32,16 +32,7 @@ SMALLEST_GROUP = 20
 
 
 class LearnerMetrics(Exporter):
-    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``.
-
-    Examples
-    --------
-    >>> pulse = Pulse()
-    >>> pulse.owns(1, version=10, offset=12)
-    >>> metrics = LearnerMetrics("third-child", pulse)
-    >>> metrics.registry.get_sample_value("murk_learner_owned_chains", {"task": "third-child"})
-    1.0
-    """
+    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``."""
 
     side = "learner"
 
@@ -150,16 +141,7 @@ _PEOPLE: Mapping[str, Callable[[PeopleSums], Sample | Histogram]] = {
 
 
 class ProcessMetrics(Exporter):
-    """Export the version of a process that works for a task, and prometheus_client's process metrics.
-
-    Examples
-    --------
-    >>> from murk.monitoring.metrics.exporter import new_registry
-    >>> registry = new_registry()
-    >>> _ = ProcessMetrics("third-child", registry)
-    >>> [family.name for family in registry.collect()][0]
-    'murk_build_info'
-    """
+    """Export the version of a process that works for a task, and prometheus_client's process metrics."""
 
     side = "process"
 

@@ -15,7 +15,8 @@ from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
+from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF
+from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
 from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
@@ -28,7 +29,6 @@ Integers = npt.NDArray[np.int64]
 
 TAIL = 13
 """Bound of Gaussian noise in widths: P(|x| > 13 S) < 4e-37, below 1e-30 for all coordinates of a payload together."""
-
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
 _BOUNDS = (1e-100, 1e100)
@@ -210,15 +210,8 @@ class AdditiveMechanism(LatticeMechanism):
 
     __slots__ = ()
 
-    @property
-    def draws(self) -> int:
-        """Noise vectors per release: 1."""
-        return 1
-
-    @property
-    def threshold(self) -> int:
-        """The coin's probability in 2^-64: 0, as additive noise needs no coin."""
-        return 0
+    draws: ClassVar[int] = 1
+    threshold: ClassVar[int] = 0
 
     @property
     def unit(self: Mechanism) -> float:
@@ -235,11 +228,8 @@ class DirectionMechanism(LatticeMechanism):
     """Base class of the mechanisms that release a random direction."""
 
     __slots__ = ()
-
-    @property
-    def spacing(self) -> float:
-        """Width of a lattice step: 1, which kernels ignore, because directions are not quantised."""
-        return 1.0
+    # Kernels ignore it, because directions are not quantised.
+    spacing: ClassVar[float] = 1.0
 
     @property
     def norm(self: Mechanism) -> float:

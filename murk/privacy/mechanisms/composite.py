@@ -142,14 +142,9 @@ class CompositeMechanism:
     @property
     def reach(self) -> Reach:
         """Bounds of the norms of an honest payload's Gaussian parts; a longer payload is forged."""
-        ends = list(accumulate(self.widths))
-        return Reach(
-            tuple(
-                (end - part.dimension, end, gaussian_square(part.dimension, part.steps))
-                for part, end in zip(self.parts, ends, strict=True)
-                if isinstance(part, GaussianMechanism)
-            )
-        )
+        ends = zip(self.parts, accumulate(self.widths), strict=True)
+        gaussian = ((part, end) for part, end in ends if isinstance(part, GaussianMechanism))
+        return Reach(tuple((end - p.dimension, end, gaussian_square(p.dimension, p.steps)) for p, end in gaussian))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -264,12 +259,12 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     if isinstance(guarantee, PureDP) or (cap.currency == "approx" and cap.delta_units == 0):
         raise UserError(f"a release with Gaussian noise cannot have {guarantee!r}; use approx (delta > 0), gdp or zcdp")
     if isinstance(guarantee, ApproxDP):
-        first = int(cap.units * part)
-        second = cap.units - first
+        units = int(cap.units * part)
+        first, second, delta = units / UNITS, (cap.units - units) / UNITS, cap.delta_units
         if label:
-            return ApproxDP(first / UNITS, cap.delta_units / DELTA_UNITS), PureDP(second / UNITS)
-        half = cap.delta_units // 2
-        return ApproxDP(first / UNITS, half / DELTA_UNITS), ApproxDP(second / UNITS, half / DELTA_UNITS)
+            return ApproxDP(first, delta / DELTA_UNITS), PureDP(second)
+        half = delta // 2 / DELTA_UNITS
+        return ApproxDP(first, half), ApproxDP(second, half)
     if isinstance(guarantee, ZeroConcentratedDP):
         rho = rational(guarantee.rho)
         return ZeroConcentratedDP(float_down(rho * part)), ZeroConcentratedDP(float_down(rho * (1 - part)))

@@ -127,10 +127,8 @@ class GaussianMechanism(AdditiveMechanism):
         if currency == "gdp":
             return PrivacyLoss("gdp", ceil_units(Fraction(4 * self.steps**2, _VARIANCE)))
         if currency == "epsilon":
-            raise UserError(
-                "Gaussian noise has no cost in epsilon alone; give the account a cap in zcdp, gdp or approx, "
-                "or use the l2-ball or the laplace mechanism"
-            )
+            remedy = "give the account a cap in zcdp, gdp or approx, or use the l2-ball or the laplace mechanism"
+            raise UserError(f"Gaussian noise has no cost in epsilon alone; {remedy}")
         if currency == "approx":
             if self.stated is None:
                 raise UserError(

@@ -57,6 +57,8 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
     radius: float
     threshold: int
     kind: ClassVar[str] = "l2-ball"
+    draws: ClassVar[int] = 1
+    steps: ClassVar[int] = 0
     code: ClassVar[int] = L2BALL
 
     def __post_init__(self) -> None:
@@ -64,16 +66,6 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         threshold = self.threshold
         if not _WORDS // 2 < threshold < _WORDS:
             raise UserError(f"L2BallMechanism: threshold={threshold} is not between 2^63 and 2^64, both excluded")
-
-    @property
-    def draws(self) -> int:
-        """Noise vectors per release: 1."""
-        return 1
-
-    @property
-    def steps(self) -> int:
-        """Bound on the quantised vector in steps: 0, because directions are not quantised."""
-        return 0
 
     @property
     def unit(self) -> float:

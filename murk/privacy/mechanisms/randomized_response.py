@@ -142,7 +142,5 @@ class RandomizedResponse(OddsMechanism):
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
-            raise UserError(
-                f"RandomizedResponse: {guarantee!r} is too small for {size} categories; give a larger budget"
-            )
+            raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} categories; increase it")
         return cls(size, threshold)

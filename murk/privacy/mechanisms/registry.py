@@ -17,10 +17,8 @@ _CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUni
 
 VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
 """Classes of mechanism by kind; tasks, policies, learners and audits know all of them."""
-
 KINDS: Final = tuple(VECTOR_MECHANISMS)
 """Kinds of mechanism, in order."""
-
 BEST: Final = "best"
 """Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
 

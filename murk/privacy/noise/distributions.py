@@ -39,12 +39,6 @@ class NoiseDistribution:
     ``width`` is how many bits of a word choose k (64; less in tests, to force rare cases), and ``levels`` is the number
     of words to which the distribution function of k is known. A draw that they leave undecided needs a :meth:`deeper`
     distribution, so precision is unlimited.
-
-    Examples
-    --------
-    >>> distribution = NoiseDistribution("gaussian", 48, 16)
-    >>> distribution.step, distribution.denominator
-    (3, 4608)
     """
 
     kind: Kind

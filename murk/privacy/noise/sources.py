@@ -11,7 +11,7 @@ integers for the same words. Coins, bounded integers and identifiers follow from
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -372,6 +372,7 @@ class SimulatedNoise(DrawnNoise):
     """
 
     seed: int
+    simulated: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
@@ -379,11 +380,6 @@ class SimulatedNoise(DrawnNoise):
         if not 0 <= self.seed < 2**64:
             raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed}; choose a smaller one")
         object.__setattr__(self, "seed", int(self.seed))
-
-    @property
-    def simulated(self) -> bool:
-        """Always true."""
-        return True
 
     def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
         draw = simulated_gaussians if distribution is GAUSSIAN_NOISE else simulated_laplaces

@@ -15,29 +15,12 @@ _ALL = 1.0 - 2.0**-53
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
-    """Describe the guarantee of a release, for the neighbours of this kind of mechanism.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP
-    >>> promised(ApproxDP(1.0, 1e-6), "gaussmix")[:70]
-    'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
-    """
+    """Describe the guarantee of a release, for the neighbours of this kind of mechanism."""
     return against_a_blank_record(guarantee) if mechanism in CENTRAL else guarantee.describe()
 
 
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
-    """Describe the guarantee of an organisation's release, and return its guarantee for any two records.
-
-    Examples
-    --------
-    >>> mechanism = GaussMixMechanism.calibrate(
-    ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
-    ... )
-    >>> words, replaced = described(mechanism)
-    >>> round(replaced.epsilon, 3)
-    1.094
-    """
+    """Describe the guarantee of an organisation's release, and return its guarantee for any two records."""
     replaced = strongest_replace_one(mechanism)
     rows = getattr(mechanism, "rows_per_person", 1)
     pair = "records" if rows == 1 else "people's records"
@@ -65,12 +48,6 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
     """Convert a guarantee for a record and a blank one to any two records, for every mechanism.
 
     sqrt 2 times mu (twice rho) for second moments under Gaussian noise; else two steps through the blank record.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> round(any_two_records(GaussianDP(1.0)).mu, 4)
-    1.4142
     """
     if isinstance(guarantee, GaussianDP):
         # A little more than the root of 2, because floats may round it down.

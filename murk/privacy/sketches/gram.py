@@ -19,10 +19,8 @@ from murk.privacy.sketches.renyi import Neighbours
 
 LARGEST_COLUMNS = 4096
 """Most columns of a Gram matrix: features (a constant included) and target."""
-
 LARGEST_ROWS_PER_PERSON = 10_000
 """Most rows of a window that one person may have."""
-
 _GRID = 21
 """Bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps."""
 _SLACK = 1 + 2.0**-40

@@ -18,7 +18,6 @@ from murk.privacy.sketches.renyi import Neighbours
 
 EDGE = 1.0
 """Log odds beyond which a record counts less: its residual over sqrt w is then at most e^(EDGE / 2)."""
-
 _EACH, _MOST = 2_500, 10_000
 
 

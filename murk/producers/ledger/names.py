@@ -26,8 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, cast
 
-from murk._files import write_whole
-from murk._sqlite import sync
+from murk._files import sync, write_whole
 from murk.errors import MurkError, UserError
 
 DIGITS: Final = 64
