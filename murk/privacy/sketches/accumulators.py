@@ -33,7 +33,7 @@ _ELEVEN = np.uint64(11)
 
 
 def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, using one word each.
+    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, by one word each.
 
     The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here the
     sum of A and discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about
