@@ -29,7 +29,6 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):
         if new:
-            # Reserve the name.
             path.open("x").close()
         elif not own and _is_special(path):
             path.write_bytes(data)

@@ -81,13 +81,7 @@ class EpsilonAt:
 
 
 def least_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """Return the exact (Clopper-Pearson) lower confidence bound on a probability, wrong with probability ``failure``.
-
-    Examples
-    --------
-    >>> least_share(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.0, 0.7411]
-    """
+    """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
     bounds: Floats = np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
     return bounds
 

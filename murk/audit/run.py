@@ -82,6 +82,6 @@ def audit(
                 tick(start + round((which * count + sum(map(len, blocks))) * draws / count), case.name)
             samples.append(np.concatenate(blocks))
         for claim in trial.yardsticks:
-            bound, pair = lower_bound(*samples, claim, failure), trial.exact(claim)
+            bound, pair = lower_bound(samples[0], samples[1], claim, failure), trial.exact(claim)
             yield Finding(case.name, claim.name, claim.claimed, bound, pair, count, failure, trial.neighbours)
     tick(2 * draws * len(cases), "")

@@ -199,7 +199,6 @@ class _Summary:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
-        # Reservoir sampling.
         seen = self.kinds["number"]
         if seen <= _SAMPLED:
             self.sample.append(number)

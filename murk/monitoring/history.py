@@ -60,15 +60,6 @@ class Pace:
     """Mean speed and largest lag over at most 600 time spans of equal length.
 
     Spans last ten seconds at first; when there are too many, neighbours are joined.
-
-    Examples
-    --------
-    >>> from murk.monitoring.history import Pace
-    >>> pace = Pace()
-    >>> for second in range(0, 50, 10):
-    ...     pace.add(float(second), releases=min(second, 20), lag=0)
-    >>> pace.columns()["rate"]
-    [None, 1.0, 1.0, 0.0, 0.0]
     """
 
     def __init__(self) -> None:

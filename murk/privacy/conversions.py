@@ -24,7 +24,7 @@ from murk.privacy.rounding import (
     smallest_float,
 )
 
-# Bound on the rounding error of a few 60-digit operations, relative to the size of each term.
+# Bound on the rounding error of a few 60-digit operations, relative to the size of each term (or to 1).
 _MARGIN = Decimal("1e-45")
 
 
@@ -112,10 +112,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         if log_delta + margin >= 0:
             return 1.0
         return max(float_up((log_delta + margin).exp()), math.ulp(0.0))
-
-
-# Bound on the rounding error of a few 60-digit operations on numbers of ordinary size.
-_MARGIN = Decimal("1e-45")
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack, suppress
 from logging import INFO
@@ -14,6 +13,7 @@ from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _LEAST_TOKEN = 16
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+@address_as_json
 def command(
     log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
     connections: int, token_file: str | None, wait: bool, metrics_port: int | None, metrics_host: str, verbose: int,
@@ -81,7 +81,7 @@ def command(
         stack.callback(log.close)
         stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway))
         with between_steps() as asked, gateway:
-            _print_address(task, gateway, as_json)
+            print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
             with suppress(KeyboardInterrupt):
                 while not asked():
                     gateway.step()
@@ -106,10 +106,3 @@ def _token(path: str) -> str:
     if len(token) < _LEAST_TOKEN or not token.isprintable() or " " in token:
         raise UserError(f"--token-file {path}: a token is one word of at least {_LEAST_TOKEN} characters")
     return token
-
-
-def _print_address(task: Task, gateway: Gateway, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"task": task.name, "url": gateway.url, "host": gateway.host, "port": gateway.port}))
-    else:
-        click.echo(f"{task.name}: devices at {gateway.url}/v1/tasks/{task.name}")

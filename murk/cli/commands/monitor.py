@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from logging import INFO
@@ -13,10 +12,10 @@ import click
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.output import address_as_json, print_address
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.monitoring.web.server import Server
     from murk.stream import Task
     from murk.stream.log.base import Log
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
 @wait_for_task
 @logging_options
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+@address_as_json
 def command(
     task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
     reference: str | None, wait: bool, verbose: int, log_json: bool, as_json: bool,
@@ -79,7 +78,7 @@ def command(
             stack.callback(monitor.close)
             monitor.poll()
             server = stack.enter_context(Server(monitor_routes(monitor), host, port, allowed=allowed))
-            _print_address(carried, server, as_json)
+            print_address(carried.name, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
             _watch(monitor, interval)
     except KeyboardInterrupt:
         say("stopped", INFO)
@@ -108,13 +107,6 @@ def rest(used: float, interval: float) -> float:
     (1.0, 8.0, 10.0)
     """
     return max(interval, min(32.0 * used, 10.0))
-
-
-def _print_address(task: Task, server: Server, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"task": task.name, "url": server.url, "host": server.host, "port": server.port}))
-    else:
-        click.echo(f"{task.name}: page at {server.url}/, metrics at {server.url}/metrics")
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:

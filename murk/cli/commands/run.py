@@ -76,7 +76,6 @@ def execute(
             for step in run.steps():
                 if watch is not None:
                     watch(run, False)
-                # Estimate only for display.
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
                     shown = monotonic()

@@ -21,7 +21,6 @@ from murk.stream.messages.state import LEVEL
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client import Metric as Family
-    from prometheus_client.registry import Collector
 
 LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
 """Values of the label ``result`` of ``murk_releases_total``."""
@@ -60,39 +59,27 @@ class Exporter(ABC):
 
     def __init__(self, task: str, registry: CollectorRegistry | None = None) -> None:
         self.registry = new_registry() if registry is None else registry
-        self._task = task
-        register(self.registry, self)
+        self._task_name = task
+        try:
+            self.registry.register(self)
+        except ValueError:
+            remedy = "give each monitor a registry of its own"
+            raise UserError(f"the registry already exports these metrics: {remedy}") from None
 
     def describe(self) -> Iterator[Family]:
         """Return the metrics without values, for the registry."""
-        return described(self.side)
+        return self._families(lambda metric: ())
 
     def collect(self) -> Iterator[Family]:
         """Return the metrics, for the registry."""
-        values = self._values()
-        for metric in METRICS:
-            if metric.side == self.side:
-                yield family(metric, self._task, values(metric))
+        return self._families(self._values())
+
+    def _families(self, values: Callable[[Metric], Iterable[Sample | Histogram]]) -> Iterator[Family]:
+        return (family(metric, self._task_name, values(metric)) for metric in METRICS if metric.side == self.side)
 
     @abstractmethod
     def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
         """Return a function for the current values of each metric."""
-
-
-def described(side: Side) -> Iterator[Family]:
-    """Yield all metrics of a side without values."""
-    for metric in METRICS:
-        if metric.side == side:
-            yield family(metric, "", ())
-
-
-def exported(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield all metrics of the monitor, in the order of the catalogue."""
-    for metric in METRICS:
-        if metric.side == "monitor":
-            # No values before the first read: a zero would look like a counter reset.
-            known = snapshot.read or metric.name == "murk_log_reachable"
-            yield family(metric, snapshot.task.name, VALUES[metric.name](snapshot) if known else ())
 
 
 def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:
@@ -201,11 +188,3 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_log_reachable": lambda s: _alone(float(s.healthy)),
 }
 """Values of the monitor's metrics, by name."""
-
-
-def register(registry: CollectorRegistry, collector: Collector) -> None:
-    """Register a collector; raise `UserError` if the registry has these metrics already."""
-    try:
-        registry.register(collector)
-    except ValueError:
-        raise UserError("the registry already exports these metrics: give each monitor a registry of its own") from None

@@ -97,18 +97,7 @@ class PeopleSums:
 
 
 class PeopleMetrics(Exporter):
-    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``.
-
-    Examples
-    --------
-    >>> metrics = PeopleMetrics("third-child")
-    >>> metrics.update(PeopleSums(people=19, refused=1, pending=0, spent=[(1.0, 19)]))
-    False
-    >>> metrics.update(PeopleSums(people=40, refused=2, pending=0, spent=[(1.0, 40)]))
-    True
-    >>> metrics.registry.get_sample_value("murk_ledger_refusals_total", {"task": "third-child"})
-    2
-    """
+    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``."""
 
     side = "people"
 

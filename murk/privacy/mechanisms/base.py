@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from murk._scratch import copied, wiped
+from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
@@ -274,10 +274,8 @@ def randomize_block(
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
     draw_noise, coin = _noise_tools()
-    rows = _block(mechanism, vectors, np.float64)
-    indices = np.asarray(records, dtype=np.int64)
-    if indices.shape != (len(rows),):
-        raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+    rows = checked_block(mechanism, vectors, np.float64)
+    indices = checked_indices(records, len(rows))
     out = np.empty(rows.shape, dtype=np.int64)
     # Many draws per release would fill the memory, so records are randomized in blocks.
     code, size = mechanism.code, mechanism.draws * mechanism.dimension
@@ -295,14 +293,23 @@ def randomize_block(
 
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
     """Decode m payloads of any lattice mechanism."""
-    rows = _block(mechanism, payload, np.int64)
+    rows = checked_block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)
     lattice.decode_block(mechanism.code, rows, mechanism.unit, out)
     return out
 
 
-def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
-    rows = np.asarray(values)
+def checked_indices(records: npt.ArrayLike, count: int) -> Integers:
+    """Return the indices of as many records as there are vectors."""
+    indices = np.asarray(records, dtype=np.int64)
+    if indices.shape != (count,):
+        raise UserError(f"{count} vectors need {count} record indices, got shape {indices.shape}")
+    return indices
+
+
+def checked_block(mechanism: Any, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
+    """Return vectors or payloads as an array (m, d); raise `UserError` if they do not fit a mechanism."""
+    rows = values if isinstance(values, np.ndarray) else keep(np.array(values))
     if rows.ndim != 2 or rows.shape[1] != mechanism.dimension:
         raise UserError(
             f"the {mechanism.kind} mechanism takes an array of shape (m, {mechanism.dimension}), got {rows.shape}"

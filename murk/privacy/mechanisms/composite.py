@@ -15,7 +15,7 @@ from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import Integers, Vectors, plain
+from murk.privacy.mechanisms.base import Integers, Vectors, checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
@@ -177,12 +177,8 @@ class CompositeMechanism:
         from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
 
-        rows = copied(vectors)
-        indices = np.asarray(records, dtype=np.int64)
-        if rows.ndim != 2 or rows.shape[1] != self.dimension:
-            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
-        if indices.shape != (len(rows),):
-            raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+        rows = checked_block(self, vectors, np.float64)
+        indices = checked_indices(records, len(rows))
         labels = sum(isinstance(part, RandomizedResponse) for part in self.parts)
         integers = noise.gaussian(indices, self.dimension - labels)
         words = noise.words(indices, labels, Purpose.COIN) if labels else np.zeros((len(rows), 0), dtype=np.uint64)
@@ -206,12 +202,7 @@ class CompositeMechanism:
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
         """Decode payloads (m, D): unbiased estimates of the Gaussian parts, labels as released."""
-        rows = np.asarray(payload)
-        if rows.ndim != 2 or rows.shape[1] != self.dimension:
-            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
-        if rows.dtype.kind not in "iu":
-            raise UserError(f"a payload is made of integers, got {rows.dtype}")
-        decoded: Vectors = rows.astype(np.int64) * self.units
+        decoded: Vectors = checked_block(self, payload, np.int64) * self.units
         return decoded
 
     def cost(self, currency: Currency) -> PrivacyLoss:

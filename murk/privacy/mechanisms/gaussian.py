@@ -40,10 +40,8 @@ class GaussianMechanism(AdditiveMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound C of their l2 norm; the l2 sensitivity (diameter) is 2 C.
+    dimension, radius
+        Length d of the vectors, and public bound C of their l2 norm; the l2 sensitivity (diameter) is 2 C.
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated

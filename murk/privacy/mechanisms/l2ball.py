@@ -36,10 +36,8 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound r of their l2 norm.
+    dimension, radius
+        Length d of the vectors, and public bound r of their l2 norm.
     threshold
         The coin's probability in 2^-64: above 2^63 (an even coin) and below 2^64.
 

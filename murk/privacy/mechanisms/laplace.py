@@ -31,10 +31,8 @@ class LaplaceMechanism(AdditiveMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound C of their l2 norm; the l1 sensitivity (diameter) is 2 sqrt(d) C.
+    dimension, radius
+        Length d of the vectors, and public bound C of their l2 norm; the l1 sensitivity (diameter) is 2 sqrt(d) C.
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
 

@@ -198,14 +198,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP, PureDP
-    >>> really_given(ApproxDP(1.0, 1e-6), [PureDP(1.0)])
-    PureDP(epsilon=1.0)
-    """
+    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that."""
     if not isinstance(guarantee, ApproxDP):
         return guarantee
     pure = PureDP(guarantee.epsilon)

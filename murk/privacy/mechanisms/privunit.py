@@ -55,14 +55,10 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound r of their l2 norm.
-    draws
-        n, integer vectors per release; n d is at most 2^20.
-    closest
-        k, from 1 to n.
+    dimension, radius
+        Length d of the vectors, and public bound r of their l2 norm.
+    draws, closest
+        n, integer vectors per release, with n d at most 2^20; k, from 1 to n.
     threshold
         k a: the probability in 2^-64 that one of the closest is released.
 

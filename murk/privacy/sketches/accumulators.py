@@ -81,7 +81,7 @@ Integers = npt.NDArray[np.int64]
 
 # A window's key has 256 bits. With simulated noise, rounding uses the next words of the same stream.
 _KEY_WORDS = 4
-# Bound on the error of the smallest eigenvalue in units of C^2: half of `bounds.EIGENVALUE_SLACK`. Compensated sums of
+# Bound on the error of the smallest eigenvalue in units of C^2: half of `renyi.EIGENVALUE_SLACK`. Compensated sums of
 # n terms err by 2^-52 n C^2, eigenvalues by a small multiple of (p + 1) 2^-53 n C^2; n (p + 1) is at most 2^38.
 _EIGENVALUE_ERROR = 2.0**-11
 # A product of two coordinates of a row is below 2^43, so the sum of this many is below 2^61.

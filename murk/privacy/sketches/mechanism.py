@@ -65,10 +65,8 @@ class GaussMixMechanism:
 
     Parameters
     ----------
-    rows
-        k, at least ``columns``.
-    columns
-        p + 1: features (a constant included) and the target.
+    rows, columns
+        k, at least ``columns``; p + 1: features (a constant included) and the target.
     feature_bound, target_bound
         C_X and C_Y, public.
     g
@@ -78,10 +76,8 @@ class GaussMixMechanism:
         Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
     method
         ``"linear-mixing"`` or ``"mixing"``.
-    stated
-        The (epsilon, delta) guarantee; checked against the exact figure.
-    neighbours
-        Neighbours for which ``stated`` holds.
+    stated, neighbours
+        The (epsilon, delta) guarantee, checked against the exact figure, and the neighbours for which it holds.
     analysis
         ``"published"``: the paper's lemma 1 and theorem 1. ``"joint"``: the Renyi divergences of eigenvalue and sketch
         add, so that about half the eigenvalue makes noise unnecessary. ``"tight"``: the least noise, exact for

@@ -25,11 +25,6 @@ def default_first(features: int) -> int:
     """Return the default number of records of the first part: 2,500 per coefficient, at most 10,000.
 
     They determine the model well enough that the Newton step from it is small, and leave most records to the step.
-
-    Examples
-    --------
-    >>> default_first(3), default_first(21)
-    (7500, 10000)
     """
     return min(_EACH * features, _MOST)
 
