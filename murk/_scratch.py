@@ -19,8 +19,7 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Held = TypeVar("Held", bound=NDArray[Any])
 
-_FREED = 2048
-"""Largest number of floats, and of integers, created to overwrite the memory that CPython has freed."""
+_FREED = 2048  # largest number of floats, and of integers, created to overwrite the memory that CPython has freed
 _FREE_LIST = 128
 """The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
 _LOCAL = threading.local()

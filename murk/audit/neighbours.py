@@ -204,7 +204,6 @@ def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterato
 
 
 def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    """Return a model with randomly moved origin and transform."""
     p = problem.problem.settings.features  # type: ignore[attr-defined]
     model = Model.of(flat, p)
     origin = model.origin + step * rng.normal(size=len(model.origin))

@@ -21,12 +21,9 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-_NUMBERS = 1 << 18
-"""Numbers in a block of vector releases."""
-_BLOCK = 256
-"""Windows in a block."""
-_SKETCH_WORK = 3e8
-"""Most normals that the audit of a sketch task draws."""
+_NUMBERS = 1 << 18  # numbers in a block of vector releases
+_BLOCK = 256  # windows in a block
+_SKETCH_WORK = 3e8  # most normals that the audit of a sketch task draws
 
 
 class Trial(ABC):

@@ -41,8 +41,6 @@ _COMMANDS = {
 
 
 class _Lazy(click.Group):
-    """A group that imports commands when they are called."""
-
     def main(self, *arguments: Any, **options: Any) -> Any:
         with printable_output():
             return super().main(*arguments, **options)

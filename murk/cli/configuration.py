@@ -224,7 +224,6 @@ def _cast_problem(option: click.Option, value: Any, where: str) -> str:
 
 
 def _kind(option: click.Option) -> str:
-    """Describe the type of an option's value."""
     choices = getattr(option.type, "choices", None)
     if choices:
         return f"one of {', '.join(map(str, choices))}"

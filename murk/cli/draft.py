@@ -26,17 +26,14 @@ from murk.stream.task.data.dates import day_number
 
 MOST_DISTINCT: Final = 1_000_000
 """Limit of distinct values that are counted; beyond it, repetition is unknown."""
-_SAMPLED: Final = 100_000
-"""Size of the random sample of a column's numbers."""
+_SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
-_NARROW: Final = 0.5
-"""The range of nine in ten values is stated if its width is below this share of the bounds' width."""
+_NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
-_ROWS_OF_ONE: Final = 100
-"""Largest mean number of rows per value for a column that may name people."""
+_ROWS_OF_ONE: Final = 100  # largest mean number of rows per value for a column that may name people
 MOST_CATEGORIES: Final = 20
 """Limit of categories of a text column."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
@@ -155,8 +152,6 @@ def _split(cell: str) -> tuple[str, str | None]:
 
 
 class _Summary:
-    """Summary of a column's values, from one pass."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows = self.absent = 0
@@ -232,7 +227,6 @@ class _Summary:
         return (first, last) if first < last and last - first < _NARROW * (high - low) else None
 
     def column(self, origin: str) -> Column:
-        """Describe the column."""
         values, kinds = sorted(self.values), set(self.kinds)
         column = partial(Column, self.name, origin=origin)
         if not self.rows:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 
-_AFTER_FAILURE = 30.0
-"""Seconds to wait after an estimate could not be made."""
-_SHARE = 50
-"""Messages may take at most 1 / _SHARE of a learner's time."""
+_AFTER_FAILURE = 30.0  # seconds to wait after an estimate could not be made
+_SHARE = 50  # messages may take at most 1 / _SHARE of a learner's time
 
 _log = logging.getLogger(__name__)
 

@@ -58,8 +58,6 @@ def say(words: str, level: int = logging.WARNING, *, code: str | None = None) ->
 
 
 class _Stderr(logging.Handler):
-    """Write to the current standard error."""
-
     def emit(self, record: logging.LogRecord) -> None:
         try:
             click.echo(self.format(record), err=True)

@@ -23,8 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
-_SHARE = 20
-"""Computing sums may take at most 1 / _SHARE of the time."""
+_SHARE = 20  # computing sums may take at most 1 / _SHARE of the time
 
 
 def metrics_port(description: str) -> Callable[[F], F]:

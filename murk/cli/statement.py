@@ -16,8 +16,7 @@ from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, Tas
 from murk.stream.task.shuffle import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
-# Without the path, which may contain a person's name.
-_COMMAND = "murk ledger LEDGER --person NAME"
+_COMMAND = "murk ledger LEDGER --person NAME"  # without the path, which may contain a person's name
 
 
 def show_statement(account: Account) -> None:

@@ -142,7 +142,6 @@ def _several_rows(facts: Facts) -> Iterator[str]:
 
 
 def _of_task(facts: Facts) -> Iterator[str]:
-    """Yield the task's own open questions and weak guarantees."""
     task, audit = facts.task, facts.audit
     if task.simulated:
         yield "The task is for SIMULATED releases, which protect nobody: release no real person's record to it."
@@ -166,7 +165,6 @@ def _of_task(facts: Facts) -> Iterator[str]:
 
 
 def _of_gateways(facts: Facts) -> Iterator[str]:
-    """Yield who can learn more than the log shows."""
     if facts.accounts is not None and facts.accounts.files:
         yield (
             "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
@@ -190,7 +188,6 @@ def _of_gateways(facts: Facts) -> Iterator[str]:
 
 
 def _of_deployment(facts: Facts) -> Iterator[str]:
-    """Yield questions on the log's retention and access."""
     task, deployment, accounts = facts.task, facts.deployment, facts.accounts
     if deployment is None:
         yield "No log was read (--log): retention is what the task asks for, and copies and access are not known."
@@ -220,7 +217,6 @@ def _of_deployment(facts: Facts) -> Iterator[str]:
 
 
 def _of_accounts(facts: Facts) -> Iterator[str]:
-    """Yield questions on people's accounts."""
     if facts.accounts is None:
         yield "No ledger was read (--ledger): whether there is a cap over all tasks is not known."
         return

@@ -30,12 +30,10 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-# Growth of the releases after which the needed releases are forecast again.
-_FORECAST_GROWTH = 1.25
+_FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
 # Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.
 _SEQUENCE_SHARE = 0.01
-# Share of new releases after which drift is tested again.
-_DRIFT_SHARE = 0.02
+_DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 
 
 class Needed(NamedTuple):
@@ -279,7 +277,6 @@ def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float
 def _drift(
     problem: Problem, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
 ) -> Drift | None:
-    """Test for drift, or reuse the previous test."""
     added = 0 if before is None else found.n_releases - before.releases
     if before is not None and before.compared and 0 <= added < _DRIFT_SHARE * found.releases_used:
         return before

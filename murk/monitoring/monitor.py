@@ -43,12 +43,10 @@ class Monitor(Exporter):
         Registry for the metrics, also an attribute; by default a new one.
     reference
         True coefficients in coded units, if known, as in a simulation.
-    clock
-        Time in seconds since 1970.
     reopen
         Opens the log again after it could not be read, as when a file was deleted and restored.
-    patience
-        Seconds without a poll after which the log counts as unreadable.
+    clock, patience
+        Time in seconds since 1970; seconds without a poll after which the log counts as unreadable.
 
     Examples
     --------

@@ -182,7 +182,6 @@ def _reason(kind: str, entry: _Entry) -> str:
 
 
 def _sum(kind: str, entries: list[_Entry]) -> float:
-    """Return the total in a kind that all entries have, rounded up."""
     total = Fraction(0)
     for entry in entries:
         value: Fraction = getattr(entry, kind)

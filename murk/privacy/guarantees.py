@@ -200,10 +200,8 @@ class ApproxDP(Guarantee):
 
     Parameters
     ----------
-    epsilon
-        At least 0.
-    delta
-        At least 0 (then it is `PureDP`) and below 1.
+    epsilon, delta
+        Each at least 0; delta is below 1, and 0 makes the guarantee a `PureDP`.
 
     Examples
     --------

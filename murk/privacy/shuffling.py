@@ -41,10 +41,8 @@ Floats = npt.NDArray[np.float64]
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 
-# Sixteen units of rounding, for sums of a few terms that are rounded relative to their own size.
-_ROUNDING = 2.0**-49
-# Logarithms of factorials are right to 3e-14.
-_LOG_MARGIN = 1e-12
+_ROUNDING = 2.0**-49  # sixteen units of rounding, for sums of a few terms that are rounded relative to their own size
+_LOG_MARGIN = 1e-12  # logarithms of factorials are right to 3e-14
 # Relative error of a continued fraction of positive terms, 12 operations each.
 _FRACTION_MARGIN = 1e-12
 _SMALL = np.array([math.log(math.factorial(n)) - (n * math.log(n) - n if n else 0.0) for n in range(16)])
@@ -147,22 +145,16 @@ Bound = Literal["published", "blanket"]
 
 # From this local epsilon on, clones are so rare, even in the largest crowd, that shuffling gains nothing.
 _NO_CLONES = 60.0
-# Below this local epsilon, floats underflow.
-_NO_LOSS = 1e-100
-# The largest epsilon of a guarantee.
-_LARGEST = 1e6
+_NO_LOSS = 1e-100  # below this local epsilon, floats underflow
+_LARGEST = 1e6  # the largest epsilon of a guarantee
 # A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
 # Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.5%.
 _FINE, _COARSE = 1536, 256
-# Relative precision of inversions.
-_PRECISION = 1e-9
-# Relative rounding of the inner value's terms, and of the sum over groups.
-_MARGIN = 2e-12
-# Below this, floats underflow; no delta is claimed to be smaller.
-_LEAST_DELTA = 1e-300
-# Optimal composition takes time in proportion to the number of crowds.
-_MAX_CROWDS = 10_000
+_PRECISION = 1e-9  # relative precision of inversions
+_MARGIN = 2e-12  # relative rounding of the inner value's terms, and of the sum over groups
+_LEAST_DELTA = 1e-300  # below this, floats underflow; no delta is claimed to be smaller
+_MAX_CROWDS = 10_000  # optimal composition takes time in proportion to the number of crowds
 
 
 def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "published") -> float:
@@ -524,7 +516,6 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
 
 @lru_cache(maxsize=1024)
 def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
-    """Return an upper bound on the expected delta over the number of clones."""
     without_shuffler = pure_delta(local_epsilon, epsilon)
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler

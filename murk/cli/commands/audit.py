@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk import __version__
-from murk.cli.options import as_json
+from murk.cli.options import as_json, load_task
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.audit import Finding
-    from murk.stream import Task
 
 
 @click.command("audit")
@@ -45,7 +44,9 @@ def command(
 
     if everything == (task_path is not None):
         raise UserError("give a TASK to audit, or --all for every mechanism and protocol")
-    task = None if task_path is None else _load(task_path)
+    task = None if task_path is None else load_task(task_path)
+    if task is not None and task.public is not None and task.covariates is None:
+        click.echo("murk: audited without the public sample, which is set aside when a run begins", err=True)
     cases = catalogue() if task is None else cases_of(task)
     noise = None if seed is None else SimulatedNoise(seed)
     with progress("audit", 2 * draws * len(cases), quiet=as_json) as tick:
@@ -65,19 +66,6 @@ def command(
         _show(findings, confidence, seed, whole=everything)
     if not holds:
         sys.exit(1)
-
-
-def _load(path: str) -> Task:
-    """Load a task with its public file."""
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
-
-    task = Task.load(path)
-    if task.public_path is not None:
-        return task.with_public(*public_covariates(task.public_path, task))
-    if task.public is not None:
-        click.echo("murk: audited without the public sample, which is set aside when a run begins", err=True)
-    return task
 
 
 def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole: bool) -> None:

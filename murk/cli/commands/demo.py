@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from murk.cli.commands.run import execute
-from murk.cli.consent import asking
-from murk.cli.options import as_json
+from murk.cli.options import as_json, asking
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from murk._files import check_place, write_whole
-from murk.cli.options import as_json
+from murk.cli.options import as_json, load_task
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
 
@@ -46,12 +46,8 @@ def command(
     from murk.dossier.facts import Facts, read_audit
     from murk.dossier.making import dossier_of
     from murk.dossier.page import page_of
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
 
-    task = Task.load(task_path).with_simulated(simulated)
-    if task.public_path is not None:
-        task = task.with_public(*public_covariates(task.public_path, task))
+    task = load_task(task_path).with_simulated(simulated)
     deployment, origin = None, f"the file {Path(task_path).name}"
     if log_url is not None:
         deployment = _read(log_url, task)

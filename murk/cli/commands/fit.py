@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner
 
-_PAUSE = 0.05
-"""Seconds between two looks at a log while nothing arrives."""
+_PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 @click.command("fit")

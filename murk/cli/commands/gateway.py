@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""
-_LEAST_TOKEN = 16
-"""Least number of characters of a bearer token."""
+_LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 
 @click.command("gateway")

@@ -79,7 +79,6 @@ def command(
 
 
 def _ask_name() -> str:
-    """Ask for a name at the terminal, or read a line of standard input."""
     if terminal():
         return str(click.prompt("Whose account", hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")

@@ -110,7 +110,6 @@ def rest(used: float, interval: float) -> float:
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:
-    """Check that the log carries the given task, real or simulated."""
     from murk.stream.task.change import check_task_change
 
     # The file does not contain the public covariates.

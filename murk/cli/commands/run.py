@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.learn import COLLECT
-from murk.cli.consent import asking
-from murk.cli.options import as_json, population
+from murk.cli.options import as_json, asking, population
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_check, print_result, say_notice
 

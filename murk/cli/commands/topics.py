@@ -4,8 +4,7 @@ import sys
 
 import click
 
-from murk.cli.consent import asking, make_public
-from murk.cli.options import as_json
+from murk.cli.options import as_json, asking, load_task, make_public
 from murk.cli.output import print_json
 
 _ONE_COPY = (
@@ -38,17 +37,13 @@ def command(
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.constants import check_public, constant_in_public
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
     from murk.stream.task.disclosure import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
     from murk.stream.log.kafka.topic_creation import TopicSetup
 
-    task = Task.load(task_path).with_simulated(simulated)
-    if task.public_path is not None:
-        task = task.with_public(*public_covariates(task.public_path, task))
+    task = load_task(task_path).with_simulated(simulated)
     for caution in constant_in_public(task):
         click.echo(f"{task.name}: caution: {caution}", err=True)
     problem_for(task).check_state()

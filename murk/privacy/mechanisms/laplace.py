@@ -12,8 +12,7 @@ from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 
-# P(|x| > 90 S) < e^-90 = 8e-40: below 1e-30 for every coordinate of a payload together.
-_TAIL = 90
+_TAIL = 90  # P(|x| > 90 S) < e^-90 = 8e-40: below 1e-30 for every coordinate of a payload together
 
 
 @dataclass(frozen=True, slots=True)

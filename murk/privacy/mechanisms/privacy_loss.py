@@ -36,10 +36,8 @@ class PrivacyLoss:
         ``"gdp"`` (mu^2; pure counts with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated; GDP
         counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"`` ((epsilon, delta),
         by addition).
-    units
-        mu^2, rho or epsilon in 1e-12.
-    delta_units
-        delta in 1e-15; 0 unless the currency is ``"approx"``.
+    units, delta_units
+        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency is ``"approx"``.
 
     Examples
     --------

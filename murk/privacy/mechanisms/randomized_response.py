@@ -34,10 +34,8 @@ class RandomizedResponse(OddsMechanism):
 
     Parameters
     ----------
-    classes
-        Number k of categories, at least 2 and below 2^31.
-    threshold
-        Number of words that keep the category.
+    classes, threshold
+        Number k of categories, at least 2 and below 2^31; number of words that keep the category.
 
     Examples
     --------
@@ -142,5 +140,5 @@ class RandomizedResponse(OddsMechanism):
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
-            raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} categories; increase it")
+            raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} classes; give a larger budget")
         return cls(size, threshold)

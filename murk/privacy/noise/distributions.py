@@ -25,8 +25,7 @@ LATTICE_WIDTH: int = 2**20
 _GUARD = 64
 _GUIDE_BITS = 10
 _LARGEST = 2**62
-# The power of |x| in the exponent of each kind.
-_POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})
+_POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})  # the power of |x| in the exponent of each kind
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from murk.privacy.sketches.newton import NewtonMechanism
 
 CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
 """Kinds of mechanism that release a summary of a window of records."""
-_ALL = 1.0 - 2.0**-53
-"""The largest delta below 1, which guarantees nothing."""
+_ALL = 1.0 - 2.0**-53  # the largest delta below 1, which guarantees nothing
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:

@@ -21,8 +21,7 @@ LARGEST_COLUMNS = 4096
 """Most columns of a Gram matrix: features (a constant included) and target."""
 LARGEST_ROWS_PER_PERSON = 10_000
 """Most rows of a window that one person may have."""
-_GRID = 21
-"""Bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps."""
+_GRID = 21  # bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps
 _SLACK = 1 + 2.0**-40
 # Square roots of 2, rounded down and up, so that rounding never weakens the guarantee.
 _DIGITS = 10**20
@@ -63,12 +62,10 @@ class GramMechanism:
         C_X and C_Y, public.
     noise
         Gaussian mechanism of d (d + 1) / 2 coordinates that defines noise and guarantee.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
+    neighbours, rows_per_person
+        ``"zero-out"`` or ``"replace-one"``; k, the largest number of rows in which neighbours differ.
     asked
         The guarantee that the mechanism was calibrated to; checked. Default: the noise's own.
-    rows_per_person
-        k: largest number of rows in which neighbours differ.
 
     Examples
     --------

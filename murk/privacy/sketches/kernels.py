@@ -21,8 +21,7 @@ Reals = npt.NDArray[np.float64]
 
 ROWS = 16
 """Number of rows whose normals are kept at a time."""
-# Number of blocks computed in one call: 256 KiB of words.
-_BLOCKS = 4096
+_BLOCKS = 4096  # number of blocks computed in one call: 256 KiB of words
 
 _R = 3.6541528853610088
 _LAYERS = 256

@@ -58,10 +58,8 @@ class NewtonMechanism:
 
     Parameters
     ----------
-    start
-        Mechanism of A; its target bound is 1.
-    first
-        Number of rows of A, public.
+    start, first
+        Mechanism of A, with a target bound of 1; number of rows of A, which is public.
 
     Examples
     --------
