@@ -82,8 +82,7 @@ class EpsilonAt:
 
 def least_share(successes: Counts, trials: int, failure: float) -> Floats:
     """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
-    bounds: Floats = np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
-    return bounds
+    return np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
 
 
 def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:

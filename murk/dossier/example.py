@@ -52,12 +52,9 @@ def made_up(task: Task) -> dict[str, Any]:
             record[feature.name] = feature.categories[-1]
     target = task.target
     if isinstance(target, BinaryTarget):
-        record[target.name] = target.positive
-    elif isinstance(target, ClassTarget):
-        record[target.name] = target.classes[-1]
-    else:
-        record[target.name] = _middle(target.low, target.high)
-    return record
+        return {**record, target.name: target.positive}
+    value = target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
+    return {**record, target.name: value}
 
 
 def example_of(task: Task) -> Example:

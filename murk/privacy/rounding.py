@@ -4,21 +4,12 @@ A float in a public parameter means its shortest decimal (0.1 means 1/10). Expon
 computed with 60 decimal digits and then moved against the claim by a margin well above the rounding error.
 """
 
+import decimal as decimals
 import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import (
-    MAX_EMAX,
-    MIN_EMIN,
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-    localcontext,
-)
+from decimal import Decimal
 from fractions import Fraction
 
 from murk.errors import UserError
@@ -36,8 +27,9 @@ _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988
 @contextmanager
 def precise() -> Iterator[None]:
     """Use decimal arithmetic with 60 digits and unlimited exponents within the block."""
-    traps = [DivisionByZero, InvalidOperation, Overflow]
-    with localcontext(Context(_DIGITS, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX, traps=traps)):
+    traps = [decimals.DivisionByZero, decimals.InvalidOperation, decimals.Overflow]
+    exponents = decimals.MIN_EMIN, decimals.MAX_EMAX
+    with decimals.localcontext(decimals.Context(_DIGITS, decimals.ROUND_HALF_EVEN, *exponents, traps=traps)):
         yield
 
 

@@ -61,9 +61,8 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     def __post_init__(self) -> None:
         self._check_fields("threshold")
-        threshold = self.threshold
-        if not _WORDS // 2 < threshold < _WORDS:
-            raise UserError(f"L2BallMechanism: threshold={threshold} is not between 2^63 and 2^64, both excluded")
+        if not _WORDS // 2 < self.threshold < _WORDS:
+            raise UserError(f"L2BallMechanism: threshold={self.threshold} is not between 2^63 and 2^64, both excluded")
 
     @property
     def unit(self) -> float:

@@ -77,8 +77,7 @@ class Reach:
     (True, False, False)
     """
 
-    # start, stop and largest squared norm of each range of coordinates with its own noise
-    parts: tuple[tuple[int, int, int], ...]
+    parts: tuple[tuple[int, int, int], ...]  # start, stop and largest squared norm of each range of coordinates
 
     def holds(self, payload: Sequence[int]) -> bool:
         """Return whether a payload of Python integers, which do not overflow, is within the bounds."""

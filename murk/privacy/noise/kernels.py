@@ -6,15 +6,13 @@ because uint64 with int64 becomes float64 in numpy and wraps in numba.
 A trial, given a word A and a word B (notation of `murk.privacy.noise.distributions`):
 
 1. k by comparing A with the table; a word equal to an entry is undecided and continues with further words.
-2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range
-   rejects the trial.
-3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by
-   von Neumann's method as in Canonne, Kamath, Steinke (2020), Algorithm 1: u1 < num is its first
-   comparison and settles nearly every trial.
+2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range rejects the trial.
+3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by von Neumann's
+   method as in Canonne, Kamath, Steinke (2020), Algorithm 1: u1 < num is its first comparison, nearly always the last.
 4. Reject the negative zero.
 
-Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2013) for the
-decomposition; von Neumann (1951).
+Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2013) for the decomposition; von Neumann
+(1951).
 """
 
 import numpy as np

@@ -212,8 +212,7 @@ def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float,
 
 def forward(order: float, rows: int, m: Floats) -> Floats:
     """Return the log moment of ``rows`` normals of variance m against m - 1, for m > order."""
-    found: Floats = rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m))
-    return found
+    return np.asarray(rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m)))
 
 
 def reverse(order: float, rows: int, m: Floats) -> Floats:
@@ -223,8 +222,7 @@ def reverse(order: float, rows: int, m: Floats) -> Floats:
     1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
     """
     t = 1 / (m - 1)
-    found: Floats = rows / 2 * (order * np.log1p(t) - np.log1p(order * t))
-    return found
+    return np.asarray(rows / 2 * (order * np.log1p(t) - np.log1p(order * t)))
 
 
 def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
@@ -242,7 +240,7 @@ def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: i
     if not float(m[-1]) > a:
         return math.inf
     stray = float(_tails(np.append(masses, _log_upper(reach)) + forward(a, rows, m))[0])
-    return max(there, back, stray + a * (a - 1) * sigma * sigma / (2 * eta * eta))
+    return max(there, back, stray + _gain(a, sigma, eta))
 
 
 def _gain(a: float, d: float, eta: float) -> float:
