@@ -56,7 +56,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
     if port is None:
         yield lambda: None
         return
-    from murk.monitoring.metrics.processes import LearnerMetrics, ProcessMetrics, learner_routes
+    from murk.monitoring.processes import LearnerMetrics, ProcessMetrics, learner_routes
 
     due = 0.0
 
@@ -83,7 +83,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         return
     from functools import partial
 
-    from murk.monitoring.metrics.processes import PeopleMetrics, PeopleSums
+    from murk.monitoring.processes import PeopleMetrics, PeopleSums
     from murk.monitoring.web.routes import metrics
     from murk.monitoring.web.server import text
 

@@ -10,7 +10,7 @@ Source = Literal["task", "deployment", "audit", "code", "example", "organisation
 
 @dataclass(frozen=True)
 class Claim:
-    """One or two sentences, and what supports them.
+    """One or two sentences with their evidence or their source.
 
     ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true. ``source`` is
     the text's source if no test supports it.

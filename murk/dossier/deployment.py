@@ -78,7 +78,7 @@ class Accounts:
 
     @property
     def spent(self) -> tuple[str, ...]:
-        """Spending on all tasks together, without repeating what it is about."""
+        """Sentences on the spending on all tasks together, without their common beginning."""
         return tuple(sentence.removeprefix("All tasks together: ") for sentence in self.lifetime)
 
 

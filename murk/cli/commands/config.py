@@ -127,6 +127,6 @@ def _masked(setting: Setting) -> Setting:
 
 
 def _text(value: Any) -> str:
-    if value is None or value == []:
-        return "-"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None or value == [] else str(value)

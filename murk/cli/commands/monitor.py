@@ -49,7 +49,7 @@ def command(
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
-    from murk.monitoring.metrics.processes import ProcessMetrics
+    from murk.monitoring.processes import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
     from murk.monitoring.web.routes import monitor_routes
     from murk.monitoring.web.server import Hosts, Server

@@ -1,4 +1,4 @@
-"""``murk shuffle``: forward releases in crowds, so that nobody else knows which came from whom."""
+"""``murk shuffle``: forward releases in shuffled crowds, which hide from whom each release came."""
 
 from __future__ import annotations
 

@@ -147,8 +147,8 @@ def _ages(s: Snapshot) -> Iterable[Histogram]:
     return () if ages is None else (Histogram(ages, s.figures.staleness_sum),)
 
 
-def _by_level(names: Sequence[str], halves: Sequence[float]) -> Iterable[Sample]:
-    return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(names, halves, strict=True)]
+def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Iterable[Sample]:
+    return [Sample((name, *level), value) for name, value in zip(s.figures.names, values, strict=True)]
 
 
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
@@ -161,11 +161,9 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_lag_releases": _chains("lag"),
     "murk_model_version": _chains("version"),
     "murk_staleness_releases": _ages,
-    "murk_parameter": lambda s: [
-        Sample((name,), value) for name, value in zip(s.figures.names, s.figures.values, strict=True)
-    ],
-    "murk_parameter_half_width": lambda s: _by_level(s.figures.names, s.figures.half_widths),
-    "murk_parameter_sequence_half_width": lambda s: _by_level(s.figures.names, s.figures.sequence_half_widths),
+    "murk_parameter": lambda s: _by_name(s, s.figures.values),
+    "murk_parameter_half_width": lambda s: _by_name(s, s.figures.half_widths, f"{LEVEL:g}"),
+    "murk_parameter_sequence_half_width": lambda s: _by_name(s, s.figures.sequence_half_widths, f"{LEVEL:g}"),
     "murk_contrast_e_value": lambda s: [
         Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
     ],

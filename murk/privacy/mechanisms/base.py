@@ -378,7 +378,7 @@ class Wrapped:
 
 
 def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArray[Any]:
-    """Return a release as an array of ``size`` integers; raise `UserError` if it does not fit, with ``what`` it is."""
+    """Return a release as an array of ``size`` integers; raise `UserError`, which names ``what``, if it is not one."""
     array = np.asarray(integers)
     if array.size != size or array.dtype.kind not in "iu":
         raise UserError(f"{what} has {size} integers, got {array.dtype} of shape {array.shape}")
@@ -386,7 +386,7 @@ def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArra
 
 
 def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
-    """Raise UserError if ``room``, the noise's sensitivity in steps less that of rounding, is below half of it."""
+    """Raise UserError if rounding takes more than half of the noise's sensitivity in steps; ``room`` is the rest."""
     if room < noise.steps:
         raise UserError(
             f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "

@@ -58,7 +58,7 @@ class Draw(Protocol):
     def __call__(
         self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
-        """Draw as far as the words last; return what `kernels.draw` does."""
+        """Draw as far as the words last; return the same as `kernels.draw`."""
 
 
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:

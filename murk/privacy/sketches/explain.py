@@ -59,9 +59,10 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
 
 def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
     """Describe a guarantee for a record, or for a person's up to ``rows`` records, against blank ones (all zeros)."""
-    whose = "each record of the window" if rows == 1 else f"a person's records of the window together (at most {rows})"
-    it = "the record" if rows == 1 else "the person's records"
-    blank = "a blank one" if rows == 1 else "blank ones"
+    whose, it, blank = "each record of the window", "the record", "a blank one"
+    if rows > 1:
+        whose = f"a person's records of the window together (at most {rows})"
+        it, blank = "the person's records", "blank ones"
     if not isinstance(guarantee, ApproxDP):
         [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
         return (
@@ -70,7 +71,7 @@ def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
             f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
             "the records is trusted with them."
         )
-    epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
     factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
     return (
         f"For {whose}, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had {it} been blank "
