@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from murk._files import write_whole
+from murk._printable import INVISIBLE
 from murk._sqlite import sync
 from murk.errors import MurkError, UserError
 
@@ -43,14 +44,6 @@ _ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+.0-9][-+.0-9eE]*$", re.MULTI
 
 # Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
-_INVISIBLE: Final = (
-    # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
-    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
-    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
-    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
-    # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
-    (0x2800, 0x2800), (0xFFFC, 0xFFFC), (0x16FE4, 0x16FE4), (0x13441, 0x13442), (0x1D159, 0x1D159),
-)  # fmt: skip
 # Minus sign and Arabic decimal separator.
 _SIGNS: Final = {0x2212: "-", 0x066B: "."}
 
@@ -137,7 +130,7 @@ def number_name(value: float | Decimal) -> str:
 def is_seen(character: str) -> bool:
     """Return whether a character may occur in a name: it is text and visible."""
     code = ord(character)
-    if any(first <= code <= last for first, last in _INVISIBLE):
+    if any(first <= code <= last for first, last in INVISIBLE):
         return False
     return unicodedata.category(character)[0] in _ALLOWED
 
