@@ -40,12 +40,14 @@ _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
 # Matches a line made of number characters that is not a normalized whole number.
-_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+.0-9][-+.0-9eE]*$", re.MULTILINE)
+_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+'.0-9][-+.,0-9eE]*$", re.MULTILINE)
+# Decimal or thousands signs of spreadsheets, and their mark of text before a number.
+_UNCLEAR: Final = re.compile(r"'?[-+]?[0-9]+(,[0-9]+)*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 # Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
-# Minus sign and Arabic decimal separator.
-_SIGNS: Final = {0x2212: "-", 0x066B: "."}
+# Minus sign and Arabic decimal and thousands separators.
+_SIGNS: Final = {0x2212: "-", 0x066B: ".", 0x066C: ","}
 
 
 class PersonName(str):
@@ -57,8 +59,8 @@ class PersonName(str):
 def person_name(name: str) -> str:
     """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
-    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty or has an
-    invisible, unassigned or non-text character; the message does not quote it.
+    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty, has an
+    invisible, unassigned or non-text character, or is a number with a comma; the message does not quote it.
 
     Examples
     --------
@@ -177,6 +179,11 @@ def _number(text: str) -> str:
         return text.lstrip("0") or "0"
     match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
     if match is None:
+        if _UNCLEAR.fullmatch(text if text.isascii() else text.translate(_SIGNS)):
+            raise UserError(
+                "a person's name is a number with a comma or an apostrophe, which programs read in different ways: "
+                "write its digits only"
+            )
         return text
     sign, whole, part, written = match["sign"], match["whole"], match["part"] or "", match["power"] or ""
     power = written.lstrip("+-").lstrip("0")
