@@ -111,8 +111,9 @@ def _type_in_words(types: Any, kind: Any) -> str:
 
 
 def _check_type(column: Any, what: str) -> None:
-    """Raise `UserError` if all values of a column's type would count as missing: its type is no one's value."""
-    library, kind = library_of(column), getattr(column, "dtype", None)
+    """Raise `UserError` if all values of a column's type would count as missing: a type is nobody's value."""
+    library = library_of(column)
+    kind: Any = getattr(column, "dtype", None)
     if library == "pyarrow":
         check_arrow_type(column.type, what)
     elif library == "polars":
