@@ -121,7 +121,7 @@ def test_a_public_file() -> None:
     assert "the column 'worked'" in refused("q", "--public", "public.csv", "--target", "worked")
 
 
-@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\u202e", "\x0b"], ids=ascii)
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\u202e", "\x0b", "\u3164", "\u2800"], ids=ascii)
 def test_a_header_writes_no_line_of_the_task(end: str) -> None:
     """Of a column that is left out: YAML ends a comment where no editor shows an end."""
     frame = people().rename(columns={"code": f"code{end}public: {{set_aside: 100}} #"})

@@ -178,7 +178,10 @@ class StreamEstimator(base.Estimator):
         # Not frame[name]: a column named by a number would be taken for a row.
         indices = {name: index for index, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
-        columns = [numbers(frame[:, indices[name]].to_native()) if name in indices else absent for name in names]
+        columns = [
+            numbers(frame[:, indices[name]].to_native(), what=f"X, column {name!r}") if name in indices else absent
+            for name in names
+        ]
         return keep(np.column_stack(columns))
 
     def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from murk.errors import UserError
 from murk.learners.core.estimator import Record, StreamEstimator, series
 from murk.learners.core.frames import frame_of
 from murk.learners.core.values import number, target, targets
+from murk.stream.task.data.columns import is_absent, is_nan
 from murk.stream.task.data.containers import column_array
 
 
@@ -116,6 +117,7 @@ def _labels(classes: Sequence[Any]) -> NDArray[Any]:
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
     """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
+    _check_labels(classes)
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
     return dict(zip(classes, codes, strict=True))
@@ -126,7 +128,13 @@ def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
     codes = {label: float(index) for index, label in enumerate(classes)}
     if len(codes) != len(classes) or len(classes) < 2:
         raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+    _check_labels(classes)
     return codes
+
+
+def _check_labels(classes: Sequence[Any]) -> None:
+    if any(is_absent(label) or is_nan(label) for label in classes):
+        raise UserError(f"classes={classes!r}: None and NaN say that a label is missing; name the class by a text")
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
