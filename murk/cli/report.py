@@ -108,7 +108,7 @@ def say_notice(
             click.echo(f"{task.name}: level {level}: {COLLUDING}: {local.describe()}", err=True)
             click.echo(f"{task.name}: level {level}: {task.shuffle.promised(local).describe()}", err=True)
     from murk.learners.results.report import cost_of_forgetting
-    from murk.planning.line import outlook
+    from murk.planning.outlook import outlook
 
     cost = cost_of_forgetting(task)
     if cost is not None:

@@ -91,7 +91,7 @@ def command(
     with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
         found = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
     if picture is not None:
-        from murk.planning.picture import draw
+        from murk.planning.plan import draw
 
         write_whole(picture, draw(found, picture.suffix[1:].lower()))
     if as_json:
@@ -178,7 +178,7 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
         if math.isnan(found.effect)
         else f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     )
-    from murk.planning.words import rate_words
+    from murk.planning.outlook import rate_words
 
     origin = "given" if assumed.each is not None or assumed.named else "assumed"
     return (

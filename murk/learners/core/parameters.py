@@ -1,10 +1,13 @@
-"""Parameters that several estimators share: their docstrings name each parameter, and its text is written once."""
+"""Parameters of estimators: texts that several docstrings share, and checks. River-free."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from murk.errors import UserError
 
 C = TypeVar("C", bound=type)
 
@@ -75,3 +78,11 @@ def documented(cls: C) -> C:
     text = "Parameters\n----------\n" + "\n".join(shown)
     cls.__doc__ = _SECTION.sub(lambda _: text, inspect.cleandoc(cls.__doc__ or ""), count=1)
     return cls
+
+
+def check_choices(owner: Any, **choices: Sequence[object]) -> None:
+    """Raise UserError for the first attribute of ``owner`` that is not one of its choices."""
+    for name, known in choices.items():
+        value = getattr(owner, name)
+        if value not in known:
+            raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")

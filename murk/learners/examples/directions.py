@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from murk._jit import inlined, jit
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.examples import layout as k
 from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee
@@ -139,7 +139,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 
 
-def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def parts(form: int, values: Floats) -> tuple[Floats, Floats]:
     """Split decoded releases into ``u`` with the missingness last, (m, p + 1), and ``t``, (m,)."""
     column = -3 if form == k.DIRECTED_LABEL else -2
     return np.delete(values, column, axis=1), values[:, column]
@@ -204,7 +204,7 @@ class ExampleDirections(Wrapped):
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
     @wiped
-    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads, projecting them into K."""
         rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
@@ -215,7 +215,7 @@ class ExampleDirections(Wrapped):
         _quantise_all(rows, self.spacing, self.steps, steps)
         return np.asarray(steps + noise.gaussian(indices, self.dimension))
 
-    def decode(self, payload: npt.ArrayLike) -> NDArray[np.float64]:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Turn payloads (m, p + 2) into unbiased estimates of ``(w, a, r, m / sqrt 2)``."""
         values = self.noise.decode(payload)
         values[:, -1] = np.asarray(payload)[:, -1] / missing_steps(self.steps)

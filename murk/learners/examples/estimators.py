@@ -9,24 +9,23 @@ from dataclasses import astuple, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.estimator import Record, SGDEstimator, step_setting
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.parameters import documented
+from murk.learners.core.parameters import check_choices, documented
 from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_chances, two_labels
 from murk.learners.core.values import number, stated_bounds, target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import own_variance, parts
-from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.evaluation import Example
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.losses import Noise, probabilities
 from murk.learners.examples.outer import matrix_of
-from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.protocol import FORMER_RELEASES, BinaryLoss
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -87,8 +86,7 @@ class IWPSGD(SGDEstimator):
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
-        if self.inputs not in ("records", "released"):
-            raise UserError(f"inputs={self.inputs!r} is not one of 'records', 'released'")
+        check_choices(self, inputs=("records", "released"))
         for name in ("intercept", "corrected"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
@@ -101,12 +99,15 @@ class IWPSGD(SGDEstimator):
         super()._prepare()
 
     def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
+        budgets = (self.budget, *(self.levels or {}).values())
+        guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
+        release = released(self.release or self._former, self.loss, guarantees, len(coded) - 1)
         return ExampleSettings(
             target=self._target,
             names=coded,
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
-            release=self._released(len(coded) - 1),
+            release=release,
             split=self.split,
             loss=self.loss,
             truncation=getattr(self, "truncation", None),
@@ -117,22 +118,13 @@ class IWPSGD(SGDEstimator):
             step=step_setting(self.step),
             averaging=self.averaging,
             weighting=self.weighting,
-            polish=self._polished(len(coded)),
+            polish=(len(coded) <= POLISHED or release == "outer") if self.polish is None else self.polish,
             unit=float(getattr(self, "_bound", 1.0)),
             intercept=self.intercept,
             intervals=self.intervals,
             kind=self.mechanism,
             corrected=self.corrected,
         )
-
-    def _released(self, coded: int) -> Any:
-        budgets = (self.budget, *(self.levels or {}).values())
-        guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
-        return released(self.release or self._former, self.loss, guarantees, coded)
-
-    def _polished(self, coefficients: int) -> bool:
-        by_default = coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
-        return by_default if self.polish is None else self.polish
 
     def _expected(self) -> tuple[float | None, float | None]:
         return self.bound or 1.0, getattr(self, "_bound", None)
@@ -291,7 +283,7 @@ class IWPSGD(SGDEstimator):
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
         return estimate([engine.snapshot() for engine in self._engines(others)])
 
-    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
         return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference)
 
@@ -409,7 +401,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     def _shown(self, target: float) -> Any:
         return self.classes[1 if target > 0 else 0]
 
-    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _chances(self, rows: Floats) -> Floats:
         return two_chances(probabilities(self.loss, self._linear(rows)))
 
     @classmethod
@@ -515,7 +507,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     def _coded_one(self, y: Any) -> float:
         return target(y) / self._bound
 
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+    def _coded_many(self, y: Any) -> Floats:
         return targets(y) / self._bound
 
     def _released_target(self, x: Record, y: Any) -> float:
@@ -536,7 +528,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
         return self._in_units(super().merged(others))
 
-    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, rows: Floats) -> Floats:
         return self._bound * self._linear(rows)
 
     @classmethod

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base, metrics
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.examples.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.transforms import value
@@ -40,7 +40,7 @@ class Example(dict[Any, float]):
     product: bool = False  # whether features are multiplied by the label
     directed: bool = False  # whether features are a direction: losses are weighted by 1/|x|^2
     missing: float = 0.0  # for a direction, an unbiased estimate of whether the target is missing (1) or present (0)
-    matrix: NDArray[np.float64] | None = None  # the whole outer product, if any: losses are weighted by 1/(1 + |x|^2)
+    matrix: Floats | None = None  # the whole outer product, if any: losses are weighted by 1/(1 + |x|^2)
 
 
 class Score(NamedTuple):

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import (
     VARIANCE,
@@ -26,16 +26,13 @@ from murk.learners.core.forecasting import (
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import parts
-from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import estimate as estimate_of
-from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.polish import factors
 from murk.learners.examples.problem import ExampleProblem
 from murk.learners.examples.settings import POLISHED
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
-
-Array = NDArray[np.float64]
 
 _PEOPLE: Final = 8_192
 _NEVER: Final = 2**62
@@ -68,8 +65,8 @@ def estimate(
         weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
 
         def linear(
-            drawn: Array, mean: Array, m: int = m, weight: float = weight, root: float = root, size: int = size
-        ) -> Array:
+            drawn: Floats, mean: Floats, m: int = m, weight: float = weight, root: float = root, size: int = size
+        ) -> Floats:
             return np.asarray(size * weight * mean + root * (drawn - m * weight * mean))
 
         whole.real[list(_SCALARS)] += square * engine.real[list(_SCALARS)]
@@ -88,7 +85,7 @@ def estimate(
 
 
 def _simulated(
-    problem: ExampleProblem, records: Records, people: int, level: str, theta: Array, rng: np.random.Generator
+    problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, all of whose residuals are taken at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
@@ -100,7 +97,7 @@ def _simulated(
     return engine
 
 
-def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Array, Array]:
+def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
     """Return mean Hessian (p, p), right side of the equations, mean u, and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
@@ -117,7 +114,7 @@ def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Arr
     return bend, aimed, first, _solved(problem, bend, aimed)
 
 
-def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Array, Array]:
+def _fit(problem: ExampleProblem, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
     """Minimise the loss of records without noise by Newton steps; return Hessian, right side and minimiser."""
     settings, shares = problem.settings, records.shares
     engine = problem.engine()
@@ -137,7 +134,7 @@ def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Ar
     return bend, aimed, theta
 
 
-def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
+def _solved(problem: ExampleProblem, bend: Floats, aimed: Floats) -> Floats:
     """Return the minimiser, scaled into the ball; the shortest one if there are several."""
     settings = problem.settings
     assert settings.radius is not None

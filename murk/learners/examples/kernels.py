@@ -9,14 +9,16 @@ import math
 
 import numpy as np
 
-from murk._jit import inlined, jit
-from murk._memory import borrowed
+from murk._jit import brief, inlined, jit
+from murk._memory import borrowed, integers_at, numbers_at, words_at
+from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, draw_from
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
-from murk.learners.examples.layout import Array
+from murk.learners.examples.layout import Array, sizes
 from murk.learners.examples.polish import follow, follow_direction, refresh
 from murk.learners.examples.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
@@ -97,12 +99,6 @@ def add_loss(real: Array, found: float, weight: float) -> None:
         real[k.LOSS_WEIGHT_SQUARES] += weight * weight
         real[k.LOSS_CROSS] += weight * weight * found
         real[k.LOSS_SQUARES] += weight * weight * found * found
-
-
-@inlined
-def follow_loss(whole: Array, real: Array, z: float, v: float, target: float, weight: float) -> None:
-    """Add a release's loss estimate at the average to the running mean."""
-    add_loss(real, loss_at(whole, real, z, v, target), weight)
 
 
 @inlined
@@ -206,7 +202,7 @@ def apply(
         total = weight * (abs(pull) * math.sqrt(square + 1.0) + abs(push) * real[k.VARIANCE] * math.sqrt(length))
         plausible = total * total - total * total == 0.0
     if plausible:
-        follow_loss(whole, real, at, v_at, target, weight)
+        add_loss(real, loss_at(whole, real, at, v_at, target), weight)
         if whole[k.POLISH] == 1 and directed:
             follow_direction(whole, real, reference, u, at, target, weight)
         elif whole[k.POLISH] == 1:
@@ -380,3 +376,48 @@ def to_vectors(form: int, boxed: int, scale: float, X: Array, y: Array, out: Arr
     """Apply :func:`to_vector` to every row."""
     for i in range(X.shape[0]):
         to_vector(form, boxed, scale, X[i], y[i], out[i])
+
+
+_NO_ROWS, _NO_TARGETS = np.zeros((0, k.LEVEL_REALS)), np.zeros(0)
+_NO_WORDS = np.zeros(0, dtype=np.uint64)
+_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+
+
+@jit
+def take_words(whole: Array, address: int, trials: int) -> int:
+    """Draw one record's noise, and the word of its coin, from fresh random words in the memory at ``address``.
+
+    Returns `LEARNED`, or the code of what is missing.
+    """
+    numbers, last = whole[k.NUMBERS], 2 * trials + SPARE
+    words_start = address + 8 * (k.WHOLE_HEADER + 2 * numbers)
+    if not fresh_words(words_start, last + 1):
+        return NO_WORDS
+    words = words_at(words_start, last + 1)
+    whole[k.COIN] = np.int64(words[last])
+    size = whole[k.FEATURES] - 1 if whole[k.FORM] == k.LABEL else numbers
+    status = draw_from(words_start, trials, whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size])
+    if status == LEARNED:
+        for j in range(last + 1):
+            words[j] = np.uint64(0)
+    return status
+
+
+@brief
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the record whose features are in the memory at ``address``, and wipe them.
+
+    Secure noise is drawn from words for ``trials`` trials; with 0 trials, noise and coin are already in the memory.
+    Returns `LEARNED`; or, with nothing learned, `TOO_FEW` if the words did not suffice and the draw must continue from
+    them, or `NO_WORDS`.
+    """
+    header = integers_at(address, k.WHOLE_HEADER)
+    size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
+    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
+    if trials > 0:
+        status = take_words(whole, address, trials)
+        if status != LEARNED:
+            return status
+    real[k.TARGET] = y
+    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
+    return LEARNED

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.estimates.links import logistic
 from murk.learners.examples.protocol import DIRECTED
 from murk.learners.examples.protocol import LOSSES as BY_TARGET
@@ -24,8 +24,6 @@ DIRECTED_LOSSES: Final = DIRECTED
 
 # t of the probit-type loss: its slope differs from the logistic loss's by at most 0.0095, so coefficients are logits.
 LOGIT_WIDTH: Final = 1.702**2
-
-Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,13 @@ class ExampleLoss:
     name: str  # name in tasks and arguments
     code: int  # code in `murk.learners.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
-    probabilities: Callable[[Scores], Scores] | None  # the positive label's, at scores; None for a real target
+    probabilities: Callable[[Floats], Floats] | None  # the positive label's, at scores; None for a real target
     spread: Callable[[Size], float]  # approximate bound on E||gradient estimate||^2
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
 
 
-def _normal(scores: Scores) -> Scores:
+def _normal(scores: Floats) -> Floats:
     root = math.sqrt(2.0 * LOGIT_WIDTH)
     return np.array([0.5 * math.erfc(-z / root) for z in scores])
 
@@ -168,7 +166,7 @@ def checked_radius(loss: str, radius: float | None, variance: float) -> float:
     return float(radius)
 
 
-def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def probabilities(loss: str, scores: Floats) -> Floats:
     """Return the probability of the positive label at scores, under the loss's model.
 
     probit: ``Phi(z / sqrt t)``; log: ``1 / (1 + e^-z)``; exponential: ``1 / (1 + e^-2z)``; quadratic: ``(1 + z) / 2``,

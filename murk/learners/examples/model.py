@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._turns import in_turn
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.part import Numbers, Part, all_numbers
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism
@@ -77,7 +78,7 @@ class PartOfOuter(OuterMechanism):
         """Number of integers in a release."""
         return self.whole.dimension
 
-    def decode(self, payload: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
         return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
 

@@ -21,18 +21,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._jit import inlined, jit, patient
 from murk._memory import borrowed, integers_at, numbers_at, rows_at
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import symmetric
 from murk.learners.core.in_place import LEARNED
 from murk.learners.core.scoring.kernels import outer
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import to_direction
-from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on
+from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on, take_words
 from murk.learners.examples.layout import Array, sizes
-from murk.learners.examples.record import take_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 _HALF = math.sqrt(0.5)
@@ -191,7 +190,7 @@ def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals:
 
 @patient
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Apply :func:`murk.learners.examples.record.learn_record` to an outer product under Gaussian noise."""
+    """Apply :func:`murk.learners.examples.kernels.learn_record` to an outer product under Gaussian noise."""
     header = integers_at(address, k.WHOLE_HEADER)
     size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
     whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
@@ -227,6 +226,6 @@ def learn_record(address: int, y: float, trials: int) -> int:
     return LEARNED
 
 
-def matrix_of(numbers: NDArray[np.float64], features: int) -> NDArray[np.float64]:
+def matrix_of(numbers: Floats, features: int) -> Floats:
     """Return the matrix of a decoded release, with blocks A, b and c."""
     return symmetric(numbers, features + 1)

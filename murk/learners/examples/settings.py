@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.parameters import check_choices
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
@@ -93,14 +94,10 @@ class ExampleSettings:
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
-        for name, value, known in (
-            ("release", self.release, ("outer", "directions", "joint", "separate")),
-            ("averaging", self.averaging, tuple(AVERAGING)),
-            ("weighting", self.weighting, ("inverse-variance", "uniform")),
-            ("intervals", self.intervals, (ASKED, None)),
-        ):
-            if value not in known:
-                raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
+        check_choices(
+            self, release=("outer", "directions", "joint", "separate"), averaging=tuple(AVERAGING),
+            weighting=("inverse-variance", "uniform"), intervals=(ASKED, None),
+        )  # fmt: skip
         if self.intervals is not None and self.polish:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
@@ -266,9 +263,7 @@ def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]
     return replace(settings, radius=radius, truncation=terms)
 
 
-def level_rows(
-    settings: ExampleSettings, mechanisms: list[ExampleMechanism]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def level_rows(settings: ExampleSettings, mechanisms: list[ExampleMechanism]) -> tuple[Floats, Integers]:
     """Return the public parameters of levels as kernels read them, a row each.
 
     Raises UserError if a level's noise is too large for the loss at the settled radius.
@@ -280,7 +275,7 @@ def level_rows(
     return reals, wholes
 
 
-def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[Floats, Integers]:
     noise, radius = settings.noise(mechanism), settings.radius
     assert radius is not None
     if radius >= largest_radius(settings.loss, noise.variance):
@@ -327,7 +322,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     return real, whole
 
 
-def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
+def fill(real: Floats, whole: Integers, settings: ExampleSettings) -> None:
     """Write settled settings into the arrays that kernels read."""
     assert settings.radius is not None
     weighted = settings.weighted

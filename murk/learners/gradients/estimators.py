@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from river import base
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.estimator import SGDEstimator, step_setting
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.parameters import documented
+from murk.learners.core.parameters import check_choices, documented
 from murk.learners.core.predictions import LabelEstimator, TargetEstimator, several_labels, two_chances
 from murk.learners.core.values import target
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
@@ -64,12 +65,6 @@ class LDPSGD(SGDEstimator):
     def _objective(self) -> Logistic | Balanced | Softmax | Huber:
         """Return the objective."""
 
-    def _extra_settings(self) -> dict[str, float]:
-        return {}
-
-    def _class_labels(self) -> tuple[object, ...]:
-        return ()
-
     @abstractmethod
     def _default_radius(self, coefficients: int) -> float:
         """Return the default radius for a number of coefficients."""
@@ -111,17 +106,15 @@ class LDPSGD(SGDEstimator):
             smallest_square=small,
             largest_square=large,
             start=None if self.start is None else np.array(self.start, dtype=np.float64),
-            **self._extra_settings(),  # type: ignore[arg-type]
+            scale_start=getattr(self, "scale_start", 1.0),
+            scale_floor=getattr(self, "scale_floor", 0.01),
         )
         self._settings = settings
+        labels, mechanisms = getattr(self, "classes", ()), self._level_mechanisms()
         engine = SGDEngine(
-            settings,
-            self._level_mechanisms(),
-            seed=self.seed,
-            noise=self.noise,
-            covariates=covariates,
-            classes=self._class_labels(),
-        )
+            settings, mechanisms, seed=self.seed, noise=self.noise, covariates=covariates,
+            classes=tuple(labels) if len(labels) > 2 else (),
+        )  # fmt: skip
         self._start(names, engine)
         return engine
 
@@ -153,17 +146,28 @@ class LDPSGD(SGDEstimator):
         first = engines[0]
         return estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
 
-    def _working(self) -> NDArray[np.float64]:
+    def _working(self) -> Floats:
         engine = self._require()
         rows = engine.average[: engine.dimension - engine.settings.scaled]
-        table: NDArray[np.float64] = rows.reshape(-1, engine.settings.features)
+        table: Floats = rows.reshape(-1, engine.settings.features)
         transform = engine.settings.transform
         return table if transform is None else table @ transform
 
-    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
-        scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._working().T
+        scores: Floats = np.column_stack([rows, np.ones(len(rows))]) @ self._working().T
         return scores
+
+
+def published(budget: Guarantee, eta: float, alpha: float) -> dict[str, Any]:
+    """Return the paper's settings, on which `as_published` of both estimators is based."""
+    return {
+        "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
+        "weights": "mallows",
+        "step": InverseScalingStep(eta, alpha),
+        "weighting": "uniform",
+        "radius": math.inf,
+    }
 
 
 @documented
@@ -247,24 +251,13 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     ) -> None:
         self._keep(locals())
         self._codes = several_labels(classes)
-        if objective not in ("balanced", "logistic"):
-            raise UserError(f'objective={objective!r} is not one of "balanced", "logistic"')
-        if coordinates not in ("contrasts", "classes"):
-            raise UserError(f'coordinates={coordinates!r} is not one of "contrasts", "classes"')
+        check_choices(self, objective=("balanced", "logistic"), coordinates=("contrasts", "classes"))
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """Return a learner like the paper's: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
-        settings: dict[str, Any] = {
-            "objective": "logistic",
-            "coordinates": "classes",
-            "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
-            "weights": "mallows",
-            "step": InverseScalingStep(eta, alpha),
-            "weighting": "uniform",
-            "radius": math.inf,
-        }
+        settings = {**published(budget, eta, alpha), "objective": "logistic", "coordinates": "classes"}
         return cls(budget=budget, **{**settings, **more})
 
     def _scale(self) -> Scale:
@@ -280,10 +273,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         # On features of unit size the norm is the logit's root mean square: at 5 labels are nearly certain.
         return 5.0
 
-    def _class_labels(self) -> tuple[object, ...]:
-        return tuple(self.classes) if len(self.classes) > 2 else ()
-
-    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _chances(self, rows: Floats) -> Floats:
         scores = self._linear(rows)
         if len(self.classes) == 2:
             return two_chances(logistic(scores[:, 0]))
@@ -386,15 +376,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
         Pure budgets get the Laplace mechanism, as in the paper's Example 1.
         """
-        settings: dict[str, Any] = {
-            "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
-            "weights": "mallows",
-            "c": 1.345,
-            "scale_multiplier": 1.0,
-            "step": InverseScalingStep(eta, alpha),
-            "weighting": "uniform",
-            "radius": math.inf,
-        }
+        settings = {**published(budget, eta, alpha), "c": 1.345, "scale_multiplier": 1.0}
         return cls(budget=budget, **{**settings, **more})
 
     def _objective(self) -> Huber:
@@ -406,13 +388,10 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         # Leaves room for coefficients of 2 on features of unit size.
         return 5.0 * math.sqrt(coefficients / 6.0)
 
-    def _extra_settings(self) -> dict[str, float]:
-        return {"scale_start": self.scale_start, "scale_floor": self.scale_floor}
-
     def _scale(self) -> Scale:
         return "slope"
 
-    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, rows: Floats) -> Floats:
         return self._linear(rows)[:, 0]
 
     @classmethod

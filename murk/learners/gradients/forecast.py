@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import one_by_one, split, vectors_variance
 from murk.learners.core.options import InverseScalingStep
@@ -28,8 +28,6 @@ from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
-
-Array = NDArray[np.float64]
 
 # Largest number of steps of one path.
 MOST: Final = 100_000
@@ -56,9 +54,8 @@ def estimate(
     engines = []
     for _ in range(chains):
         engine = SGDEngine(
-            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
-            classes=problem.classes,
-        )  # fmt: skip
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates, classes=problem.classes
+        )
         drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
         indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
         rng.shuffle(indices)
@@ -69,9 +66,8 @@ def estimate(
 
 
 def _learn(
-    problem: GradientProblem, engine: SGDEngine, X: Array, y: Array, levels: NDArray[np.int64],
-    rng: np.random.Generator,
-) -> None:  # fmt: skip
+    problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: np.random.Generator
+) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (

@@ -20,18 +20,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
+from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import ASKED, COMPLETE, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
+
+if TYPE_CHECKING:
+    from murk.learners.gradients.engine import Memory
 
 PLUG_IN = "plug-in"
 # The largest u that intervals allow for: 1 over the share of targets present.
@@ -58,7 +62,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
     return settings.names + ((SCALE,) if settings.scaled else ())
 
 
-def report_matrix(settings: Settings) -> NDArray[np.float64]:
+def report_matrix(settings: Settings) -> Floats:
     """Return the linear map from working parameters to reported coefficients.
 
     It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class.
@@ -76,7 +80,7 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
     return back
 
 
-def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.float64]:
+def reported(settings: Settings, working: Floats) -> Floats:
     """Return working parameters ``(d,)`` in reported coordinates; a diagonal `report_matrix` is not built."""
     if settings.transform is not None or isinstance(settings.objective, Softmax):
         return np.asarray(report_matrix(settings) @ working)
@@ -86,7 +90,7 @@ def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.flo
     return values
 
 
-def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
     """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
     Logistic: ``mean w(x) p (1 - p) x x'``. Balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``.
@@ -112,7 +116,7 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
         steep = np.minimum(probability, 1.0 - probability)
     else:
         steep = probability * (1.0 - probability)
-    curved: NDArray[np.float64] = (points * (share * steep)[:, None]).T @ points
+    curved: Floats = (points * (share * steep)[:, None]).T @ points
     return curved
 
 
@@ -163,10 +167,8 @@ def _estimate(
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
     if covariates is not None and not isinstance(settings.objective, Huber) and settings.weights != "clip":
         return _plug_in(settings, memories, covariates, names, report_matrix(settings), n)
-    weights = np.array([memory.real[k.SUM_WEIGHT] for memory in memories])
-    shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(memories), 1.0 / len(memories))
-    average = sum(share * memory.rows[k.AVERAGE] for share, memory in zip(shares, memories, strict=True))
-    values = reported(settings, np.asarray(average))
+    weights = [memory.real[k.SUM_WEIGHT] for memory in memories]
+    values = reported(settings, weighted_mean(weights, [memory.rows[k.AVERAGE] for memory in memories]))
     note = (
         "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
         "79% to 96% of runs (docs/coverage.md)"
@@ -187,38 +189,35 @@ def _estimate(
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
 
 
-def _scaling(settings: Settings, memory: Memory) -> NDArray[np.float64]:
+def _scaling(settings: Settings, memory: Memory) -> Floats:
     """Return the diagonal of random scaling's V in reported coordinates (softmax: contrasts, un-whitened)."""
-    count = float(memory.whole[k.COUNT])
-    if count == 0:
-        return np.full(settings.dimension, math.inf)
     p = settings.features
     bar = memory.rows[k.AVERAGE].copy()
     if settings.transform is not None:
         for start in range(0, settings.dimension - settings.scaled, p):
             bar[start : start + p] = settings.transform.T @ bar[start : start + p]
     a, b, c = memory.rows[k.SCALING_A], memory.rows[k.SCALING_B], memory.real[k.SUM_SQUARES]
-    variance = np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2
+    variance = path_variance(bar, a, b, c, float(memory.whole[k.COUNT]))
     if settings.scaled:
         variance[p] *= settings.multiplier**2
-    return np.asarray(variance)
+    return variance
 
 
 def _plug_in(
     settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates, names: tuple[str, ...],
-    matrix: NDArray[np.float64], n: int,
+    matrix: Floats, n: int,
 ) -> Estimate:  # fmt: skip
-    precisions = np.array([memory.real[k.SUM_PRECISION] for memory in memories])
-    total = float(precisions.sum())
+    precisions = [memory.real[k.SUM_PRECISION] for memory in memories]
+    total = float(np.sum(precisions))
     complete = settings.intervals == COMPLETE
     targets = "no missing targets" if complete else "at most half of the targets missing"
     note = f"assumes a correct model, {targets}, and public covariates like the people's (docs/coverage.md)"
     if total == 0.0:
         values = matrix @ memories[0].rows[k.ITERATE]
         return Estimate(names, values, PLUG_IN, np.full(len(names), math.inf), note, len(memories), n)
-    shares = precisions / total
-    at = np.asarray(sum(s * m.rows[k.MEAN_AT] for s, m in zip(shares, memories, strict=True)))
-    slope = np.asarray(sum(s * m.rows[k.MEAN_GRADIENT] for s, m in zip(shares, memories, strict=True)))
+    at, slope = (
+        weighted_mean(precisions, [memory.rows[row] for memory in memories]) for row in (k.MEAN_AT, k.MEAN_GRADIENT)
+    )
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
     # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).

@@ -1,6 +1,7 @@
 """Objectives whose gradients are bounded for every parameter, feature vector and target.
 
-An objective is a frozen description with its dimension and the bound ``C0``, which sets the noise;
+An objective is a frozen description: its dimension, the supremum ``C0`` of a gradient's l2 norm for ``||x|| w(x) <=
+reach`` (`bound`, which sets the noise), and a gradient's approximate mean square over ``C0^2`` (`spread`).
 :mod:`murk.learners.gradients.kernels` computes the gradient. Source: Shi, Xie, Jiang, Kong and He, "Non-Asymptotic
 Analysis of Online Local Private Learning with SGD", sections 3 and 5. The scale's multiplier, the centring of its
 gradient and the contrast coding of softmax are Murk's own.
@@ -10,28 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import contrasts
 
 LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
-
-
-class Objective(Protocol):
-    """Interface of an objective for the update."""
-
-    code: ClassVar[int]
-    spread: ClassVar[float]  # approximate mean square of a gradient, divided by the squared bound
-
-    def dimension(self, features: int) -> int:
-        """Return the number of parameters for a number of coded features, the constant included."""
-
-    def bound(self, reach: float) -> float:
-        """Return the supremum ``C0`` of the gradient's l2 norm for ``||x|| w(x) <= reach``."""
 
 
 class _OfLogit:
@@ -91,7 +79,7 @@ class Softmax:
             raise UserError(f"softmax needs at least 2 classes, got {self.classes}")
 
     @property
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self) -> Floats:
         """Map from coefficient rows to one score for each class, ``(K, K - 1)``."""
         return contrasts(self.classes)
 
@@ -109,7 +97,7 @@ class FullSoftmax(Softmax):
     """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
 
     @property
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self) -> Floats:
         """The identity, ``(K, K)``."""
         return np.eye(self.classes)
 

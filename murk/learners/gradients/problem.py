@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import copied, empty
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory
-from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.engine import Memory, SGDEngine
 from murk.learners.gradients.inference import estimate
 from murk.learners.gradients.kernels import is_published, newest_published, spacing
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
@@ -68,7 +67,7 @@ class GradientProblem:
         return self.dimension
 
     @property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """The iterate of version 0, in working coordinates."""
         return np.array(self._memory.ring[0])
 
@@ -102,7 +101,7 @@ class GradientProblem:
         """Return how many releases to make at one iterate: a hundredth of those so far, lest gradients become stale."""
         return max(1, releases // SHARE)
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_iterate(self, theta: Floats) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.
 
         Raises HostileModelError if ``theta`` has a different size, is not finite or is outside the radius, or if its
@@ -126,9 +125,7 @@ class GradientProblem:
             if not settings.scale_floor * (1 - 1e-9) <= scale <= settings.scale_ceiling * (1 + 1e-9):
                 raise HostileModelError(f"the model's scale {scale:.6g} lies outside its bounds: refused")
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return bounded gradients of coded records at ``theta``, ``(m, d)``; a NaN target gives a zero gradient.
 
         By default ``theta`` is the iterate of version 0.

@@ -5,34 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
 from murk._scratch import empty
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.curves import LINKS, LOSSES, Curve, curve_of
 from murk.learners.core.estimator import PersonEstimator, Record
 from murk.learners.core.frames import frame_of
 from murk.learners.core.options import chosen_noise
-from murk.learners.core.parameters import documented
+from murk.learners.core.parameters import check_choices, documented
 from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_chances, two_labels
+from murk.learners.core.scoring.engine import merged as merged_scores
+from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import with_constant
+from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.values import stated_range, target, targets
-from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.line import LineEstimate
-from murk.learners.moments.bounds import normal_reach
-from murk.learners.moments.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
+from murk.learners.moments import protocol as moments
 from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.moments.fit import Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
-from murk.learners.moments.problem import check_size
+from murk.learners.moments.problem import check_size, own_curve
 from murk.learners.moments.protocol import FORMER_RELEASES
 from murk.learners.moments.root import NoRootError
-from murk.learners.moments.statistics import Statistics, balanced
+from murk.learners.moments.statistics import Statistics, balanced, normal_reach
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
@@ -41,10 +45,103 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.task.data.containers import column_array
 from murk.stream.task.protocol import Scale
 
-Floats = NDArray[np.float64]
+# Arguments for moments alone, with their defaults.
+OF_MOMENTS: Final[Mapping[str, Any]] = {
+    **moments.OF_MOMENTS,
+    "calibration": "analytic",
+    "radius": None,
+    "beyond": "scale",
+    "target_weight": None,
+    "repair": True,
+    "intercept": True,
+    "inputs": "records",
+}
+
+TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions identify; tasks have no link exp
+
+
+def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
+    """Return the default release: directions with public covariates and no argument for moments alone.
+
+    Otherwise ``observed``, or ``joint`` without the constant, as presence is released in place of the constant's entry.
+    """
+    unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
+    if arguments["public"] is not None and curve in TOLD and unasked:
+        return "directions"
+    return "observed" if arguments["intercept"] else "joint"
+
+
+def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
+    """Refuse curves and arguments that directions do not support.
+
+    Raises UserError, naming the argument and what to do.
+    """
+    remedy = "use release='observed'"
+    if arguments["public"] is None:
+        raise UserError(
+            f"release='directions' needs public covariates to solve for coefficients: give public=, or {remedy}"
+        )
+    if curve not in TOLD:
+        raise UserError(f"directions identify {', '.join(TOLD)} models, not {curve!r}: {remedy}")
+    for name, default in OF_MOMENTS.items():
+        if arguments[name] != default:
+            raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
+
+
+class Directions:
+    """Directions of records: their release, learning from them, and the solution.
+
+    ``names`` are the coded features, the constant last; ``sample`` has their public covariates; ``mechanism`` is a
+    kind of mechanism, or None.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
+        mechanism: str | None,
+    ) -> None:  # fmt: skip
+        covariates = PublicCovariates.of_rows(sample.rows)
+        own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
+        self.settings = Settings(names, binary, covariates, once=True, curve=own)
+        self.curve, self.response, self.kind = curve, response, mechanism
+
+    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
+        """Return a learner at these levels."""
+        features, matrices = self.settings.features, self.settings.matrices
+
+        def mechanisms_for(guarantee: Guarantee) -> ScoreMechanisms:
+            return score_mechanisms(self.kind, guarantee, features, matrices=matrices)
+
+        return LocalScores(self.settings, guarantees, mechanisms_for, noise)
+
+    def learn(
+        self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
+    ) -> None:
+        """Randomize each record once, from rows (n, k) without the constant, and learn from the releases."""
+        targets = (1.0 + y) / 2.0 if self.settings.binary else y
+        engine.learn_records(rows, targets, engine.row_levels(budget, len(rows)))
+
+    def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
+        """Return an estimate of a real target's line in its own units."""
+        if self.curve.name != "identity":
+            return coded
+        half, values = self.response.half, self.response.half * coded.values
+        values[-1] += self.response.middle
+        return replace(coded, values=values, spread=half * coded.spread, unit=half)
+
+    def merged(self, engines: Sequence[LocalScores]) -> ScoreEstimate:
+        """Return the joint estimate of several learners."""
+        return self.in_units(merged_scores(engines))
+
+    def responses(self, engine: LocalScores, rows: Floats) -> Floats:
+        """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
+        linear = with_constant(rows) @ engine.shown()
+        if self.curve.name == "identity":
+            return np.asarray(self.response.middle + self.response.half * linear)
+        return self.curve.mean(linear)
+
 
 _CHOICES = {
-    "release": (None, "directions", "observed", "joint", "separate"),
+    "release": ("directions", "observed", "joint", "separate", None),
     "design": ("bounded", "gaussian"),
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
@@ -113,11 +210,7 @@ class PublicMoments(PersonEstimator):
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, filter(None, choices)))}"
-                )
+        check_choices(self, **_CHOICES)
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
                 "design='gaussian' computes the bound on features from public covariates: give public=, and no radius="
@@ -458,7 +551,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     def _scale(self) -> Scale:
         return "log odds" if self.loss == "logistic" else "own"
 
-    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _chances(self, rows: Floats) -> Floats:
         return two_chances(np.clip(self._responses(rows), 0.0, 1.0))
 
     @classmethod
@@ -595,7 +688,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         code = (min(max(value, low), high) - self._response.middle) / self._response.half
         return code if math.isfinite(value) else math.nan
 
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+    def _coded_many(self, y: Any) -> Floats:
         values = targets(y)
         clipped = np.clip(np.where(np.isfinite(values), values, np.nan), *self._bounds)
         return np.asarray((clipped - self._response.middle) / self._response.half)
@@ -603,7 +696,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     def _scale(self) -> Scale:
         return "slope" if self.link == "identity" else "own"
 
-    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, rows: Floats) -> Floats:
         return np.clip(self._responses(rows), *self._bounds)
 
     @classmethod

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve
@@ -28,8 +28,6 @@ from murk.learners.estimates.unknown_distribution import Allowance, allowance
 from murk.learners.moments.root import NoRootError, score_covariance, solve, solve_score
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private, design_of
-
-Floats = NDArray[np.float64]
 
 DELTA = "delta method"
 # Method of an estimate without a root: the least-squares direction, scaled as if all ``x'w`` were near 0.
@@ -218,7 +216,7 @@ def fit_private(
 
 def _of_line(
     at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
-) -> LineEstimate:  # fmt: skip
+) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from murk._scratch import copied, wiped
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics
@@ -21,9 +22,6 @@ from murk.privacy.mechanisms.lattice import DIRECTIONS
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
-
-Vectors = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
@@ -116,7 +114,7 @@ class MomentMechanism(Wrapped):
         )  # fmt: skip
         return out
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
@@ -205,7 +203,7 @@ class Level:
     """
 
     ball: bool  # whether a release is a direction (l2 ball, PrivUnit)
-    units: Vectors
+    units: Floats
     weights: tuple[float, float]
     variances: tuple[float, float]
 

@@ -8,7 +8,7 @@ feature of a model, as its square is not released.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, curve_of
 from murk.learners.core.part import Part, all_numbers
-from murk.learners.moments.engine import MomentEngine, MomentModel
+from murk.learners.moments.engine import MomentModel
 from murk.learners.moments.fit import Fit, fit_private, no_releases
 from murk.learners.moments.problem import MomentProblem, response_of
 from murk.learners.moments.statistics import Statistics
@@ -32,16 +32,19 @@ class PartModel(MomentModel):
     ``columns`` are the model's, ``names`` their coded names, ``labels`` tells whether the task's targets are labels.
     """
 
-    columns: Columns | None = None
-    names: tuple[str, ...] = ()
-    labels: bool = False
+    columns: Columns = field(kw_only=True)
+    names: tuple[str, ...] = field(kw_only=True)
+    labels: bool = field(kw_only=True)
+
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return len(self.names)
 
     def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
         """Fit the model to running sums of whole releases, whose layout is given."""
         own = replace(layout, names=self.names)
         if sums.count == 0:
             return no_releases(own, self.response, chains)
-        assert self.columns is not None
         private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
         model = self.curve, self.response, self.public, self.covariance
         return fit_private(private, own, sums.count, *model, chains, self.solver, self.repair)
@@ -59,25 +62,6 @@ def part_of_means(private: Private, columns: Columns) -> Private:
         found, cross=columns.sign * private.matrix[places, columns.aim],
         cross_noise=float(private.matrix_noise[places[0], columns.aim]), people=(private.people[0], private.people[0]),
     )  # fmt: skip
-
-
-class MomentPartEngine(MomentEngine):
-    """A `MomentEngine` whose model is of some columns of the releases."""
-
-    @property
-    def coefficients(self) -> int:
-        """Number of coefficients."""
-        assert isinstance(self.model, PartModel)
-        return len(self.model.names)
-
-
-@dataclass(frozen=True)
-class MomentPartProblem(MomentProblem):
-    """The moments of a log, and a model of some columns."""
-
-    def engine(self) -> MomentEngine:
-        """Return a learner of the model, at version 0."""
-        return MomentPartEngine(self.layout, self.model, self.mechanisms)
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
@@ -113,7 +97,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
         model.solver,
         columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
     )  # fmt: skip
-    problem = MomentPartProblem(whole.layout, used, whole.mechanisms, whole.binary)
+    problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return Part(derived, problem, all_numbers, note)
 

@@ -77,10 +77,7 @@ def check_public(moments: MomentsBlock) -> None:
 
 
 def check_directions(block: MomentsBlock, curve: str) -> None:
-    """Check that released directions use no setting for second moments.
-
-    Raises PydanticCustomError, naming the key.
-    """
+    """Check that released directions use no setting for second moments. Raises PydanticCustomError, naming the key."""
     chosen = getattr(block, curve)
     if chosen not in TOLD:
         raise task_error(

@@ -21,13 +21,11 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
-
-Floats = NDArray[np.float64]
 
 _GROWTH = 1.2
 _FALLEN = 0.9

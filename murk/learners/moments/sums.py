@@ -1,20 +1,26 @@
-"""Running sums of released moments, and the second-moment matrix from private and public ones."""
+"""Running sums of released moments: second-moment matrices, with public rows, and a forged release's influence."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
+from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.misfit import UNLIKE
 from murk.learners.moments import kernels
+from murk.learners.moments.mechanism import Level
 from murk.learners.moments.statistics import Statistics
+from murk.privacy.mechanisms import CompositeMechanism
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import Randomizer
+
 
 # Factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more.
 _SHORTER = 0.7
@@ -146,3 +152,41 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
     if doubtful and repair:
         matrix = (vectors * np.maximum(values, floor)) @ vectors.T
     return Design((matrix + matrix.T) / 2.0, share, doubtful)
+
+
+def influence_of(
+    sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
+) -> Influence | None:
+    """Return a bound on the influence of one forged release; None without releases.
+
+    ``by_rows`` tells whether second moments come from public rows alone, which nobody can forge.
+    """
+    if not sums.count:
+        return None
+    noise = sums.sums[kernels.NOISE : kernels.NOISE + 2].copy()
+    if layout.observed:
+        noise[1] = noise[0]
+    if not np.all(noise > 0.0):
+        return Influence(math.inf)
+    roots, moved, turned = np.sqrt(noise).tolist(), 0.0, 0.0
+    for mechanism in mechanisms.values():
+        level = Level.of(mechanism, layout)
+        lengths = _lengths(mechanism)
+        shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
+        # The parts of one release share its length; separate releases each have a length.
+        together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
+        moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
+    # Off-diagonal entries occur twice in a matrix.
+    turned *= math.sqrt(2.0) / layout.root
+    private = Private.of(sums, layout)
+    weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
+    share = layout.share(sums.total / np.repeat(weights, [layout.cross, layout.size]))
+    least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
+    bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
+    return Influence(moved, bend)
+
+
+def _lengths(mechanism: Randomizer) -> tuple[float, float]:
+    """Return the largest admitted lengths of ``x x'`` and of ``x y``."""
+    parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
+    return longest(parts[0]), longest(parts[1])

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.line import LineEstimate, MomentEstimate
@@ -27,8 +27,6 @@ from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
 if TYPE_CHECKING:
     from murk.privacy.sketches import GramMechanism
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 METHOD = "sketch"
 GRAM_METHOD = "released moments"

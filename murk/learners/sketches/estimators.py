@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
 from murk._scratch import keep, numbers_were_used, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.estimator import Record, StreamEstimator
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
@@ -104,7 +104,7 @@ class GaussMix(StreamEstimator):
         self._turns = Turns()
         self._window: Accumulator | None = None
         self._released = 0
-        self._fit: tuple[Any, NDArray[np.float64]] | None = None
+        self._fit: tuple[Any, Floats] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
             raise UserError(f"windows={self.windows!r}: give the largest number of windows to release, 1 or more")
         if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
@@ -215,7 +215,7 @@ class GaussMix(StreamEstimator):
             self._surveyed([(values, y)], x)
 
     @wiped
-    def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+    def _put_rows(self, X: Any, y: Floats) -> None:
         if self._engine is None:
             self._get_engine(self._columns(X))
         rows = self._with_constant(self._rows_of(X, y))
@@ -225,13 +225,13 @@ class GaussMix(StreamEstimator):
         if self._first_records is not None:
             self._survey_rows(X, y)
 
-    def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _with_constant(self, rows: Floats) -> Floats:
         """Return features and the constant, if any; non-finite features count as 0, as in ``learn_one``."""
         rows = keep(np.where(np.isfinite(rows), rows, 0.0))
         return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
 
     @in_turn
-    def _add(self, rows: NDArray[np.float64]) -> None:
+    def _add(self, rows: Floats) -> None:
         """Put coded rows into the window, releasing it whenever it is full."""
         # A missing target gives a row of zeros, so that the count of records stays public.
         rows[~np.isfinite(rows[:, -1])] = 0.0
@@ -299,15 +299,15 @@ class GaussMix(StreamEstimator):
         # The open window is never copied, as it holds raw records. The engine is copied with the count of windows.
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
-    def _values(self) -> NDArray[np.float64]:
+    def _values(self) -> Floats:
         sums, known = self._require().sums, self._fit
         if known is None or known[0] is not sums:
             self._fit = known = sums, self._require().estimate().values
         return known[1]
 
-    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
-        scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
+        scores: Floats = self._with_constant(rows) @ self._values()
         return scores
 
 
@@ -399,7 +399,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     def _scale(self) -> Scale:
         return "slope"
 
-    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, rows: Floats) -> Floats:
         return self._linear(rows)
 
     @classmethod
@@ -510,7 +510,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     def _scale(self) -> Scale:
         return "log odds" if self.range is None else "own"
 
-    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _chances(self, rows: Floats) -> Floats:
         return two_chances(logistic(self._linear(rows)))
 
     @classmethod

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
@@ -26,8 +26,6 @@ from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechan
 from murk.privacy.sketches.newton import EDGE
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
-
-Array = NDArray[np.float64]
 
 # Largest number of different models in the simulated windows of a level.
 _MODELS = 8
@@ -54,7 +52,7 @@ def gram_estimate(
     return engine.estimate()
 
 
-def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> NDArray[np.float64]:
+def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> Floats:
     """Draw the noise on the sum of the second moments ``(d, d)`` of a number of windows."""
     noise = math.sqrt(windows) * mechanism.scale * np.triu(rng.normal(size=(d, d)))
     noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
@@ -86,12 +84,12 @@ def newton_estimate(
     return engine.estimate()
 
 
-def _summed(z: NDArray[np.float64], count: int, records: Records, rng: np.random.Generator) -> NDArray[np.float64]:
+def _summed(z: Floats, count: int, records: Records, rng: np.random.Generator) -> Floats:
     """Draw the sum of second moments of a number of records."""
     return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
 
 
-def _at_model(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
+def _at_model(z: Floats, model: Floats, mechanism: NewtonMechanism) -> Floats:
     """Return rows with their weights in a step at a model."""
     from murk.privacy.sketches.accumulators import at_model
 
@@ -128,7 +126,7 @@ def _multiplicities(count: int) -> list[int]:
 
 
 def _window(
-    moment: Array, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
+    moment: Floats, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
     rng: np.random.Generator,
 ) -> SketchSums:  # fmt: skip
     """Draw the sums of ``alike`` equal windows of ``size`` records with this second moment."""

@@ -21,6 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.estimates.biased import around_biased
 from murk.learners.estimates.line import LineEstimate, MomentEstimate
 from murk.learners.sketches.estimates import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
@@ -30,9 +31,6 @@ from murk.learners.sketches.solver import EDGE, LOADING, solve_gram
 from murk.learners.sketches.sums import GramSums, NewtonSums
 from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
 from murk.privacy.sketches import Gram, GramMechanism, NewtonMechanism
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 METHOD = "newton step"
 

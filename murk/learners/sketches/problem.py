@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import keep
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
-from murk.learners.sketches.estimates import estimate, estimate_grams
-from murk.learners.sketches.newton import estimate_newton, first_model
+from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
@@ -41,6 +40,7 @@ class WindowProblem(ABC):
 
     kind: ClassVar[str]
     interactive: ClassVar[bool] = False
+    learner: ClassVar[Any]  # class of its engines
 
     @property
     def dimension(self) -> int:
@@ -70,15 +70,16 @@ class WindowProblem(ABC):
     def release(self, made: Any, **fields: Any) -> Release:
         """Return the message of an accumulator's release ``made``; ``fields`` are those that every release has."""
 
-    @abstractmethod
     def engine(self) -> Any:
         """Return a learner of this task's releases, at version 0."""
+        return self.learner(self.settings, self.mechanisms)
 
-    @abstractmethod
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several chains."""
+        estimate: Estimate = engines[0].estimate(*engines[1:])
+        return estimate
 
-    def records(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def records(self, X: Floats, y: Floats) -> Floats:
         """Return the rows ``(m, p + 1)`` of coded features ``X`` (m, p), the constant last, and targets ``y`` (m,).
 
         A binary target, coded 0 and 1, becomes -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
@@ -99,6 +100,7 @@ class SketchProblem(WindowProblem):
     mechanisms: dict[str, GaussMixMechanism]
 
     kind: ClassVar[str] = "sketch"
+    learner: ClassVar[Any] = SketchEngine
 
     @property
     def fewest(self) -> int:
@@ -125,14 +127,6 @@ class SketchProblem(WindowProblem):
         packed = SketchRelease.packed(made.integers)
         return SketchRelease(payload=packed, rows=made.rows, records=made.records, spread=made.spread, **fields)
 
-    def engine(self) -> SketchEngine:
-        """Return a learner of sketches."""
-        return SketchEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[SketchEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        return estimate(self.settings, [engine.sums for engine in engines])
-
 
 class MatrixProblem(WindowProblem):
     """Base class of problems whose windows release second moments."""
@@ -158,6 +152,7 @@ class GramProblem(MatrixProblem):
     mechanisms: dict[str, GramMechanism]
 
     kind: ClassVar[str] = GRAM
+    learner: ClassVar[Any] = GramEngine
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> GramAccumulator:
         """Return an accumulator of a window's rows."""
@@ -169,15 +164,6 @@ class GramProblem(MatrixProblem):
         """Return the message of a Gram matrix."""
         return GramRelease(payload=GramRelease.packed(made.integers), records=made.records, **fields)
 
-    def engine(self) -> GramEngine:
-        """Return a learner of Gram matrices."""
-        return GramEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[GramEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        sums = [engine.sums for engine in engines]
-        return estimate_grams(self.settings, engines[0].target_weight, sums, self.mechanisms)
-
 
 @dataclass(frozen=True)
 class NewtonProblem(MatrixProblem):
@@ -187,6 +173,7 @@ class NewtonProblem(MatrixProblem):
     mechanisms: dict[str, NewtonMechanism]
 
     kind: ClassVar[str] = NEWTON
+    learner: ClassVar[Any] = NewtonEngine
 
     @property
     def first_part(self) -> GramProblem:
@@ -205,14 +192,6 @@ class NewtonProblem(MatrixProblem):
         """Return the message of a Newton step."""
         packed = NewtonRelease.packed(made.integers)
         return NewtonRelease(payload=packed, records=made.records, model=made.model.tolist(), **fields)
-
-    def engine(self) -> NewtonEngine:
-        """Return a learner of Newton steps."""
-        return NewtonEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[NewtonEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        return estimate_newton(self.settings, engines[0].target_weights, [engine.sums for engine in engines])
 
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:

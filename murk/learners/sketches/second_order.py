@@ -24,13 +24,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.sketches.sums import NewtonSums
 from murk.privacy.sketches.newton import EDGE
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 _SCORES, _MOVES, _SIDES = 33, 65, 48
 # Larger scores are not considered, as the curve is flat there.

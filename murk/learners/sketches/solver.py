@@ -28,10 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.sketches.sums import GramSums, SketchSums
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Directions with an eigenvalue of X'X below this many times the radius of pure noise's eigenvalues are hidden.
 EDGE = 1.5

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._jit import jit
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from murk.learners.core.arrays import Integers, Matrix, Vector
 
 SIGNAL = 0.1
 """A person's mean square of residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""
@@ -156,7 +153,7 @@ class NewtonSums(WindowSums):
 
 
 @jit
-def gram(payload: NDArray[np.int64], unit: float, out: Matrix) -> None:
+def gram(payload: Integers, unit: float, out: Matrix) -> None:
     """Add ``unit^2 M'M`` for the rows of an integer sketch ``(k, d)`` to ``out``, always in the same order."""
     rows, columns = payload.shape
     for r in range(rows):

@@ -14,12 +14,9 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from murk.learners.core.arrays import Matrix, Vector
 
 Surrogate = Literal["minimax", "chebyshev"]
 
