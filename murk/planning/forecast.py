@@ -28,17 +28,13 @@ from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
 from murk.stream.task.task import Task
 
-DRAWS: Final = 5
-"""Number of draws of the sums, at first."""
-WIDEST: Final = 50.0
-"""Points per standard deviation of a feature beyond which an interval is useless."""
-
+DRAWS: Final = 5  # number of draws of the sums, at first
+WIDEST: Final = 50.0  # points per standard deviation of a feature beyond which an interval is useless
 _UNSETTLED = 0.1
 # Factor of draws up to which settled half-widths are redrawn, and the relative standard error of medians to reach.
 _MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
-_NONE: Final = ("none: ", "no interval: ")
-"""Prefixes of the notes of estimates without intervals."""
+_NONE: Final = ("none: ", "no interval: ")  # prefixes of the notes of estimates without intervals
 
 
 @dataclass(frozen=True)
@@ -80,32 +76,23 @@ class Forecast:
         }
 
 
-def forecast(
-    task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
-    seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
-) -> Forecast:  # fmt: skip
-    """Forecast what a task learns from a number of people, or of an organisation's records.
-
-    ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
-    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
-    ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
-    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Raises
-    UserError if the protocol cannot learn this task, or has no forecast.
-    """
-    return forecasts(
-        task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,
-        even_unlearned=even_unlearned,
-    )[people]  # fmt: skip
+def forecast(task: Task, population: Population, people: int, **settings: Any) -> Forecast:
+    """Forecast what a task learns from a number of people; ``settings`` are those of `forecasts`."""
+    return forecasts(task, population, [people], **settings)[people]
 
 
 def forecasts(
     task: Task, population: Population, counts: Sequence[int], *, levels: Mapping[str, float] | None = None,
     draws: int = DRAWS, seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> dict[int, Forecast]:  # fmt: skip
-    """Forecast what a task learns from several numbers of people, each as in `forecast`.
+    """Forecast what a task learns from several numbers of people, or of an organisation's records.
 
-    Protocols with consecutive models are simulated once: smaller numbers are the first people of the largest one.
-    Raises UserError if the protocol has no forecast, or the task cannot be learned by it.
+    ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
+    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
+    ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
+    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Protocols with
+    consecutive models are simulated once: smaller numbers are the first people of the largest one. Raises UserError if
+    the protocol cannot learn this task, or has no forecast.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:
@@ -268,9 +255,8 @@ def _spread(halves: Sequence[Floats], draws: int) -> float | None:
     return float(np.max(finite.std(axis=0, ddof=1) / finite.mean(axis=0)))
 
 
-FEWEST: Final = 1_000
+FEWEST: Final = 1_000  # bounds of the search for a number of people
 MOST: Final = 2**30
-"""Bounds of the search for a number of people."""
 
 
 def people_for(
@@ -279,9 +265,7 @@ def people_for(
     """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
     Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. Bisects powers of two;
-    between the last two, half-widths are taken to shrink with the root of the number.
-
-    Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
+    between the last two, half-widths are taken to shrink with the root of the number. Raises like `check_half_widths`.
     """
     names = check_half_widths(task, within)
 
@@ -308,9 +292,9 @@ def people_for(
 
 
 def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
-    """Return the names of the coefficients that have half-widths, after checking those wanted.
+    """Return the names of the coefficients that have half-widths.
 
-    Raises UserError for a feature that the task does not have, or a half-width that is not above 0.
+    Raises UserError for a wanted half-width that is not above 0, or of a feature that the task does not have.
     """
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():

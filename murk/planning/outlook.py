@@ -13,8 +13,7 @@ from murk.stream.task.data.features import CategoryFeature, RealTarget
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
-RARE: Final = 0.05
-"""Rate of a rare outcome, for comparison with a guessed one."""
+RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
 
 
 def rate_words(task: Task, effects: Effects) -> str:
@@ -52,8 +51,6 @@ def rate_words(task: Task, effects: Effects) -> str:
 def percent(share: float) -> str:
     """Return a share as a percentage with two digits.
 
-    Examples
-    --------
     >>> percent(0.06), percent(0.5), percent(0.0123)
     ('6%', '50%', '1.2%')
     """
@@ -92,20 +89,17 @@ def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
 
 LARGEST: Final = 25
 """Most coefficients for a forecast before a run; halved for few people, and for chains with models of their own."""
-MANY: Final = 20_000
-"""Number of people from which a run takes so long that another second does not matter."""
-SETTLED: Final = 13
-"""Most coefficients for which there is more than one draw, to see how much draws differ."""
-
+MANY: Final = 20_000  # number of people from which a run takes so long that another second does not matter
+SETTLED: Final = 13  # most coefficients for which there is more than one draw, to see how much draws differ
 _NAMED = 3
 
 
 def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
     """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
 
-    The task's public covariates must be resolved. ``level`` is a level's name, or ``lot`` for all levels in equal
-    shares; for levels in a column, whose shares are unknown, None is returned. ``rate`` is the share of positive
-    targets, by default the task's rate or, if that states none, a half.
+    ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
+    whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
+    covariates must be resolved.
 
     Examples
     --------

@@ -8,15 +8,12 @@ the released matrix and alpha of the rows' matrix, pi the share of targets prese
     K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
 
 is the best combination if nu is the noise, Gamma the covariance of one row's numbers, and rows worth 1 / kappa people.
-Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood, as in
-`murk.learners.core.scoring.public`. Eigenvalues are used where their error *relative to the matrix* is small.
+Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood.
+Eigenvalues are used where their error *relative to the matrix* is small.
 
-Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``,
-
-.. math:: E[u] = E[x x' / |x|]\, \theta
-
-so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is another
-estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
+Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``, ``E[u] = E[x x' / |x|]
+theta``, so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is
+another estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
 
 Both compare the rows' second moments with the released ones first, by `misfit` at one false alarm in 10,000.
 """
@@ -171,8 +168,7 @@ def _fit(released: Released, rows: Rows, theta: Floats, kappa: float, prior: flo
 def size_of_error(covariance: Floats, turn: Floats) -> float:
     """Return approximately how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``, (q, q).
 
-    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for ``covariance`` (k, k) of E's numbers: for numbers of equal variance,
-    ``2 sqrt(p)`` times their standard deviation.
+    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for the ``covariance`` (k, k) of E's numbers.
     """
     p, q = turn.shape
     units = np.array([symmetric(unit, p) for unit in np.eye(matrix_size(p))])
@@ -205,8 +201,7 @@ def acting(theta: Floats) -> Floats:
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
     """Return whether directions are fitted with public rows, which depends on public settings alone.
 
-    Directions of labels are, if the noise variance at the noisiest level is at least 1 (mu <= 2), so that its square
-    would be larger, and there are at least 20 rows for each coefficient, enough to compare them with the people.
+    Needs labels, a noise variance of at least 1 at the noisiest level (mu <= 2), and 20 rows for each coefficient.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
@@ -218,7 +213,7 @@ def with_public(
 ) -> Estimate:  # fmt: skip
     """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
-    Over all chains, ``sums`` are those of `layout`, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
+    ``sums`` are those of `layout` over all chains, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
     and ``second`` is ``sum q^2 u~_j^2``.
     """
     p, free = settings.features, settings.features - (not settings.intercept)
@@ -263,8 +258,7 @@ def with_public(
 def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Floats) -> Floats:
     """Return the noise covariance of the numbers of mean ``u~ u~' - own_variance I``, trace removed.
 
-    ``u~ u~' = u u' + (u n' + n u') + n n'``: for noise n of variance s^2 the last term has variance 2 s^4 in every
-    number, and the middle one is linear in ``u u'``.
+    ``u~ u~' = u u' + (u n' + n u') + n n'``: the last term has variance 2 s^4 in every number.
     """
     square = noise * people
     covariance = 2.0 * square**2 * np.eye(matrix_size(p))

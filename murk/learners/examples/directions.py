@@ -47,10 +47,7 @@ BESIDE = 2  # Numbers of a release beyond the features
 
 @jit
 def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write ``(w, a, r, m / sqrt 2)`` of coded features, the constant last.
-
-    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
-    """
+    """Write ``(w, a, r, m / sqrt 2)`` of coded features, whose norm is at most ``bound`` if they are not ``boxed``."""
     last = x.shape[0] - 1
     largest, square = 0.0, 0.0
     for j in range(last):
@@ -149,9 +146,8 @@ def parts(form: int, values: Floats) -> tuple[Floats, Floats]:
 class ExampleDirections(Wrapped):
     """Gaussian noise on vectors ``(w, a, r, m)``, any two of which are at most 2 apart.
 
-    The bound holds for integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to
-    at most ``a``. So replacing a record moves the integers by at most ``2 steps``, the sensitivity of ``noise``, a
-    `GaussianMechanism` of radius 1 and dimension p + 2. ``features`` is p, the constant included.
+    So are their integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at most
+    ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
 
     Examples
     --------

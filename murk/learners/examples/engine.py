@@ -45,7 +45,7 @@ class Memory(KernelMemory):
     """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
     ``rows`` are the state vectors, ``(9, p)``; ``triangles`` the two sums of the polish, ``(2, p (p + 1) / 2)`` or
-    ``(2, 0)``; ``noise`` and ``words`` hold a record's noise and the words from which noise and coin are drawn.
+    ``(2, 0)``; ``noise`` and ``words`` those of a record.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:
@@ -75,10 +75,7 @@ class Memory(KernelMemory):
 
 
 class IWPEngine(NeverPublished, IterateEngine):
-    """IWP-SGD on one chain: the average of ``theta <- Project(theta - step (gradient estimate + lambda theta))``.
-
-    ``settings`` are from `settle`, ``mechanisms`` by level. ``seed`` simulates noise; ``noise`` is secure by default.
-    """
+    """IWP-SGD on one chain, with ``settings`` from `settle`; noise is secure unless ``seed`` or ``noise`` is given."""
 
     kind = "example"
     covariates: PublicCovariates | None = None
@@ -143,9 +140,9 @@ class IWPEngine(NeverPublished, IterateEngine):
 
     @property
     def unbiased_loss(self) -> tuple[float, float]:
-        """Mean and standard error of the unbiased losses, each taken at `reference` before its release was learned.
+        """Mean and standard error of the unbiased losses, each at `reference` before its release was learned.
 
-        Both are NaN before the first release, and without correction.
+        NaN before the first release, and without correction.
         """
         return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
@@ -224,10 +221,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     # Releases made elsewhere
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Refuse a release with a number beyond the bound on its coordinate.
-
-        Raises RejectedError with reason ``"magnitude"``.
-        """
+        """Raise RejectedError ("magnitude") for a number beyond its coordinate's bound, or a label not -1 or 1."""
         bounds = self._bounds[release.level]
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):

@@ -33,6 +33,12 @@ from murk.privacy.noise import NoiseSource
 from murk.stream.messages.releases import ExampleRelease
 from murk.stream.task.protocol import Scale
 
+# Arguments that are settings of the same name.
+_SETTINGS = (
+    "split", "loss", "radius", "calibration", "regularization", "batch", "averaging", "weighting", "intercept",
+    "intervals", "corrected",
+)  # fmt: skip
+
 
 class IWPSGD(SGDEstimator):
     """Base class of the IWP-SGD estimators.
@@ -108,22 +114,12 @@ class IWPSGD(SGDEstimator):
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
             release=release,
-            split=self.split,
-            loss=self.loss,
             truncation=getattr(self, "truncation", None),
-            radius=self.radius,
-            calibration=self.calibration,
-            regularization=self.regularization,
-            batch=self.batch,
             step=step_setting(self.step),
-            averaging=self.averaging,
-            weighting=self.weighting,
             polish=(len(coded) <= POLISHED or release == "outer") if self.polish is None else self.polish,
             unit=float(getattr(self, "_bound", 1.0)),
-            intercept=self.intercept,
-            intervals=self.intervals,
             kind=self.mechanism,
-            corrected=self.corrected,
+            **{name: getattr(self, name) for name in _SETTINGS},
         )
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -144,8 +140,7 @@ class IWPSGD(SGDEstimator):
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``budget`` replaces the learner's own for this person. A noise level outside the loss's valid region is refused
-        before the record is read.
+        ``budget`` replaces the learner's own; one whose noise is outside the loss's valid region is refused.
         """
         if self.inputs == "released":
             self._learn_released(x, self._released_target(x, y), budget)
@@ -153,10 +148,7 @@ class IWPSGD(SGDEstimator):
             self._learn(x, self._coded_one(y), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records.
-
-        ``budget`` is a guarantee for all rows, or a sequence with one for each row.
-        """
+        """Learn from rows of raw records, (n, d), with one ``budget`` for all rows or one for each."""
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
         super().learn_many(X, y, budget)
@@ -244,10 +236,9 @@ class IWPSGD(SGDEstimator):
         """Return a decoded target as River's evaluation expects it."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings.
+        """Load a state of a learner with the same settings; one with a former default ``release`` keeps it.
 
-        If the argument ``release`` was omitted, a state from an earlier default release keeps that release. Raises
-        MurkError if the state is malformed or belongs to other features.
+        Raises MurkError if the state is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if by_default else ())
@@ -256,9 +247,9 @@ class IWPSGD(SGDEstimator):
 
     @property
     def unbiased_loss(self) -> float:
-        """Running mean of the unbiased loss estimates (progressive validation), NaN before the first release.
+        """Running mean of the unbiased losses, each at ``predict_one``'s coefficients before its release is learned.
 
-        Each release is scored with the coefficients of ``predict_one`` before it is learned from.
+        NaN before the first release.
         """
         return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
 

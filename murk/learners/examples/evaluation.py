@@ -1,14 +1,13 @@
 """Progressive validation on released examples, with River's evaluation and an unbiased loss.
 
-A loss on noisy examples is biased, and River's metrics see predictions only. So a linear model is wrapped to predict a
-score with its noise, and the metric corrects for that noise:
+River's metrics see predictions only. So a linear model is wrapped to predict a score with its noise, and the metric
+corrects for the bias of that noise:
 
 >>> from river import evaluate, linear_model
 >>> from murk.learners import IWPSGDClassifier
 >>> from murk.learners.examples import Evaluated, UnbiasedLoss
 >>> from murk.privacy import GaussianDP
->>> budget = GaussianDP(2.0)
->>> reader = IWPSGDClassifier(budget=budget, features=["x"], release="separate", seed=1)
+>>> reader = IWPSGDClassifier(budget=GaussianDP(2.0), features=["x"], release="separate", seed=1)
 >>> released = [reader.decoded(release) for release in []]  # what people released
 >>> evaluate.progressive_val_score(released, Evaluated(linear_model.LogisticRegression()), UnbiasedLoss("quadratic"))
 UnbiasedLoss: 0.
@@ -55,10 +54,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return the coefficients by feature and the intercept of a Murk learner or a linear model from River.
-
-    Raises UserError if the model is neither.
-    """
+    """Return a linear model's coefficients by feature, and its intercept; raise UserError for other models."""
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:
         known: tuple[Mapping[Any, float], float] = reference()

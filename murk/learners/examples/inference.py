@@ -24,19 +24,8 @@ from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
+from murk.learners.examples import covariate_fit as fit
 from murk.learners.examples import layout as k
-from murk.learners.examples.covariate_fit import (
-    PUBLIC_ROWS,
-    UNUSED,
-    Released,
-    Rows,
-    hidden,
-    hypotheses,
-    rows_are_used,
-    share_of,
-    unlike,
-    with_public,
-)
 from murk.learners.examples.polish import TRUST, uncertainty
 from murk.learners.examples.settings import level_rows
 
@@ -47,24 +36,19 @@ if TYPE_CHECKING:
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
 WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
-MOST_HIDDEN = 0.25
-"""Largest share of hidden directions in a coefficient with an interval."""
+MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with an interval
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
     "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
     "before the iterates settle. polish=True gives better intervals, and intervals='random-scaling' gives these"
 )
-LIGHT = 0.002
-"""Smallest weight at which a hypothesis enters intervals."""
+LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 
 
 def estimate(engines: Sequence[IWPEngine]) -> Estimate:
-    """Return the estimate of one chain's learner, or the joint one of several.
-
-    Averages are weighted by each chain's sum of weights; the sums of the polish add up.
-    """
+    """Return the estimate of one or more chains: averages weighted by sums of weights, and added sums of the polish."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
@@ -79,14 +63,14 @@ def _estimate(engines: Sequence[IWPEngine]) -> Estimate:
         return polished
     noisiest = max(settings.noise(mechanism).variance for mechanism in engines[0].mechanisms.values())
     sums = _sums(engines)
-    unused = settings.directed and not rows_are_used(settings, covariates, noisiest)
+    unused = settings.directed and not fit.rows_are_used(settings, covariates, noisiest)
     if unused or not sums[k.POLISH_WEIGHT] > 0.0:
         return polished
     bend = _matrix_sum(engines, 0) / sums[k.POLISH_WEIGHT]
     first, second = (_row_sum(engines, row) for row in (k.FIRST, k.SECOND))
     if settings.outer:
         return _outer_with_rows(polished, engines, covariates, sums, bend, first)
-    return with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
+    return fit.with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
 def _sandwich(engines: Sequence[IWPEngine], average: Floats) -> Estimate:
@@ -162,28 +146,28 @@ def _outer_with_rows(
         return replace(polished, note=note)
     aimed = _row_sum(engines, k.AIMED)[:free] / total
     meat = _matrix_sum(engines, 1)[:free, :free]
-    released = Released(
+    released = fit.Released(
         bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
         np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
         (float(noise[0]) / total**2, float(noise[1]) / total**2), total**2 / sums[k.POLISH_SQUARES],
     )  # fmt: skip
-    rows = Rows.of(covariates, free, 1.0)
-    if share_of(released, rows) == 0.0:
+    rows = fit.Rows.of(covariates, free, 1.0)
+    if fit.share_of(released, rows) == 0.0:
         return polished
-    if unlike(released, rows) > UNLIKE:
-        return replace(polished, note=f"{polished.note}; {UNUSED}", alike=False)
+    if fit.unlike(released, rows) > UNLIKE:
+        return replace(polished, note=f"{polished.note}; {fit.UNUSED}", alike=False)
     mean = np.asarray(polished.values)
     # Errors depend on the coefficients, which rows change where noise hides some.
     for _ in range(2):
         length = max(float(np.linalg.norm(mean)), settings.radius)
-        fitted = hypotheses(released, rows, mean[:free] * (settings.radius / length))
+        fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
         weights = np.exp([each.evidence - max(other.evidence for other in fitted) for each in fitted])
         heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
         weights = weights[heavy] / weights[heavy].sum()
         values, spreads = np.zeros((len(heavy), p)), np.zeros((len(heavy), p))
         for i, hypothesis in enumerate(fitted[index] for index in heavy):
             own, vectors = np.linalg.eigh(hypothesis.matrix)
-            few, least = hidden(own, vectors, hypothesis.covariance, TRUST)
+            few, least = fit.hidden(own, vectors, hypothesis.covariance, TRUST)
             values[i, :free], spreads[i, :free] = _floored_solution(
                 own, vectors, aimed, hypothesis.meat, few, least, settings.radius
             )
@@ -194,7 +178,7 @@ def _outer_with_rows(
     if missing:
         note = f"none for {', '.join(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
-    return replace(polished, values=mean, spread=spread, method=PUBLIC_ROWS, note=note, alike=True)
+    return replace(polished, values=mean, spread=spread, method=fit.PUBLIC_ROWS, note=note, alike=True)
 
 
 def _floored_solution(

@@ -24,21 +24,16 @@ from murk.privacy.noise.philox import Purpose, block
 
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
-
-# Gaussian noise exceeds this many standard deviations with probability below 2e-15.
-IMPLAUSIBLE = 8.0
-
-# Noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py).
-STEP_SHARE = 1.0
+IMPLAUSIBLE = 8.0  # Gaussian noise exceeds this many standard deviations with probability below 2e-15
+STEP_SHARE = 1.0  # noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py)
 
 
 @inlined
 def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Array) -> None:
-    """Write the vector that a record's mechanism randomizes: ``y x``, ``(x, y)`` or ``(x, scale y)``.
+    """Write the vector that a record's mechanism randomizes: a direction, ``y x``, ``(x, y)`` or ``(x, scale y)``.
 
-    ``x`` is coded, with the constant last; non-finite features count as 0, and features are clipped to [-1, 1] if
-    ``boxed``. ``y`` is 0 or 1, or real and clipped to [-1, 1]. A missing target (NaN) gives zeros, which the mechanism
-    randomizes. Directions are written by :func:`to_direction`.
+    The constant of x is last; non-finite features count as 0, and others are clipped to [-1, 1] if ``boxed``. ``y`` is
+    0 or 1, or clipped to [-1, 1]. A missing target (NaN) gives zeros.
     """
     last = x.shape[0] - 1
     if form >= k.DIRECTED_LABEL:
@@ -161,10 +156,9 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
     u: Array, target: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release to the state.
+    """Apply one decoded release, the vector ``u`` and a ``target``, to the state.
 
-    ``u`` is the released vector, ``target`` the number released with it. Implausible and non-finite releases are
-    ignored and counted. Weights and steps depend on public noise levels only.
+    Implausible and non-finite releases are counted and ignored. Weights and steps depend on public noise levels only.
     """
     p = whole[k.FEATURES]
     last = p - 1
@@ -225,10 +219,7 @@ def apply(
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, of x and of the released vector, which are faster than indexing ``real``.
-
-    Without the polish, losses are estimated at the average.
-    """
+    """Return views of the state's vectors, of x and of the released vector; losses are at the average if unpolished."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p
@@ -294,11 +285,10 @@ def learn_records(
     real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
     words: Array,
 ) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``words`` have one row for each, unless simulated.
+    """Learn from the rows of ``X`` in turn or, without any, from the record stored in ``real`` and ``whole``.
 
-    Without rows, learn from the record stored in ``real`` and ``whole``. ``X`` may lack the constant. ``levels`` gives
-    each row's index into ``reals`` and ``wholes``; if empty, all rows use the current level. Every record is randomized
-    and decoded first, so the state depends only on what would have left the device.
+    ``noise`` and ``words`` have a row each unless simulated; ``X`` may lack the constant; ``levels`` are indices into
+    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]
@@ -385,10 +375,7 @@ _NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, k.LEVEL_WHOLE
 
 @jit
 def take_words(whole: Array, address: int, trials: int) -> int:
-    """Draw one record's noise, and the word of its coin, from fresh random words in the memory at ``address``.
-
-    Returns `LEARNED`, or the code of what is missing.
-    """
+    """Draw one record's noise, and its coin's word, from fresh words; return `LEARNED`, `NO_WORDS` or `TOO_FEW`."""
     numbers, last = whole[k.NUMBERS], 2 * trials + SPARE
     words_start = address + 8 * (k.WHOLE_HEADER + 2 * numbers)
     if not fresh_words(words_start, last + 1):
@@ -407,9 +394,8 @@ def take_words(whole: Array, address: int, trials: int) -> int:
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn from words for ``trials`` trials; with 0 trials, noise and coin are already in the memory.
-    Returns `LEARNED`; or, with nothing learned, `TOO_FEW` if the words did not suffice and the draw must continue from
-    them, or `NO_WORDS`.
+    Secure noise is drawn from words for ``trials`` trials; with 0, noise and coin are in the memory. Returns `LEARNED`;
+    or `TOO_FEW` (the draw must continue from the words) or `NO_WORDS`, with nothing learned.
     """
     header = integers_at(address, k.WHOLE_HEADER)
     size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])

@@ -52,10 +52,7 @@ _LEARNER = ("step", "averaging", "weighting", "radius")
 
 @dataclass(frozen=True)
 class PartOfOuter(OuterMechanism):
-    """The numbers of some columns of a released outer product, with its noise and unit.
-
-    ``features`` counts the columns, the target included.
-    """
+    """The numbers of some columns, ``features`` of them with the target, of a released outer product, and its noise."""
 
     noise: Any
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)
@@ -124,10 +121,7 @@ class VectorProblem(ExampleProblem):
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
-    """Return the part of released examples that a model uses.
-
-    Raises UserError if they cannot serve the model, with what they could serve.
-    """
+    """Return the part of released examples that a model uses; raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
     kind = columns.target.kind
@@ -241,10 +235,7 @@ def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism of the log restricted to a model's numbers.
-
-    ``own`` tells whether its target is the task's, and not a feature.
-    """
+    """Return a Gaussian mechanism of the log restricted to a model's numbers; ``own``: its target is the task's."""
     p = settings.features
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts

@@ -1,15 +1,12 @@
 r"""Outer products: an example as the matrix ``v v'`` of a unit vector.
 
 For coded features x (constant included) and a target y in [-1, 1] (a label is -1 or +1), the device releases ``v v'``
-of
-
-.. math:: v = (x, y) / \sqrt{|x|^2 + 1}, \qquad v = 0 \text{ if the target is missing.}
-
-Its blocks are all that least squares weighted by ``1/(1 + |x|^2)`` needs:
+of ``v = (x, y) / sqrt(|x|^2 + 1)``, or of ``v = 0`` if the target is missing. Its blocks are all that least squares
+weighted by ``1/(1 + |x|^2)`` needs:
 
 .. math:: v v' = \frac{1}{|x|^2 + 1} \begin{pmatrix} x x' & x y \\ y x' & y^2 \end{pmatrix}
     = \begin{pmatrix} A_i & b_i \\ b_i' & c_i \end{pmatrix},
-    \qquad A = E\,A_i,\; b = E\,b_i,\; \theta = A^{-1} b
+    \qquad \theta = (E\,A_i)^{-1} E\,b_i
 
 Noise enters A and b linearly: Gaussian noise has variance ``2 / mu^2`` (two such matrices are at most sqrt 2 apart),
 while the product of a noisy direction with itself has ``16 / mu^4``. Any unbiased mechanism works, also for pure
@@ -39,10 +36,7 @@ _HALF = math.sqrt(0.5)
 
 @jit
 def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write v of coded features, the constant last, (p + 1,); zeros where the target is missing.
-
-    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
-    """
+    """Write v of coded features, (p + 1,); zeros where the target is missing. See `to_direction` for the bounds."""
     p = x.shape[0]
     direction = np.empty(p + 2)
     target = y

@@ -48,8 +48,8 @@ class ExampleProblem:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors that the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
 
-        Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or
-        ``(x, y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
+        They are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, or ``(x, a y)``; zeros
+        for a missing target (NaN).
         """
         rows = copied(X)
         settings = self.settings
@@ -107,25 +107,18 @@ def settings_of(task: Task) -> ExampleSettings:
         names=tuple(coding.names),
         square=coding.largest_square,
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
-        intercept=block.intercept,
-        split=block.split,
         loss=block.loss or default,
-        truncation=block.truncation,
-        radius=learner.radius,
-        regularization=block.regularization,
-        batch=block.batch,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        averaging=learner.averaging,
-        weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
+        **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
+        **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )
 
 
 def problem_for(task: Task) -> ExampleProblem:
     """Return the example problem of a resolved task.
 
-    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
-    or examples are too long.
+    Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
     """
     settings = settings_of(task)
     # Before mechanisms are made, whose errors would blame budgets.

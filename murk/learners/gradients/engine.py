@@ -64,10 +64,9 @@ def drawn(source: NoiseSource, records: Integers, kinds: Integers, size: int) ->
 class Memory(KernelMemory):
     """State, settings and work space of one learner, in two arrays that a kernel takes as such or by address.
 
-    ``real`` and ``whole`` are the packed float64 and int64 arrays (:mod:`murk.learners.gradients.kernels`). Views into
-    them are ``rows`` (6, d): iterate, average, two sums of random scaling and two running means; ``ring`` and
-    ``ring_versions``: the published iterates at which arriving gradients may have been taken; ``noise`` and ``words``:
-    a record's noise and random words.
+    ``rows`` (6, d) are the iterate, the average, two sums of random scaling and two running means; ``ring`` and
+    ``ring_versions`` the published iterates at which arriving gradients may have been taken; ``noise`` and ``words``
+    those of a record.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -81,24 +80,17 @@ class Memory(KernelMemory):
         self._allocate(k.WHOLE_HEADER + size + 2 * d + k.words_of(k.trials_of(d)), k.REAL_HEADER + tail)
 
         whole = self.whole
-        whole[k.OBJECTIVE] = objective.code
-        whole[k.WEIGHTS] = _WEIGHTS[settings.weights]
-        whole[k.AVERAGING] = _AVERAGING[settings.averaging]
-        whole[k.WEIGHTING] = _WEIGHTING[settings.weighting]
+        whole[k.OBJECTIVE], whole[k.WEIGHTS] = objective.code, _WEIGHTS[settings.weights]
+        whole[k.AVERAGING], whole[k.WEIGHTING] = _AVERAGING[settings.averaging], _WEIGHTING[settings.weighting]
         whole[k.FEATURES], whole[k.DIMENSION], whole[k.CLASSES], whole[k.RING] = p, d, classes, size
-        whole[k.OUTPUTS] = outputs
-        whole[k.WHITEN] = settings.transform is not None
+        whole[k.OUTPUTS], whole[k.FLOOR] = outputs, settings.staleness.floor
+        whole[k.WHITEN], whole[k.DELAYS] = settings.transform is not None, settings.delays is not None
         whole[k.SCALING] = settings.random_scaling
-        whole[k.FLOOR] = settings.staleness.floor
-        whole[k.DELAYS] = settings.delays is not None
 
         real = self.real
         real[k.OWN_SPREAD] = objective.spread * settings.bound * settings.bound
-        real[k.BOUND] = settings.bound
-        real[k.CLIP_AT] = settings.clip or 0.0
-        real[k.RADIUS] = settings.radius
-        real[k.DECAY] = _DECAY
-        real[k.MULTIPLIER] = settings.multiplier
+        real[k.BOUND], real[k.CLIP_AT], real[k.RADIUS] = settings.bound, settings.clip or 0.0, settings.radius
+        real[k.DECAY], real[k.MULTIPLIER] = _DECAY, settings.multiplier
         real[k.SCALE_FLOOR] = settings.scale_floor / settings.multiplier
         real[k.SCALE_CEILING] = settings.scale_ceiling / settings.multiplier
         if isinstance(objective, Huber):
@@ -168,11 +160,10 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 
 
 class SGDEngine(IterateEngine):
-    """LDP-SGD / LDP-ASGD on one chain; thread-safe.
+    """LDP-SGD on one chain: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
 
-    It keeps ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and their average.
-    ``mechanisms`` maps level names, with ``"default"`` among them, to mechanisms. Noise of :meth:`learn_record` is
-    simulated from ``seed``, or from ``noise``, by default a secure source. No record stays in memory between calls.
+    ``mechanisms`` are by level, ``"default"`` among them. Noise of :meth:`learn_record` is simulated from ``seed``, or
+    from ``noise``, by default a secure source. No record stays in memory between calls.
     """
 
     kind = "gradient"
@@ -274,8 +265,7 @@ class SGDEngine(IterateEngine):
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
         """Refuse a forged release, or one whose gradient was taken at an unknown, too old or future iterate.
 
-        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError with reason
-        ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
+        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
@@ -310,10 +300,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
-        """Learn from admitted releases in turn.
-
-        Raises MurkError if a release's version is not remembered, so that it cannot have been admitted.
-        """
+        """Learn from admitted releases in turn; raise MurkError for a version that is not remembered."""
         if not releases:
             return
         memory = self.memory
@@ -337,8 +324,7 @@ class SGDEngine(IterateEngine):
     def step_size(self) -> float:
         """Return the factor of the next release's gradient at the default level.
 
-        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old and
-        settings adapt to delays; else ``eta t^-alpha w t / sum w_i``.
+        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
@@ -386,10 +372,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed or of a different dimension.
-        """
+        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed or of a different dimension."""
         memory, d = self.memory, self.dimension
         with reading():
             check_header(state, self.settings.digest, "dimension", d)

@@ -95,12 +95,7 @@ class LDPSGD(SGDEstimator):
         settings = Settings(
             objective=self._objective(),
             names=coded,
-            weights=self.weights,
-            clip=self.clip,
             step=step_setting(self.step),
-            averaging=self.averaging,
-            weighting=self.weighting,
-            intervals=self.intervals,
             radius=self._default_radius(len(coded)) if self.radius is None else self.radius,
             second_moment=None if moment is None else np.asarray(moment, dtype=np.float64),
             smallest_square=small,
@@ -108,6 +103,7 @@ class LDPSGD(SGDEstimator):
             start=None if self.start is None else np.array(self.start, dtype=np.float64),
             scale_start=getattr(self, "scale_start", 1.0),
             scale_floor=getattr(self, "scale_floor", 0.01),
+            **{name: getattr(self, name) for name in ("weights", "clip", "averaging", "weighting", "intervals")},
         )
         self._settings = settings
         labels, mechanisms = getattr(self, "classes", ()), self._level_mechanisms()
@@ -137,10 +133,7 @@ class LDPSGD(SGDEstimator):
         return PublicCovariates.of_rows(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Return the joint estimate of this learner and ``others`` of the same settings, each of one chain.
-
-        Averages are weighted by each chain's sum of weights; intervals are those for this number of chains.
-        """
+        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
         engines = self._engines(others)
         memories = [engine.snapshot() for engine in engines]
         first = engines[0]
@@ -372,10 +365,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return a learner like the paper's: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection.
-
-        Pure budgets get the Laplace mechanism, as in the paper's Example 1.
-        """
+        """Return a learner like the paper's: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection."""
         settings = {**published(budget, eta, alpha), "c": 1.345, "scale_multiplier": 1.0}
         return cls(budget=budget, **{**settings, **more})
 

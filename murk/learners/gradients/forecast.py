@@ -1,8 +1,7 @@
 """Simulated estimates from many people's gradients: the engine learns from fewer people with less noise.
 
 If noise outweighs the differences between people, n releases with noise of variance s^2 lead to the same path as n / k
-releases with s^2 / k. (Steps eta i^-alpha need k^(1 - alpha) times the eta; noise-aware steps adapt.) Beyond a number
-of people, k is raised as long as noise outweighs; further people only narrow the interval.
+releases with s^2 / k (steps eta i^-alpha need k^(1 - alpha) times the eta). Further people only narrow the interval.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ from murk.privacy.noise import SimulatedNoise
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
-# Largest number of steps of one path.
-MOST: Final = 100_000
+MOST: Final = 100_000  # largest number of steps of one path
 # The same if intervals are taken from the path itself, whose variation fewer steps would underestimate.
 MOST_SCALED: Final = 2**20
-# Least ratio of the noise's variance to the variance between people.
-_OUTWEIGHS = 8.0
+_OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between people
 
 
 def estimate(

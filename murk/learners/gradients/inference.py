@@ -1,18 +1,16 @@
 """Estimates and intervals of LDP-SGD, from learners' states and public covariates.
 
-*Plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known, and the
-noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
-their sum ``Q``, and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the
-released gradients, ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A
-missing target gives a zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets
-present, the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u
-up to 2, half of the targets missing: ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``.
-With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the
-logistic objective's A for the balanced one.
+*Plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known. With
+weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``), s_i^2 the noise of a release, their sum ``Q``,
+and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released gradients,
+``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A missing target gives a
+zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets present, the equations
+give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u up to 2: ``theta^_j +- z
+sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``; with ``intervals="complete"``, for no missing targets,
+``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the logistic objective's A for the balanced one.
 
 *Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
-Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic: coverage is too low while a slow
-direction has not converged.
+Seo and Shin 2022; for LDP-SGD arXiv 2505.08227), but coverage is too low while a slow direction has not converged.
 """
 
 from __future__ import annotations
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
     from murk.learners.gradients.engine import Memory
 
 PLUG_IN = "plug-in"
-# The largest u that intervals allow for: 1 over the share of targets present.
-_MISSING = 2.0
+_MISSING = 2.0  # the largest u that intervals allow for: 1 over the share of targets present
 # Standard errors by which forged gradients may move an estimate by being first: twice the largest effect in attacks.
 _START = 1.0
 NOT_ASKED = (
@@ -65,8 +62,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 def report_matrix(settings: Settings) -> Floats:
     """Return the linear map from working parameters to reported coefficients.
 
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class.
-    (:class:`FullSoftmax` has a vector for each class already, which is not centred.)
+    It undoes the whitening, gives the scale its unit, and turns contrasts into one vector for each class.
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
@@ -93,8 +89,8 @@ def reported(settings: Settings, working: Floats) -> Floats:
 def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
     """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
-    Logistic: ``mean w(x) p (1 - p) x x'``. Balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``.
-    Softmax: like logistic, with ``diag(p) - p p'`` in contrast coordinates.
+    Logistic: ``mean w(x) p (1 - p) x x'``; balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``;
+    softmax: with ``diag(p) - p p'`` in contrast coordinates.
     """
     points = covariates.points
     if settings.transform is not None:
@@ -127,10 +123,9 @@ def estimate(
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Return the estimate from the states of one or more chains.
+    """Return the estimate of one or more chains.
 
-    Averages are weighted by each chain's sum of weights, the plug-in's running means by precision. With ``mechanisms``
-    (by level), the estimate also states how far a forged release could have moved it.
+    ``mechanisms``, by level, add how far a forged release could have moved it.
     """
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
@@ -143,10 +138,9 @@ def _influence(
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step uses the mean of all gradients, weighted by precision, and so corrects a path of iterates
-    except for the curvature along it. The first steps are long, so the first gradients can send iterates across the
-    ball: one standard error is allowed for that, or two of the "complete" ones, which are half as large. An average of
-    iterates is bounded by the ball alone.
+    The plug-in's Newton step corrects a path of iterates except for the curvature along it. First gradients can send
+    iterates across the ball: one standard error is allowed for that, or two of the "complete" ones, which are half as
+    large. An average of iterates is bounded by the ball alone.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows

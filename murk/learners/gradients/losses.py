@@ -48,13 +48,11 @@ class Logistic(_OfLogit):
 class Balanced(_OfLogit):
     """Balanced loss for y in {0, 1}: the logistic gradient scaled up to its bound, ``C0 = reach``.
 
-    With the margin m (``x'theta`` for y = 1, else its negative) the loss is ``exp(-m)`` for m > 0 and else ``1 - m``,
-    times w(x); it is convex, and the gradient is ``r x w(x)`` with
-
-        r(1) = -min(1, e^-t),   r(0) = min(1, e^t),   t = x'theta.
-
-    This r is the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x alone.
-    Its mean given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
+    With the margin m (``x'theta`` for y = 1, else its negative) the convex loss is ``exp(-m)`` for m > 0, else
+    ``1 - m``, times w(x). The gradient is ``r x w(x)``, ``r(1) = -min(1, e^-t)``, ``r(0) = min(1, e^t)``,
+    ``t = x'theta``: the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x
+    alone. The mean of r given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of
+    ``p (1 - p)``.
     """
 
     code: ClassVar[int] = BALANCED
@@ -65,9 +63,8 @@ class Balanced(_OfLogit):
 class Softmax:
     """Softmax loss over K >= 2 classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
 
-    The K coefficient vectors are determined up to a common shift, and ``p - e_y`` sums to zero. So the K - 1
-    coordinates in an orthonormal basis of the contrasts are released: the same gradient and bound, with (K - 1) / K of
-    the noise.
+    As ``p - e_y`` sums to zero, its K - 1 coordinates in an orthonormal basis of the contrasts are released: the same
+    gradient and bound, with (K - 1) / K of the noise.
     """
 
     classes: int
@@ -111,10 +108,8 @@ class Huber:
     """Huber regression with a known scale, or one that is estimated with the coefficients.
 
     With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
-    out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier``
-    times d/dsigma is released, as the working parameter is sigma / multiplier. Less its centre, this component is
-    within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
-    Raises UserError if a parameter is not positive and finite.
+    out, which leaves ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier`` times d/dsigma,
+    less its centre, is released as well, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
 
     Examples
     --------

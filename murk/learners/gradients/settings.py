@@ -26,9 +26,8 @@ SCALE = "scale"  # name of the estimated scale of residuals among the coefficien
 def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float = math.inf) -> float:
     """Return the supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
 
-    It determines the gradient's bound, and so the noise. For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for
-    ``mallows`` it is ``min(||x||, 2 / ||x||)`` (Shi et al., section 5), at most sqrt 2 in general but only
-    ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight: the bound is the clip's.
+    For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for ``mallows`` ``min(||x||, 2 / ||x||)`` (Shi et al., section 5),
+    at most sqrt 2 in general but only ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight.
 
     Examples
     --------

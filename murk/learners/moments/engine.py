@@ -61,10 +61,9 @@ class MomentModel:
 
 
 class MomentMemory(KernelMemory):
-    """Sums of moments of one mechanism, to which the kernel of one record adds.
+    """Sums of moments of one mechanism, after those ``learned`` earlier, to which the kernel of one record adds.
 
     The kernel holds the interpreter's lock and the sums are read in one step, so nobody sees half of a release.
-    ``learned`` are earlier sums, ``seed`` is the seed of simulated noise or None.
     """
 
     def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:
@@ -221,10 +220,7 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     @in_turn
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
-        """Randomize the moments of coded records, each by its own mechanism, and learn from the releases.
-
-        ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
-        """
+        """Randomize coded records (m, p), with the constant, by one mechanism each or for all; learn the releases."""
         self._learn_records(X, y, mechanisms)
 
     @wiped
@@ -266,10 +262,7 @@ class MomentEngine(NeverPublished, RecordEngine):
     # Releases made elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Refuse a release with a coordinate, or a length, beyond its part of the mechanism.
-
-        Raises RejectedError with reason ``"magnitude"``.
-        """
+        """Raise RejectedError ("magnitude") for a coordinate, or a length, beyond its part of the mechanism."""
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
@@ -335,10 +328,7 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed, or for different moments.
-        """
+        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed, or for different moments."""
         with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")

@@ -61,10 +61,7 @@ TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions ide
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
-    """Return the default release: directions with public covariates and no argument for moments alone.
-
-    Otherwise ``observed``, or ``joint`` without the constant, as presence is released in place of the constant's entry.
-    """
+    """Return the default release: directions with public covariates and no argument that only moments use."""
     unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
     if arguments["public"] is not None and curve in TOLD and unasked:
         return "directions"
@@ -72,10 +69,7 @@ def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
 
 
 def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
-    """Refuse curves and arguments that directions do not support.
-
-    Raises UserError, naming the argument and what to do.
-    """
+    """Raise UserError, with the remedy, for a curve or an argument that directions do not support."""
     remedy = "use release='observed'"
     if arguments["public"] is None:
         raise UserError(
@@ -89,11 +83,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
 
 
 class Directions:
-    """Directions of records: their release, learning from them, and the solution.
-
-    ``names`` are the coded features, the constant last; ``sample`` has their public covariates; ``mechanism`` is a
-    kind of mechanism, or None.
-    """
+    """Released directions of records, and the model solved from them; the last of ``names`` is the constant."""
 
     def __init__(
         self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
@@ -321,10 +311,7 @@ class PublicMoments(PersonEstimator):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
-
-        Raises UserError if the learner's releases are directions.
-        """
+        """Names of a release's numbers in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
         self._require()
         if self._directions is not None:
             raise UserError(
@@ -372,10 +359,9 @@ class PublicMoments(PersonEstimator):
         engine.learn_payloads(table, name)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings.
+        """Load a state of a learner with the same settings; one of joint moments, a former default, keeps that release.
 
-        If the argument ``release`` was omitted, a state of joint moments, the earlier default, keeps them. Raises
-        MurkError if the state is malformed or belongs to other features.
+        Raises MurkError if the state is malformed or belongs to other features.
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
@@ -413,10 +399,7 @@ class PublicMoments(PersonEstimator):
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
     def direction(self) -> dict[str, float]:
-        """Return least-squares slopes by feature name, of which the coefficients are a multiple.
-
-        For released directions these are the coefficients.
-        """
+        """Return the least-squares slopes by feature, of which coefficients are a multiple (1 for directions)."""
         if self._directions is not None:
             return {name: value for name, value in self.coefficients().items() if name != "intercept"}
         slopes = self._require().fitted().direction[: len(self._names)] * self._gain

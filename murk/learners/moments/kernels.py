@@ -25,10 +25,7 @@ Array = NDArray[Any]
 
 @jit
 def moments(x: Array, y: float, root: float, weight: float, presence: float, out: Array) -> None:
-    """Write the moments of a record into ``out``, whose length decides whether the entry 1*1 is left out.
-
-    The work does not depend on whether there is a target.
-    """
+    """Write a record's moments into ``out``; a missing target takes the same work."""
     p, at = x.shape[0], 0
     there, target = 1.0, y
     if presence > 0.0 and y != y:
@@ -51,10 +48,7 @@ def moments_of(
     X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, presence: float,
     out: Array,
 ) -> int:  # fmt: skip
-    """Write the moments of the rows of ``X``; return the number of rows beyond the bound.
-
-    A NaN target counts as 0 or, with a ``presence``, as missing.
-    """
+    """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
     out = borrowed(out)
     beyond = 0
     x = np.empty(X.shape[1])
@@ -77,10 +71,7 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Compute a record from its moments: write features, up to a common sign, to ``x``, and return the target.
-
-    A vector that is not a record's moments gives some record as well.
-    """
+    """Write the features (up to a common sign) of the record with moments v to ``x``; return its target."""
     p = x.shape[0]
     cross = v.shape[0] - p
     k, scale = p - 1, 1.0
@@ -164,7 +155,7 @@ def fold(
 ) -> None:  # fmt: skip
     """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
-    ``balls`` marks levels whose releases are directions (l2 ball, PrivUnit), whose unit is the norm.
+    ``balls`` marks levels whose releases are directions, whose unit is their norm.
     """
     for i in range(payloads.shape[0]):
         level = levels[i]
@@ -182,8 +173,7 @@ def fold(
         add_release(sums, weights[level], variances[level])
 
 
-# Indices into ``whole``.
-FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
+FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)  # indices into ``whole``
 # Indices into ``real``. The part from COUNT to the sums and totals after the header is read at once.
 (
     GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
@@ -193,10 +183,9 @@ FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
 
 @within
 def sizes(numbers: int, features: int) -> tuple[int, int, int]:
-    """Return the lengths of ``whole`` and ``real``, and the index of x in ``real``.
+    """Return the lengths of ``whole`` (header, noise, payload, words) and ``real``, and the index of x in ``real``.
 
-    ``whole``: header, noise, payload, words. ``real``: header, sums, totals, x, moments. x has a place for a constant
-    even if there is none.
+    ``real`` is: header, sums, totals, x with a place for the constant, moments.
     """
     x = REAL_HEADER + SUMS + numbers
     return WHOLE_HEADER + 2 * numbers + words_for(numbers), x + features + 1 + numbers, x
@@ -206,8 +195,8 @@ def sizes(numbers: int, features: int) -> tuple[int, int, int]:
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn from words for ``trials`` trials; with 0 trials it is already in the memory. Returns
-    `LEARNED`; or `TOO_FEW` if the words did not suffice and the draw must continue from them; or `NO_WORDS`.
+    Secure noise is drawn from words for ``trials`` trials; with 0 it is in the memory. Returns `LEARNED`, or `TOO_FEW`
+    (the draw must continue from the words) or `NO_WORDS`.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[NUMBERS]

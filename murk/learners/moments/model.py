@@ -1,8 +1,7 @@
 """Models on a log of released moments: other columns, another target, another loss or link.
 
-A release has all products of two features, and of each feature with the target. Their means are those of any subset of
-the features, and a feature's products with the others are what a model of this feature needs. The task's target is no
-feature of a model, as its square is not released.
+The means of any features' products, with each other or with the target, are part of the released means. The task's
+target is no feature of a model, as its square is not released.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ from murk.stream.task.task import Task
 
 @dataclass(frozen=True)
 class PartModel(MomentModel):
-    """The model of some columns, fitted to the sums of whole releases.
-
-    ``columns`` are the model's, ``names`` their coded names, ``labels`` tells whether the task's targets are labels.
-    """
+    """The model of some columns, fitted to the sums of whole releases; ``labels`` tells whether targets are labels."""
 
     columns: Columns = field(kw_only=True)
     names: tuple[str, ...] = field(kw_only=True)
@@ -65,10 +61,7 @@ def part_of_means(private: Private, columns: Columns) -> Private:
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
-    """Return the part of released moments that a model uses.
-
-    Raises UserError if they cannot serve the model, with what they could serve.
-    """
+    """Return the part of released moments that a model uses; raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, MomentProblem):

@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from murk.learners.core.scoring.answers import OneAnswer
     from murk.stream.task.task import Task
 
-# Bytes of the longest release: other fields, and a number with sign, comma and space.
-_ENVELOPE, _NUMBER = 512, 22
-# Bytes of a float64 in base64.
-_STATE_NUMBER = 11
-
+_ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
+_STATE_NUMBER = 11  # bytes of a float64 in base64
 _COVERS_HALF = {"sigmoid", "softplus", "exp"}
 
 
@@ -56,10 +53,7 @@ class MomentProblem:
         return self.layout.dimension
 
     def check_state(self) -> None:
-        """Refuse a task whose releases or state are too large for a log.
-
-        Raises UserError with the largest number of coded features.
-        """
+        """Raise UserError, with the largest number of coded features, if releases or states are too large for a log."""
         check_size(self.layout)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
@@ -77,10 +71,7 @@ class MomentProblem:
 
 
 def check_size(layout: Statistics) -> None:
-    """Refuse too many moments for one message or one state.
-
-    Raises UserError with the largest number of coded features.
-    """
+    """Raise UserError, with the largest number of coded features, for too many moments for a message or a state."""
     fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
@@ -103,7 +94,7 @@ def _curve_for(block: Any, binary: bool) -> Curve:
 def response_of(binary: bool, curve: Curve) -> Response:
     """Return the meaning of coded targets for a curve.
 
-    Curves of positive values apply to a real target's position in its range (0 to 1), others to the coded target.
+    Curves of positive values apply to a real target's position in its range, others to the coded target.
     """
     return Response(0.0, 1.0) if binary or curve.name in _COVERS_HALF else Response(-1.0, 1.0)
 
@@ -112,11 +103,9 @@ def response_of(binary: bool, curve: Curve) -> Response:
 class DirectionProblem(ScoreProblem):
     """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
 
-    A person releases their label's sign times ``z / |z|``, z their whitened features. The learner solves for the
-    coefficients whose expected mean over public rows is the released mean.
-
-    One person in ten, drawn without looking at the record, releases ``z z'`` instead, to compare the public rows with
-    the people. With more than 34 features, nobody does, as it would be too noisy.
+    A person releases their label's sign times ``z / |z|``, z their whitened features; the learner solves for
+    coefficients whose expected mean over public rows is the released mean. With at most 34 features, one person in ten,
+    drawn without looking at the record, releases ``z z'`` instead, to compare the public rows with the people.
     """
 
     interactive: ClassVar[bool] = False
@@ -131,11 +120,11 @@ class DirectionProblem(ScoreProblem):
         return super().ask(noise, indices, self.initial)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
-        """Return the same as `ScoreProblem.vectors` at the model of version 0."""
+        """Return the vectors that `ScoreProblem` would at version 0."""
         return super().vectors(X, y, None, question)
 
     def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
-        """Return the same as `ScoreProblem.in_place` at the model of version 0."""
+        """Return the kernel that `ScoreProblem` would at version 0."""
         return super().in_place(level, self.initial, seed)
 
 
@@ -145,11 +134,7 @@ def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
 
 
 def directions_of(task: Task) -> DirectionProblem:
-    """Return the directions of a resolved task with ``protocol: moments`` and ``release: directions``.
-
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
-    features.
-    """
+    """Return the directions of a task with ``release: directions``; raise UserError like `problem_for`."""
     block, binary = task.block, task.target.kind == "binary"
     assert block is not None
     # Links apply to the target's position in its range, from 0 to 1.

@@ -58,10 +58,7 @@ def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
 
 
 def check_public(moments: MomentsBlock) -> None:
-    """Check that moments without public covariates use no setting that needs them.
-
-    Raises PydanticCustomError, naming the key, with the choices.
-    """
+    """Raise PydanticCustomError, naming the key and choices, if a setting needs public covariates."""
     wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
     if moments.link != "identity":
         wanted["solver"] = "score"

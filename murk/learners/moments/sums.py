@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
 
 
-# Factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more.
-_SHORTER = 0.7
+_SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
 _FEWEST = 1e-6  # Smallest share of targets to divide by
 
 
@@ -61,9 +60,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        ``labels`` tells whether targets are labels. In an ``observed`` layout, releases that are directions have
-        covariance ``v I + a u u'``, u the vector's direction. The second term adds ``a (g'f)^2 / |f|^2`` to the
-        variance of ``g'f``, as if there were fewer people for shorter vectors. Without a target it affects the share.
+        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, u the vector's
+        direction, which adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if there were fewer people for
+        shorter vectors.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -117,8 +116,7 @@ class Design:
 def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
     """Return the weight of private releases in the second-moment matrix.
 
-    ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance, with
-    the noise.
+    ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance.
     """
     if public is None or covariance == "private":
         return 1.0
@@ -133,10 +131,9 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
 
 
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
-    """Return the second-moment matrix, positive definite unless ``repair`` is False, as in the paper.
+    """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise.
 
-    Eigenvalues below the largest one of pure noise (``2 sqrt p`` times an entry's standard deviation, times the private
-    weight) are raised to it.
+    That is ``2 sqrt p`` times an entry's standard deviation, times the weight of private releases.
     """
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
@@ -159,7 +156,7 @@ def influence_of(
 ) -> Influence | None:
     """Return a bound on the influence of one forged release; None without releases.
 
-    ``by_rows`` tells whether second moments come from public rows alone, which nobody can forge.
+    ``by_rows``: second moments come from public rows alone, which nobody can forge.
     """
     if not sums.count:
         return None

@@ -26,21 +26,17 @@ from murk.stream.messages.state import check_header, pack, reading, unpack
 S = TypeVar("S", bound=WindowSettings)
 M = TypeVar("M")
 T = TypeVar("T", bound=WindowSums)
-
-# Names of counts in a state, where they differ from those of attributes.
-_NAMES = {"releases": "n_releases"}
+_NAMES = {"releases": "n_releases"}  # names of counts in a state, where they differ from those of attributes
 
 # Standard deviations that noise exceeds with probability below 4e-33 in an entry, and e^-72 in the least eigenvalue.
 _FAR = 12.0
-
-# An honest sketch is refused with probability at most e^-70 = 4e-31.
-_TAIL = 70.0
+_TAIL = 70.0  # an honest sketch is refused with probability at most e^-70 = 4e-31
 
 
 class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
     """Running sums over released windows, O(d^2), and the regression from them; thread-safe.
 
-    ``mechanisms`` maps level names to mechanisms. Raises UserError if one does not fit the settings.
+    Raises UserError if a level's mechanism does not fit the settings.
     """
 
     kind: ClassVar[str]
@@ -118,10 +114,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
             self.learn_window(release, release.level)
 
     def learn_window(self, window: Any, level: str = "default") -> None:
-        """Learn from one window: a release at a level, or what an accumulator released.
-
-        Raises MurkError if its size is wrong, so that it was not admitted.
-        """
+        """Learn from a release at a level, or from an accumulator's; raise MurkError if its size is wrong."""
         if np.size(window.integers) != self.dimension:
             raise MurkError(f"a {self.released} holds {np.size(window.integers)} integers, not {self.dimension}")
         self._learn(window, self.mechanisms[level])
@@ -151,7 +144,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`. Raises MurkError if the state is malformed or for other settings."""
+        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed or for other settings."""
         d, sums = self.settings.columns, self._empty_sums()
         with reading():
             check_header(state, self.settings.digest, "columns", d)
@@ -169,7 +162,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
 
 
 class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
-    """Running sums over Gram matrices, O(d^2), and the regression from them; thread-safe."""
+    """A `WindowEngine` of Gram matrices."""
 
     kind: ClassVar[str] = "gram"
     released: ClassVar[str] = "Gram matrix"
@@ -177,11 +170,11 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound")
 
     def admit(self, release: GramRelease, ahead: int = 0) -> None:
-        """Refuse a Gram matrix that no honest organisation sends.
+        """Refuse a Gram matrix that no honest organisation sends, with RejectedError.
 
         No entry exceeds n times the product of its columns' bounds, the trace of X'X is at most n C_X^2, and no
         eigenvalue is negative, each up to 12 standard deviations of the noise (the least eigenvalue also up to the
-        noise's own radius). Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        noise's own radius).
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
@@ -203,10 +196,7 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
 
 
 def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: float) -> None:
-    """Refuse a matrix (d, d) that cannot result from this number of records and the mechanism's noise.
-
-    ``largest`` is the largest square of a single feature. Raises RejectedError with reason ``"magnitude"``.
-    """
+    """Raise RejectedError for a matrix (d, d) that these records and the mechanism's noise cannot give."""
     d = mechanism.columns
     p = d - 1
     # Checks are in coordinates in which the noise is isotropic.
@@ -226,7 +216,7 @@ def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: 
 
 
 class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
-    """Running sums over Newton steps, O(d^2), and the logistic model from them; thread-safe."""
+    """A `WindowEngine` of Newton steps, with a logistic model."""
 
     kind: ClassVar[str] = "newton"
     released: ClassVar[str] = "Newton step"
@@ -234,10 +224,9 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound", "first")
 
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
-        """Refuse a Newton step that no honest organisation sends.
+        """Refuse a Newton step that no honest organisation sends, with RejectedError.
 
-        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`. Raises
-        RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
@@ -284,7 +273,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
 
 
 class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
-    """Running sums over sketches, O(d^2), and the regression from them; thread-safe."""
+    """A `WindowEngine` of sketches."""
 
     kind: ClassVar[str] = "sketch"
     released: ClassVar[str] = "sketch"
@@ -292,11 +281,11 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
     shared: ClassVar[tuple[str, ...]] = ("rows", "columns", "feature_bound", "target_bound")
 
     def admit(self, release: SketchRelease, ahead: int = 0) -> None:
-        """Refuse a sketch that no honest organisation sends.
+        """Refuse a sketch that no honest organisation sends, with RejectedError.
 
-        Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the
-        bound on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
-        Massart 2000), here 4e-31. Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the bound
+        on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and Massart
+        2000).
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:

@@ -22,37 +22,19 @@ from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_
 from murk.learners.core.values import number, stated_bounds
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic
+from murk.learners.sketches import problem
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
-from murk.learners.sketches.problem import (
-    GramProblem,
-    NewtonProblem,
-    Settings,
-    SketchProblem,
-    WindowProblem,
-    calibrate,
-    first_part,
-)
 from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
 from murk.learners.sketches.surrogate import Surrogate
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.noise import NoiseSource
-from murk.privacy.sketches import (
-    Analysis,
-    GaussMixMechanism,
-    GramAccumulator,
-    GramMechanism,
-    Neighbours,
-    NewtonAccumulator,
-    NewtonMechanism,
-    SketchAccumulator,
-)
+from murk.privacy.sketches import Analysis, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches import Method as Mixing
 from murk.stream.task.protocol import Scale
 
 Method = Literal["moments", "newton"] | Mixing
 Engine = SketchEngine | GramEngine | NewtonEngine
 Mechanism = GaussMixMechanism | GramMechanism | NewtonMechanism
-Accumulator = SketchAccumulator | GramAccumulator | NewtonAccumulator
 Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 
 _BLOCK = 4096
@@ -102,7 +84,7 @@ class GaussMix(StreamEstimator):
 
     def _prepare(self) -> None:
         self._turns = Turns()
-        self._window: Accumulator | None = None
+        self._window: Any = None  # an accumulator
         self._released = 0
         self._fit: tuple[Any, Floats] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
@@ -159,16 +141,16 @@ class GaussMix(StreamEstimator):
             "weighting": self.weighting,
             "constant": self.intercept,
         }
-        problems: dict[str, Any] = {"newton": NewtonProblem, "moments": GramProblem}
+        problems: dict[str, Any] = {"newton": problem.NewtonProblem, "moments": problem.GramProblem}
         if self._release_method() == "newton":
-            first = first_part(getattr(self, "first", None), len(coded), self.window)
-            self._settings: Settings = NewtonSettings(first=first, **shared)
+            first = problem.first_part(getattr(self, "first", None), len(coded), self.window)
+            self._settings: problem.Settings = NewtonSettings(first=first, **shared)
         elif self._release_method() == "moments":
             self._settings = GramSettings(**shared)
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-        self._problem: WindowProblem = problems.get(self._release_method(), SketchProblem)(
+        self._problem: problem.WindowProblem = problems.get(self._release_method(), problem.SketchProblem)(
             self._settings, self._level_mechanisms()
         )
         self._names = names
@@ -179,9 +161,9 @@ class GaussMix(StreamEstimator):
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         mixing = {"method": self._release_method(), "analysis": self.analysis}
-        return calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
+        return problem.calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
 
-    def _open(self) -> Accumulator:
+    def _open(self) -> Any:
         """Return the open window, or a new one if the last window was released or lost in an interrupt."""
         if self._window is None or self._window.released:
             if self._released >= self.windows:
@@ -247,7 +229,7 @@ class GaussMix(StreamEstimator):
     def release(self) -> None:
         """Release the records since the last release, forget them, and learn from the release.
 
-        Spends ``budget`` for each person in the window. Raises UserError if there is no record since the last release.
+        Spends ``budget`` for each person in the window. Raises UserError if there are none.
         """
         self._release()
 

@@ -1,8 +1,7 @@
 """Models on a log of released windows: other columns, or another target.
 
-A window's second moments, or its mixtures of records, are those of any of its columns. The sums of whole windows are
-kept, and a model's own are taken from them when it is fitted. A Newton step was made at the task's own model, and
-serves no other.
+The sums of whole windows are kept; those of a model's columns are taken from them when it is fitted. A Newton step was
+made at the task's own model, and serves no other.
 """
 
 from __future__ import annotations
@@ -94,10 +93,7 @@ class SketchPartEngine(_PartEngine, SketchEngine):
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
-    """Return the part of released windows that a model uses.
-
-    Raises UserError if they cannot serve the model, with what they could serve.
-    """
+    """Return the part of released windows that a model uses; raise UserError if they cannot serve it."""
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, GramProblem | SketchProblem):

@@ -19,6 +19,7 @@ from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
+from murk.privacy import sketches
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
@@ -27,7 +28,7 @@ from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-    from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.sketches import Gram, Newton, NewtonAccumulator, Sketch
 
 Settings = SketchSettings | GramSettings | NewtonSettings
 
@@ -41,6 +42,7 @@ class WindowProblem(ABC):
     kind: ClassVar[str]
     interactive: ClassVar[bool] = False
     learner: ClassVar[Any]  # class of its engines
+    adder: ClassVar[str]  # name of the class of its accumulators
 
     @property
     def dimension(self) -> int:
@@ -62,9 +64,10 @@ class WindowProblem(ABC):
     def check_state(self) -> None:
         """Raise UserError, with a size that fits, if a release is too long for a log."""
 
-    @abstractmethod
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
         """Return an accumulator of the rows of a window, at a level."""
+        # Loaded on first access: learners do not need it.
+        return getattr(sketches, self.adder)(self.mechanisms[level], noise, window)
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
@@ -82,7 +85,7 @@ class WindowProblem(ABC):
     def records(self, X: Floats, y: Floats) -> Floats:
         """Return the rows ``(m, p + 1)`` of coded features ``X`` (m, p), the constant last, and targets ``y`` (m,).
 
-        A binary target, coded 0 and 1, becomes -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
+        Binary targets 0 and 1 become -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
         """
         targets = np.asarray(y, dtype=np.float64)
         if self.settings.kind == "binary":
@@ -101,6 +104,7 @@ class SketchProblem(WindowProblem):
 
     kind: ClassVar[str] = "sketch"
     learner: ClassVar[Any] = SketchEngine
+    adder: ClassVar[str] = "SketchAccumulator"
 
     @property
     def fewest(self) -> int:
@@ -115,12 +119,6 @@ class SketchProblem(WindowProblem):
     def check_state(self) -> None:
         """Raise UserError, with the largest number of rows, if a sketch is too long for a log."""
         check_message(self.settings.rows, self.settings.columns)
-
-    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> SketchAccumulator:
-        """Return an accumulator that mixes a window's rows."""
-        from murk.privacy.sketches import SketchAccumulator
-
-        return SketchAccumulator(self.mechanisms[level], noise, window)
 
     def release(self, made: Sketch, **fields: Any) -> SketchRelease:
         """Return the message of a sketch."""
@@ -153,12 +151,7 @@ class GramProblem(MatrixProblem):
 
     kind: ClassVar[str] = GRAM
     learner: ClassVar[Any] = GramEngine
-
-    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> GramAccumulator:
-        """Return an accumulator of a window's rows."""
-        from murk.privacy.sketches import GramAccumulator
-
-        return GramAccumulator(self.mechanisms[level], noise, window)
+    adder: ClassVar[str] = "GramAccumulator"
 
     def release(self, made: Gram, **fields: Any) -> GramRelease:
         """Return the message of a Gram matrix."""
@@ -181,12 +174,9 @@ class NewtonProblem(MatrixProblem):
         return GramProblem(self.settings, {level: made.start for level, made in self.mechanisms.items()})
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
-        """Return an accumulator of a window's rows."""
-        from murk.privacy.sketches import NewtonAccumulator
-
+        """Return an accumulator whose model is estimated from the release of a window's first part alone."""
         mechanism = self.mechanisms[level]
-        # The model is estimated from the first part's release alone.
-        return NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
+        return sketches.NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
 
     def release(self, made: Newton, **fields: Any) -> NewtonRelease:
         """Return the message of a Newton step."""
@@ -195,10 +185,7 @@ class NewtonProblem(MatrixProblem):
 
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
-    """Return the problem of a resolved task to which organisations release.
-
-    Raises UserError if a level's guarantee cannot be given, or the rows are too few.
-    """
+    """Return the problem of a task to which organisations release; raises UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
@@ -215,6 +202,9 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
 
     def mechanisms(settings: Settings) -> dict[str, Any]:
         """Return the mechanisms of all levels."""
+        if isinstance(settings, GramSettings) and settings.columns > LARGEST_COLUMNS:
+            # Before a mechanism raises a less helpful error.
+            settings.check_message()
         people = block.most_rows
         return {
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
@@ -224,11 +214,9 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]
         newton = NewtonSettings(**shared, first=first_part(block.first, coding.size, block.window))
-        _check_columns(newton)
         return NewtonProblem(newton, mechanisms(newton))
     if block.method == "moments":
         grams = GramSettings(**shared)
-        _check_columns(grams)
         return GramProblem(grams, mechanisms(grams))
     columns, rows = coding.size + 1, block.rows
     if rows is None:
@@ -259,9 +247,3 @@ def first_part(first: int | None, features: int, window: int | None) -> int:
         return first
     first = default_first(features)
     return first if window is None else max(min(first, window // 2), 1)
-
-
-def _check_columns(settings: GramSettings) -> None:
-    """Raise UserError for too many features, before a mechanism raises a less helpful one."""
-    if settings.columns > LARGEST_COLUMNS:
-        settings.check_message()

@@ -83,11 +83,7 @@ class SketchBlock(Block):
 
 
 def method_by_rule(block: Mapping[str, Any]) -> str:
-    """Return the method for a task file that names none.
-
-    It is `moments`, whose error is at most that of mixing at equal guarantees (docs/gaussmix.md), or linear mixing if
-    the file has a key for mixtures (`rows` or `analysis`).
-    """
+    """Return the method where a task file names none: `moments`, or linear mixing if a key is for mixtures."""
     return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
 
 

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
 
-ROWS = 4096
-"""Default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory."""
-
-SIGNAL = 0.1
-"""A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal."""
+ROWS = 4096  # default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory
+SIGNAL = 0.1  # A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal
 
 
 @dataclass(frozen=True)
@@ -191,8 +188,6 @@ def default_rows(columns: int) -> int:
 
     Raises UserError if not even twice as many rows as columns fit.
 
-    Examples
-    --------
     >>> default_rows(7), default_rows(50)
     (4096, 1874)
     """
