@@ -206,19 +206,13 @@ def plan(
             needs[name] = None if isinstance(own, str) else forecasting.people_for(own, found[0], within)
             if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
                 watched[name] = forecasting.people_for(own, found[0], within, watched=True)
-    off = _rate_sensitivity(task, effects or Effects(), cells, found[0])
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, effects or Effects(), off)
-
-
-def _rate_sensitivity(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
-    """Describe half-widths at another rate, for the largest number of people by the task's own protocol and budget."""
-    own = [
-        one.forecast
-        for one in cells
-        if (one.protocol, one.budget, one.design) == (task.protocol, 1.0, design.name)
-        if one.forecast is not None and math.isfinite(one.points)
-    ]
-    return what_if_rare(task, effects, max(own, key=lambda one: one.people)) if own else ""
+    assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
+    known = [
+        one.forecast for one in cells
+        if (one.protocol, one.budget, one.design) == reference and one.forecast and math.isfinite(one.points)
+    ]  # fmt: skip
+    off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
 
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:

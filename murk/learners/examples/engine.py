@@ -181,7 +181,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     # Records, each randomized once
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; raise UserError if its noise is too large for the loss."""
+        """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
         if mechanism is not self.current:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
@@ -221,7 +221,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     # Releases made elsewhere
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Raise RejectedError ("magnitude") for a number beyond its coordinate's bound, or a label not -1 or 1."""
+        """Raise RejectedError for a number beyond the bound on its coordinate, or a label other than -1 and 1."""
         bounds = self._bounds[release.level]
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):
@@ -258,8 +258,6 @@ class IWPEngine(NeverPublished, IterateEngine):
             self.use(mechanism)
         rows, numbers = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, numbers)
-
-    # State
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
@@ -303,7 +301,7 @@ class OuterEngine(IWPEngine):
     _kernels = outer
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; raise UserError if its noise is too large for the loss."""
+        """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
         super().use(mechanism)
         self._in_place = self._fits_kernel()
 

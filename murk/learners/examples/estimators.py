@@ -135,8 +135,6 @@ class IWPSGD(SGDEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> ExampleMechanism:
         return self._settings.mechanism(guarantee)
 
-    # Learning
-
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
@@ -242,8 +240,6 @@ class IWPSGD(SGDEstimator):
         """
         by_default = self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if by_default else ())
-
-    # What was learned
 
     @property
     def unbiased_loss(self) -> float:

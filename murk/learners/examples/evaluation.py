@@ -54,7 +54,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return a linear model's coefficients by feature, and its intercept; raise UserError for other models."""
+    """Return a linear model's coefficients by feature, and its intercept, or raise UserError for other models."""
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:
         known: tuple[Mapping[Any, float], float] = reference()

@@ -35,7 +35,6 @@ _UNPOLISHED: Final = (
     f"none: for more than {POLISHED} coefficients only SGD's average is kept, which has no interval. examples: "
     "{release: outer}, for the quadratic and squared losses, and protocol: moments have intervals"
 )
-# Sums and sums of squares that are multiplied by the ratio of people.
 # Entries of ``real`` that are sums of weights or squares: multiplied by ``n / m``.
 _SCALARS = (
     k.SUM_WEIGHT, k.SUM_SPREAD, k.LOSS_WEIGHT, k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES, k.BEND_SQUARES,

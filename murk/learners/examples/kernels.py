@@ -219,7 +219,10 @@ def apply(
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, of x and of the released vector; losses are at the average if unpolished."""
+    """Return views of the state's vectors, of x and of the released vector.
+
+    The reference point is the average if there is no polish.
+    """
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p

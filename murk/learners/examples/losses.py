@@ -124,7 +124,7 @@ def default_radius(loss: str, variance: float) -> float:
 
 
 def checked_radius(loss: str, radius: float | None, variance: float) -> float:
-    """Return the projection radius for this noise; raises UserError if a given one is invalid."""
+    """Return the projection radius for this noise, or raise UserError if a given one is invalid."""
     if radius is None:
         return default_radius(loss, variance)
     if not (math.isfinite(radius) and radius > 0):

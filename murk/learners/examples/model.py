@@ -121,7 +121,7 @@ class VectorProblem(ExampleProblem):
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
-    """Return the part of released examples that a model uses; raise UserError if they cannot serve it."""
+    """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
     kind = columns.target.kind
@@ -235,7 +235,7 @@ def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism of the log restricted to a model's numbers; ``own``: its target is the task's."""
+    """Return a Gaussian mechanism restricted to a model's numbers, whose target is the task's if ``own``."""
     p = settings.features
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts

@@ -187,7 +187,7 @@ class ExampleSettings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
-        """Return the mechanism with the least noise; raises UserError for pure guarantees unless for outer products."""
+        """Return the least noisy mechanism; raises UserError for a pure guarantee unless outer products are released."""
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
         if is_pure(guarantee):
@@ -233,7 +233,7 @@ class ExampleSettings:
 
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
-    """Return settings with radius and truncation for the noisiest level; raises UserError for an invalid radius."""
+    """Return settings with radius and truncation for the noisiest level, or raise UserError for an invalid radius."""
     worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
     radius = losses.checked_radius(settings.loss, settings.radius, worst)
     terms = settings.truncation
@@ -243,7 +243,7 @@ def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]
 
 
 def level_rows(settings: ExampleSettings, mechanisms: list[ExampleMechanism]) -> tuple[Floats, Integers]:
-    """Return the parameters of levels as kernels read them, a row each; raises UserError if one is too noisy."""
+    """Return the parameters of levels as kernels read them, a row each, or raise UserError if one is too noisy."""
     reals = np.zeros((len(mechanisms), k.LEVEL_REALS))
     wholes = np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
     for row, mechanism in enumerate(mechanisms):

@@ -300,7 +300,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
-        """Learn from admitted releases in turn; raise MurkError for a version that is not remembered."""
+        """Learn from admitted releases in turn, or raise MurkError for a version that is not remembered."""
         if not releases:
             return
         memory = self.memory
@@ -372,7 +372,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed or of a different dimension."""
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or of a different dimension."""
         memory, d = self.memory, self.dimension
         with reading():
             check_header(state, self.settings.digest, "dimension", d)

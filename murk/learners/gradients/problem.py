@@ -151,7 +151,7 @@ class GradientProblem:
 
 
 def problem_for(task: Task) -> GradientProblem:
-    """Return the gradient problem of a resolved task; raises UserError if a guarantee does not fit the mechanism."""
+    """Return the gradient problem of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
     learner, coding = task.learner, task.coding
     assert task.objective is not None
     classes: tuple[str, ...] = ()

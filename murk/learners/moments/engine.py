@@ -262,7 +262,7 @@ class MomentEngine(NeverPublished, RecordEngine):
     # Releases made elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Raise RejectedError ("magnitude") for a coordinate, or a length, beyond its part of the mechanism."""
+        """Raise RejectedError for a coordinate, or a length, that honest noise does not reach."""
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
@@ -302,8 +302,6 @@ class MomentEngine(NeverPublished, RecordEngine):
         )  # fmt: skip
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
-    # State
-
     def __getstate__(self) -> dict[str, Any]:
         # Copies compute the fit again, as ids of mechanisms change between processes.
         fresh: dict[str, Any] = {
@@ -328,7 +326,7 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed, or for different moments."""
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed, or for different moments."""
         with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")

@@ -265,8 +265,6 @@ class PublicMoments(PersonEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
 
-    # Learning
-
     def _person_mechanism(self, budget: Guarantee) -> Any:
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
@@ -367,8 +365,6 @@ class PublicMoments(PersonEstimator):
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if of_moments else ())
 
-    # What was learned
-
     def _in_own_units(self, coded: Estimate) -> Estimate:
         scale = np.full(len(coded.names), self._gain)
         if self.intercept:
@@ -415,8 +411,6 @@ class PublicMoments(PersonEstimator):
         if self._directions is not None:
             return self._directions.merged(self._engines(others))
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
-
-    # Prediction
 
     def _responses(self, rows: Floats) -> Floats:
         """Return mean responses of rows; from the least-squares line if there is no root."""

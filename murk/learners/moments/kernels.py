@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 @jit
 def moments(x: Array, y: float, root: float, weight: float, presence: float, out: Array) -> None:
-    """Write a record's moments into ``out``; a missing target takes the same work."""
+    """Write a record's moments into ``out``, with the same work whether or not there is a target."""
     p, at = x.shape[0], 0
     there, target = 1.0, y
     if presence > 0.0 and y != y:
@@ -71,7 +71,7 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Write the features (up to a common sign) of the record with moments v to ``x``; return its target."""
+    """Write a record's features, up to a common sign, to ``x``, and return its target, from its moments v."""
     p = x.shape[0]
     cross = v.shape[0] - p
     k, scale = p - 1, 1.0

@@ -61,7 +61,7 @@ def part_of_means(private: Private, columns: Columns) -> Private:
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
-    """Return the part of released moments that a model uses; raise UserError if they cannot serve it."""
+    """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, MomentProblem):

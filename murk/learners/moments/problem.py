@@ -134,7 +134,7 @@ def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
 
 
 def directions_of(task: Task) -> DirectionProblem:
-    """Return the directions of a task with ``release: directions``; raise UserError like `problem_for`."""
+    """Return the directions of a task with ``release: directions``, or raise UserError like `problem_for`."""
     block, binary = task.block, task.target.kind == "binary"
     assert block is not None
     # Links apply to the target's position in its range, from 0 to 1.

@@ -1,4 +1,4 @@
-"""Running sums of released moments: second-moment matrices, with public rows, and a forged release's influence."""
+"""Running sums of released moments, second-moment matrices with public rows, and a forged release's influence."""
 
 from __future__ import annotations
 

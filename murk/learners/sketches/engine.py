@@ -114,7 +114,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
             self.learn_window(release, release.level)
 
     def learn_window(self, window: Any, level: str = "default") -> None:
-        """Learn from a release at a level, or from an accumulator's; raise MurkError if its size is wrong."""
+        """Learn from a release at a level, or from an accumulator's, or raise MurkError if its size is wrong."""
         if np.size(window.integers) != self.dimension:
             raise MurkError(f"a {self.released} holds {np.size(window.integers)} integers, not {self.dimension}")
         self._learn(window, self.mechanisms[level])
@@ -144,7 +144,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`; raise MurkError if it is malformed or for other settings."""
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or for other settings."""
         d, sums = self.settings.columns, self._empty_sums()
         with reading():
             check_header(state, self.settings.digest, "columns", d)

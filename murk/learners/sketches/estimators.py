@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from river import base
@@ -82,6 +81,8 @@ class GaussMix(StreamEstimator):
     weighting: Weighting
     intercept: bool
 
+    _target: ClassVar[Kind]
+
     def _prepare(self) -> None:
         self._turns = Turns()
         self._window: Any = None  # an accumulator
@@ -108,21 +109,11 @@ class GaussMix(StreamEstimator):
             raise UserError(
                 f'{given[0]}= is for mixtures, but method="{self.method}" mixes no records: leave {given[0]}= out'
             )
-        if self.method == "newton" and self._kind() == "real":
+        if self.method == "newton" and self._target == "real":
             raise UserError('method="newton" is for the logistic loss, but the target is real: give method="moments"')
-        if self.method == "newton" and self._reach() is not None:
+        if self.method == "newton" and getattr(self, "range", None) is not None:
             raise UserError('range= is for the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
-
-    @abstractmethod
-    def _kind(self) -> Kind:
-        """Return the kind of the target."""
-
-    def _reach(self) -> float | None:
-        return None
-
-    def _target_bound(self) -> float:
-        return 1.0
 
     def _expected(self) -> tuple[float | None, float | None]:
         return self.feature_bound or 1.0, getattr(self, "_bound", None)
@@ -134,9 +125,9 @@ class GaussMix(StreamEstimator):
             "names": coded,
             # By default features are coded to [-1, 1].
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
-            "target_bound": self._target_bound(),
-            "kind": self._kind(),
-            "reach": self._reach(),
+            "target_bound": getattr(self, "_bound", 1.0),
+            "kind": self._target,
+            "reach": getattr(self, "range", None),
             "surrogate": getattr(self, "surrogate", "minimax"),
             "weighting": self.weighting,
             "constant": self.intercept,
@@ -343,6 +334,8 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
+    _target = "real"
+
     def __init__(
         self,
         *,
@@ -371,12 +364,6 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not subtracted."""
         return cls(budget=budget, rows=rows, **{"target_bound": 1.0, **PUBLISHED, **more})
-
-    def _kind(self) -> Kind:
-        return "real"
-
-    def _target_bound(self) -> float:
-        return self._bound
 
     def _scale(self) -> Scale:
         return "slope"
@@ -445,6 +432,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
+    _target = "binary"
     range: float | None
 
     def __init__(
@@ -482,12 +470,6 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows`` and the quadratic surrogate on [-``range``, ``range``]."""
         return cls(budget=budget, rows=rows, range=range, **{**PUBLISHED, **more})
-
-    def _kind(self) -> Kind:
-        return "binary"
-
-    def _reach(self) -> float | None:
-        return self.range
 
     def _scale(self) -> Scale:
         return "log odds" if self.range is None else "own"

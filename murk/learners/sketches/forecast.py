@@ -155,7 +155,7 @@ def estimates(
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:
-    """Return the variance of an effect per standard deviation of a feature; raises UserError for mixtures."""
+    """Return the variance of an effect per standard deviation of a feature, or raise UserError for mixtures."""
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if isinstance(mechanism, GramMechanism):
         scale = _local_scale(mechanism)

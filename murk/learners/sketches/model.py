@@ -93,7 +93,7 @@ class SketchPartEngine(_PartEngine, SketchEngine):
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
-    """Return the part of released windows that a model uses; raise UserError if they cannot serve it."""
+    """Return the part of released windows that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, GramProblem | SketchProblem):

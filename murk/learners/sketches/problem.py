@@ -185,7 +185,7 @@ class NewtonProblem(MatrixProblem):
 
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
-    """Return the problem of a task to which organisations release; raises UserError if it has no mechanism."""
+    """Return the problem of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
