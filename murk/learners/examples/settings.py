@@ -187,7 +187,7 @@ class ExampleSettings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
-        """Return the least noisy mechanism; raises UserError for a pure guarantee unless outer products are released."""
+        """Return the least noisy mechanism; raises UserError for a pure guarantee, except for outer products."""
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
         if is_pure(guarantee):
