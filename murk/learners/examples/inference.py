@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +28,6 @@ from murk.learners.examples import covariate_fit as fit
 from murk.learners.examples import layout as k
 from murk.learners.examples.polish import TRUST, uncertainty
 from murk.learners.examples.settings import level_rows
-
-if TYPE_CHECKING:
-    from murk.learners.examples.engine import IWPEngine
-
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
@@ -47,12 +43,12 @@ LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 
 
-def estimate(engines: Sequence[IWPEngine]) -> Estimate:
+def estimate(engines: Sequence[Any]) -> Estimate:
     """Return the estimate of one or more chains: averages weighted by sums of weights, and added sums of the polish."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
-def _estimate(engines: Sequence[IWPEngine]) -> Estimate:
+def _estimate(engines: Sequence[Any]) -> Estimate:
     settings = engines[0].settings
     weights = [engine.real[k.SUM_WEIGHT] for engine in engines]
     average = weighted_mean(weights, [engine.rows[k.AVERAGE] for engine in engines])
@@ -73,7 +69,7 @@ def _estimate(engines: Sequence[IWPEngine]) -> Estimate:
     return fit.with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
-def _sandwich(engines: Sequence[IWPEngine], average: Floats) -> Estimate:
+def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     p, n = settings.features, sum(engine.n_releases for engine in engines)
@@ -131,7 +127,7 @@ def _sandwich(engines: Sequence[IWPEngine], average: Floats) -> Estimate:
 
 def _outer_with_rows(
     polished: Estimate,
-    engines: Sequence[IWPEngine],
+    engines: Sequence[Any],
     covariates: PublicCovariates,
     sums: Floats,
     bend: Floats,
@@ -208,7 +204,7 @@ def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
     )
 
 
-def _random_scaling(engines: Sequence[IWPEngine], average: Floats) -> Estimate:
+def _random_scaling(engines: Sequence[Any], average: Floats) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     n = sum(engine.n_releases for engine in engines)
@@ -228,12 +224,12 @@ def _random_scaling(engines: Sequence[IWPEngine], average: Floats) -> Estimate:
     return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
 
 
-def _scaling(engine: IWPEngine) -> Floats:
+def _scaling(engine: Any) -> Floats:
     average, a, b = engine.rows[[k.AVERAGE, k.SCALING_A, k.SCALING_B]]
     return path_variance(average, a, b, engine.real[k.SUM_SQUARES], float(engine.whole[k.UPDATES]))
 
 
-def influence_of(engines: Sequence[IWPEngine]) -> Influence | None:
+def influence_of(engines: Sequence[Any]) -> Influence | None:
     """Return a bound on how far one forged example moves an estimate; None for losses that are not quadratic.
 
     The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
@@ -276,15 +272,15 @@ def influence_of(engines: Sequence[IWPEngine]) -> Influence | None:
     return Influence(moved / math.sqrt(float(sums[k.POLISH_SQUARES]) * spread), turned / (total * least))
 
 
-def _sums(engines: Sequence[IWPEngine]) -> Floats:
+def _sums(engines: Sequence[Any]) -> Floats:
     return np.asarray(np.sum([engine.real for engine in engines], axis=0))
 
 
-def _row_sum(engines: Sequence[IWPEngine], row: int) -> Floats:
+def _row_sum(engines: Sequence[Any], row: int) -> Floats:
     return np.asarray(np.sum([engine.rows[row] for engine in engines], axis=0))
 
 
-def _matrix_sum(engines: Sequence[IWPEngine], triangle: int) -> Floats:
+def _matrix_sum(engines: Sequence[Any], triangle: int) -> Floats:
     """Return the symmetric matrix of the chains' packed lower triangles."""
     p = engines[0].settings.features
     matrix = np.zeros((p, p))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from murk.learners.gradients import kernels as k
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
-
-if TYPE_CHECKING:
-    from murk.learners.gradients.engine import Memory
 
 PLUG_IN = "plug-in"
 _MISSING = 2.0  # the largest u that intervals allow for: 1 over the share of targets present
@@ -118,7 +115,7 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> 
 
 def estimate(
     settings: Settings,
-    memories: Sequence[Memory],
+    memories: Sequence[Any],
     covariates: PublicCovariates | None = None,
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
@@ -134,7 +131,7 @@ def estimate(
 
 
 def _influence(
-    settings: Settings, memories: Sequence[Memory], estimate: Estimate, mechanisms: Mapping[str, Mechanism]
+    settings: Settings, memories: Sequence[Any], estimate: Estimate, mechanisms: Mapping[str, Mechanism]
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
@@ -155,7 +152,7 @@ def _influence(
 
 
 def _estimate(
-    settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates | None, classes: Sequence[object]
+    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates | None, classes: Sequence[object]
 ) -> Estimate:
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
@@ -183,7 +180,7 @@ def _estimate(
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
 
 
-def _scaling(settings: Settings, memory: Memory) -> Floats:
+def _scaling(settings: Settings, memory: Any) -> Floats:
     """Return the diagonal of random scaling's V in reported coordinates (softmax: contrasts, un-whitened)."""
     p = settings.features
     bar = memory.rows[k.AVERAGE].copy()
@@ -198,7 +195,7 @@ def _scaling(settings: Settings, memory: Memory) -> Floats:
 
 
 def _plug_in(
-    settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates, names: tuple[str, ...],
+    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates, names: tuple[str, ...],
     matrix: Floats, n: int,
 ) -> Estimate:  # fmt: skip
     precisions = [memory.real[k.SUM_PRECISION] for memory in memories]

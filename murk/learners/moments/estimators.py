@@ -94,14 +94,13 @@ class Directions:
         self.settings = Settings(names, binary, covariates, once=True, curve=own)
         self.curve, self.response, self.kind = curve, response, mechanism
 
+    def mechanisms_for(self, guarantee: Guarantee) -> ScoreMechanisms:
+        """Return the mechanisms of a guarantee."""
+        return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
+
     def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
         """Return a learner at these levels."""
-        features, matrices = self.settings.features, self.settings.matrices
-
-        def mechanisms_for(guarantee: Guarantee) -> ScoreMechanisms:
-            return score_mechanisms(self.kind, guarantee, features, matrices=matrices)
-
-        return LocalScores(self.settings, guarantees, mechanisms_for, noise)
+        return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
 
     def learn(
         self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
