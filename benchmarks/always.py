@@ -25,7 +25,7 @@ from murk.learners.core.design import Effects, designs
 from murk.learners.core.forecasting import released_sum, split
 from murk.learners.estimates.looks import Looks
 from murk.learners.estimates.sequence import critical_values
-from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.engine import engine_of
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.sums import MomentSums

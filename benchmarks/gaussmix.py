@@ -21,7 +21,7 @@ from murk.learners.sketches.engine import SketchEngine
 from murk.learners.sketches.settings import SketchSettings, default_rows, largest_rows
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.sketches import GaussMixMechanism
+from murk.privacy.sketches import GaussMixMechanism, Sketch
 from reproductions.gaussmix.baselines import AdaSSP, Draws, ObjectivePerturbation, Sheffet
 
 DELTA = 1e-5
@@ -56,7 +56,7 @@ def gaussmix(second, n, budget, rows, rng, windows=1, **more):
     engine = engine_for(len(second) - 1, budget, rows, **more)
     for _ in range(windows):
         integers, spread = drawn(engine.mechanisms["default"], second / windows, rng)
-        engine.learn_sketch(integers, records=n // windows, spread=spread)
+        engine.learn_window(Sketch(integers, spread, n // windows, True))
     return engine.estimate()
 
 

@@ -20,8 +20,8 @@ from benchmarks.score_people import features
 from murk.errors import MurkError
 from murk.learners.core.design import Effects, designs
 from murk.learners.estimates.links import logistic
+from murk.learners.examples.engine import engine_of
 from murk.learners.examples.inference import estimate as estimate_examples
-from murk.learners.examples.outer_engine import engine_of
 from murk.learners.problem import problem_for
 from murk.learners.sketches.problem import WindowProblem
 from murk.planning.forecast import forecast

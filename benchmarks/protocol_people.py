@@ -18,8 +18,8 @@ from murk.learners.estimates.links import logistic
 from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
 from murk.learners.examples import layout as k
 from murk.learners.examples.covariate_fit import acting
+from murk.learners.examples.engine import engine_of
 from murk.learners.examples.inference import estimate as estimate_examples
-from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.problem import ExampleProblem
 from murk.learners.gradients.problem import GradientProblem
 from murk.learners.moments import kernels

@@ -23,7 +23,7 @@ from murk._jit import jit
 from murk.demo import DATA, TASK
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory, level_rows
+from murk.learners.gradients.engine import Memory, level_rows
 from murk.learners.gradients.kernels import newest_published
 from murk.learners.gradients.losses import Huber, Logistic
 from murk.learners.gradients.settings import Settings

@@ -106,7 +106,7 @@ def say_notice(
     for level, both in promises(task).items():
         say(*(f"level {level}: {one}" for one in both))
     say(cost_of_forgetting(task))
-    from murk.planning.line import outlook
+    from murk.planning.outlook import outlook
 
     size = population.source.size - len(population.excluded)
     # The number of people in a column is not known in advance; a resumed run has results to show.

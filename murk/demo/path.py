@@ -1,4 +1,4 @@
-"""The path of an estimate: points at growing numbers of releases, stored beside the log.
+"""The path of an estimate: points at growing numbers of releases, stored beside the log, and their plot.
 
 Points depend on releases and public settings only, so the file may be published.
 """
@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from murk._files import open_own, write_whole
+from murk.learners.results.plot import INK, draw_curve, figure
 
 if TYPE_CHECKING:
     from murk.producers.populations.local_run import LocalRun
+
 
 _GROWTH = 1.05
 _FIRST = 100
@@ -60,3 +66,30 @@ class Path95:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with os.fdopen(open_own(self._path, flags), "a", encoding="utf-8") as handle:
             handle.write(json.dumps(point) + "\n")
+
+
+def draw(
+    path: Path, points: Sequence[Mapping[str, Any]], names: Sequence[str], labels: Mapping[str, str],
+    scale: Mapping[str, float], trusted: Mapping[str, Mapping[str, float]] | None = None,
+) -> Path:  # fmt: skip
+    """Draw odds ratios over the number of releases (log axis) to a PNG file, one panel per coefficient.
+
+    ``points`` are those of `murk.demo.path.Path95`. ``labels`` describe each coefficient's unit, and ``scale`` converts
+    coded units to it. ``trusted`` is the trusted server's fit, if it is to be shown.
+
+    Raises UserError if matplotlib is not installed.
+    """
+    drawn = figure((10.0, 3.6 * len(names)))
+    n = np.array([point["n"] for point in points], dtype=np.float64)
+    for axes, name in zip(drawn.subplots(len(names), squeeze=False)[:, 0], names, strict=True):
+        index, factor = points[0]["names"].index(name), scale[name]
+        value = np.array([point["values"][index] for point in points]) * factor
+        half = np.array([point["half_widths"][index] for point in points]) * abs(factor)
+        draw_curve(axes, n, value, half, odds=True, target=None if trusted is None else trusted[name]["value"] * factor)
+        axes.set_xlabel("releases learned from")
+        axes.set_ylabel("odds ratio")
+        axes.set_title(labels[name], loc="left", fontsize=11, color=INK)
+    buffer = BytesIO()
+    drawn.savefig(buffer, format="png", dpi=110)
+    write_whole(path, buffer.getvalue(), own=True)
+    return path

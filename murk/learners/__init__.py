@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.learners.examples.classifier import IWPSGDClassifier
-    from murk.learners.examples.regressor import IWPSGDRegressor
-    from murk.learners.gradients.classifier import LDPSGDClassifier
-    from murk.learners.gradients.regressor import LDPSGDRegressor
-    from murk.learners.moments.classifier import PublicDataGLM, PublicGLMClassifier
-    from murk.learners.moments.regressor import PublicDataRegression, PublicGLMRegressor
+    from murk.learners.examples.estimators import IWPSGDClassifier, IWPSGDRegressor
+    from murk.learners.gradients.estimators import LDPSGDClassifier, LDPSGDRegressor
+    from murk.learners.moments.estimators import (
+        PublicDataGLM,
+        PublicDataRegression,
+        PublicGLMClassifier,
+        PublicGLMRegressor,
+    )
     from murk.learners.scores.classifier import ScoreClassifier
     from murk.learners.scores.regressor import ScoreRegressor
-    from murk.learners.sketches.classifier import GaussMixClassifier
-    from murk.learners.sketches.regressor import GaussMixRegressor
+    from murk.learners.sketches.estimators import GaussMixClassifier, GaussMixRegressor
 
 __all__ = [
     "GaussMixClassifier",
@@ -35,16 +36,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GaussMixClassifier": ".sketches.classifier",
-    "GaussMixRegressor": ".sketches.regressor",
-    "IWPSGDClassifier": ".examples.classifier",
-    "IWPSGDRegressor": ".examples.regressor",
-    "LDPSGDClassifier": ".gradients.classifier",
-    "LDPSGDRegressor": ".gradients.regressor",
-    "PublicDataGLM": ".moments.classifier",
-    "PublicDataRegression": ".moments.regressor",
-    "PublicGLMClassifier": ".moments.classifier",
-    "PublicGLMRegressor": ".moments.regressor",
+    "GaussMixClassifier": ".sketches.estimators",
+    "GaussMixRegressor": ".sketches.estimators",
+    "IWPSGDClassifier": ".examples.estimators",
+    "IWPSGDRegressor": ".examples.estimators",
+    "LDPSGDClassifier": ".gradients.estimators",
+    "LDPSGDRegressor": ".gradients.estimators",
+    "PublicDataGLM": ".moments.estimators",
+    "PublicDataRegression": ".moments.estimators",
+    "PublicGLMClassifier": ".moments.estimators",
+    "PublicGLMRegressor": ".moments.estimators",
     "ScoreClassifier": ".scores.classifier",
     "ScoreRegressor": ".scores.regressor",
 }

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-CLEARLY: Final = 0.75
-"""Largest ratio of a clearly smaller half-width."""
-LARGEST: Final = 25
-"""Most coefficients for which a report makes forecasts, since these take longer with more."""
-
+CLEARLY: Final = 0.75  # largest ratio of a clearly smaller half-width
+LARGEST: Final = 25  # most coefficients for which a report makes forecasts, since these take longer with more
 _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
 _FILLED: Final = 0.5
@@ -43,8 +40,8 @@ _DRAWS: Final = 2
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
     """Return changes of a task whose forecast is clearly better, the best first.
 
-    ``people`` is the number of people who released, or of an organisation's records. ``extent`` estimates from releases
-    where people lie within their public bounds. ``sizes`` says whether to try more people and a larger budget, too.
+    ``people`` counts who released, or an organisation's records; ``extent`` estimates from releases where people lie
+    within their bounds; ``sizes`` tells whether to try more people and a larger budget, too.
     """
     if task.coding.size > LARGEST or people < 1:
         return []

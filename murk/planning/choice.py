@@ -1,21 +1,18 @@
 r"""A rule for the best protocol of a task, by the error that each protocol's noise causes.
 
 The rule compares the error of an average effect: the change of a positive target's probability, or of a real target
-relative to its range, per standard deviation of a feature, in points (hundredths). Let p be the number of coded
-features (including the constant), and s^2 the noise variance of each number of a release, for vectors of length 1. For
-n people and coefficients of ordinary size, the error is about
+relative to its range, per standard deviation of a feature, in points (hundredths). For p coded features, n people,
+noise of variance s^2 in each number of a release of length 1, and coefficients of ordinary size, it is about
 
 .. math::
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
     50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
 
 The second holds for examples without public rows, with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length, and
-for outer products of examples, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. In a logistic
-model without a known distribution of the features, moments and examples have a further error of about ``2 / sqrt(d)``
-points for d features, for any number of people. The factors c were measured with `python -m benchmarks.protocols` for a
-binary target and hold within a factor of about 2: enough to compare protocols, not to plan a study. For planning use
-the half-widths of `murk.planning`, which the rule also accepts. Whether devices can read a model before they release,
-and whether an organisation is trusted with the records, are inputs.
+for outer products, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. In a logistic model without
+a known distribution of the d features, moments and examples have a further error of about ``2 / sqrt(d)`` points. The
+factors c were measured with `python -m benchmarks.protocols` and hold within a factor of about 2: enough to compare
+protocols, not to plan a study, for which the rule also accepts forecast half-widths.
 """
 
 from __future__ import annotations
@@ -30,10 +27,8 @@ from murk.learners.problem import problem_for
 from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
 
-EQUAL: Final = 1.25
-"""Errors up to this factor larger count as equal."""
-_NOTHING: Final = 0.1
-"""Errors up to this number of points count as equal: a smaller one is not worth more trust."""
+EQUAL: Final = 1.25  # errors up to this factor larger count as equal
+_NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one is not worth more trust
 
 
 @dataclass(frozen=True)
@@ -66,10 +61,9 @@ def recommend(
 ) -> Recommendation:  # fmt: skip
     """Return the best protocol for a task, by the expected error or by forecast half-widths.
 
-    The task's own protocol and its settings are ignored. ``people`` is the number who will release, ``online`` whether
-    devices can read a model before they release, and ``organisation`` whether an organisation already holds the records
-    and is trusted with them. ``half_widths``, if given, maps protocols to forecast half-widths in points, infinite for
-    a protocol without intervals. Raises UserError if no protocol suits the task.
+    The task's own protocol is ignored. ``online`` tells whether devices can read a model before they release, and
+    ``organisation`` whether one already holds the records and is trusted with them. ``half_widths`` maps protocols to
+    forecast half-widths in points, infinite without intervals. Raises UserError if no protocol suits the task.
 
     Examples
     --------
@@ -124,9 +118,8 @@ def recommend(
 def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
     """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
-    Features, target, the default level's guarantee and whether there are public covariates come from the task;
-    ``people`` is the number who will release, and ``settings`` are keys of the protocol's block that differ from their
-    defaults. Raises UserError if the protocol cannot learn this task, or provide its guarantee.
+    ``settings`` are keys of the protocol's block that differ from their defaults. Raises UserError if the protocol
+    cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)

@@ -13,32 +13,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.sequence import nominal_level
 from murk.learners.estimates.units import units
 from murk.learners.problem import plausible, problem_for
+from murk.learners.results.numbers import rounded
 from murk.learners.results.report import average_effects
 from murk.stream.task.data.coding import is_constant
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
 from murk.stream.task.task import Task
 
-Array = NDArray[np.float64]
-
-DRAWS: Final = 5
-"""Number of draws of the sums, at first."""
-WIDEST: Final = 50.0
-"""Points per standard deviation of a feature beyond which an interval is useless."""
-
+DRAWS: Final = 5  # number of draws of the sums, at first
+WIDEST: Final = 50.0  # points per standard deviation of a feature beyond which an interval is useless
 _UNSETTLED = 0.1
 # Factor of draws up to which settled half-widths are redrawn, and the relative standard error of medians to reach.
 _MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
-_NONE: Final = ("none: ", "no interval: ")
-"""Prefixes of the notes of estimates without intervals."""
+_NONE: Final = ("none: ", "no interval: ")  # prefixes of the notes of estimates without intervals
 
 
 @dataclass(frozen=True)
@@ -80,32 +76,23 @@ class Forecast:
         }
 
 
-def forecast(
-    task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
-    seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
-) -> Forecast:  # fmt: skip
-    """Forecast what a task learns from a number of people, or of an organisation's records.
-
-    ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
-    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
-    ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
-    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Raises
-    UserError if the protocol cannot learn this task, or has no forecast.
-    """
-    return forecasts(
-        task, population, [people], levels=levels, draws=draws, seed=seed, level=level, more=more,
-        even_unlearned=even_unlearned,
-    )[people]  # fmt: skip
+def forecast(task: Task, population: Population, people: int, **settings: Any) -> Forecast:
+    """Forecast what a task learns from a number of people; ``settings`` are those of `forecasts`."""
+    return forecasts(task, population, [people], **settings)[people]
 
 
 def forecasts(
     task: Task, population: Population, counts: Sequence[int], *, levels: Mapping[str, float] | None = None,
     draws: int = DRAWS, seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> dict[int, Forecast]:  # fmt: skip
-    """Forecast what a task learns from several numbers of people, each as in `forecast`.
+    """Forecast what a task learns from several numbers of people, or of an organisation's records.
 
-    Protocols with consecutive models are simulated once: smaller numbers are the first people of the largest one.
-    Raises UserError if the protocol has no forecast, or the task cannot be learned by it.
+    ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
+    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
+    ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
+    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Protocols with
+    consecutive models are simulated once: smaller numbers are the first people of the largest one. Raises UserError if
+    the protocol cannot learn this task, or has no forecast.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:
@@ -130,8 +117,8 @@ class _Draws:
     def __init__(self, people: int) -> None:
         self.people = people
         self.drawn = 0
-        self.halves: list[Array] = []
-        self.effects: list[Array] = []
+        self.halves: list[Floats] = []
+        self.effects: list[Floats] = []
         self.names: tuple[str, ...] = ()
         self.why = ""
 
@@ -235,7 +222,7 @@ def _effect_names(task: Task) -> list[str]:
     return [name for name in units(task) if not is_constant(name)]
 
 
-def _effects(task: Task, estimate: Estimate, level: float) -> Array:
+def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
     """Return half-widths of average effects, in the order of `_effect_names`; empty where reports have none."""
     reported = average_effects(task.coefficient_scale, units(task), estimate, level)
     if reported is None:
@@ -256,7 +243,7 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     return {name: half * float(points[indices[name]]) for name, half in effects.items()}
 
 
-def _spread(halves: Sequence[Array], draws: int) -> float | None:
+def _spread(halves: Sequence[Floats], draws: int) -> float | None:
     """Return the largest relative standard deviation; None if only some draws bound a half-width."""
     widths = np.array(halves)
     bounded = np.isfinite(widths)
@@ -266,3 +253,54 @@ def _spread(halves: Sequence[Array], draws: int) -> float | None:
     if len(finite) < 2 or not finite.size:
         return 0.0
     return float(np.max(finite.std(axis=0, ddof=1) / finite.mean(axis=0)))
+
+
+FEWEST: Final = 1_000  # bounds of the search for a number of people
+MOST: Final = 2**30
+
+
+def people_for(
+    task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1, *, watched: bool = False
+) -> int | None:
+    """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
+
+    Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. Bisects powers of two;
+    between the last two, half-widths are taken to shrink with the root of the number. Raises like `check_half_widths`.
+    """
+    names = check_half_widths(task, within)
+
+    def excess(people: int) -> float:
+        """Return the largest ratio of a half-width to the one wanted."""
+        level = nominal_level(people / task.tightest_at, 0.95) if watched else 0.95
+        effects = forecast(task, population, people, draws=draws, level=level).effects
+        wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
+        return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
+
+    try:
+        low, high = int(math.log2(FEWEST)), int(math.log2(MOST))
+        if excess(2**high) > 1.0:
+            return None
+        while high > low:
+            middle = (low + high) // 2
+            low, high = (low, middle) if excess(2**middle) <= 1.0 else (middle + 1, high)
+    except UserError:
+        return None
+    if 2**high <= FEWEST:
+        return FEWEST
+    over = excess(2**high)
+    return rounded(max(2**high * over**2, 2 ** (high - 1)))
+
+
+def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
+    """Return the names of the coefficients that have half-widths.
+
+    Raises UserError for a wanted half-width that is not above 0, or of a feature that the task does not have.
+    """
+    names = [name for name in units(task) if not is_constant(name)]
+    for name, value in within.items():
+        if name is not None and name not in names:
+            known = ", ".join(names) or "none, as log odds of classes have no units"
+            raise UserError(f"no half-width of {name!r} can be requested; features with an average effect: {known}")
+        if not value > 0.0:
+            raise UserError(f"a half-width must be above 0, got {value:g}")
+    return names

@@ -1,7 +1,8 @@
-"""A plan: forecasts over people, budgets and protocols, the people needed for half-widths, and a recommendation."""
+"""A plan: forecasts over people, budgets and protocols, people needed, a recommendation and a picture."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,11 @@ from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.looks import fixed_only
 from murk.learners.estimates.units import units
+from murk.learners.results.plot import GREY, INK, figure
+from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
-from murk.planning.forecast import Forecast, as_written, budget_words, forecast, forecasts
-from murk.planning.needed import check_half_widths, people_for
-from murk.planning.words import what_if_rare
+from murk.planning.forecast import Forecast, as_written, budget_words
+from murk.planning.outlook import what_if_rare
 from murk.stream.task.data.coding import is_constant
 from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS
@@ -26,13 +28,11 @@ from murk.stream.task.task import Task
 
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
-BEYOND: Final = 10**12
-"""Largest number of people, more than exist."""
+BEYOND: Final = 10**12  # largest number of people, more than exist
 TOO_FEW: Final = "too few people to learn anything at this privacy level"
 """Reason for no interval if more people would give one."""
 
-_DRAWS: Final = 3
-"""Draws for each cell, fewer than for a single forecast: a table has two digits."""
+_DRAWS: Final = 3  # draws for each cell, fewer than for a single forecast: a table has two digits
 
 Tick = Callable[[int, str], None]
 
@@ -88,10 +88,8 @@ class Plan:
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
-        for cell in self.cells:
-            if (cell.protocol, cell.people, cell.budget, cell.design) == (protocol, people, budget, design):
-                return cell
-        return None
+        wanted = protocol, people, budget, design
+        return next((one for one in self.cells if (one.protocol, one.people, one.budget, one.design) == wanted), None)
 
     @property
     def units(self) -> dict[str, str]:
@@ -149,14 +147,13 @@ def plan(
     protocols: Sequence[str] | None = None, effects: Effects | None = None,
     within: Mapping[str | None, float] | None = None, draws: int = _DRAWS, tick: Tick | None = None,
 ) -> Plan:  # fmt: skip
-    """Forecast what a task would learn, by its own protocol and by the others.
+    """Forecast what a task would learn, by its own protocol and by others.
 
-    The task's public covariates must be resolved, or be a number of people to set aside. ``people`` are numbers of
-    people, ``budgets`` factors of the task's own budget, ``protocols`` those to compare, by default all, and
-    ``effects`` assumptions about the target. ``within`` maps features to the wanted half-width of their average effect
-    per unit; the key None stands for all features. ``draws`` is the number of draws of the sums for each forecast.
-    ``tick`` is called with the number of forecasts made and the current protocol and population. Raises UserError for
-    fewer people than 1, an unknown protocol, or an effect of an unknown feature.
+    Public covariates must be resolved, or a number of people to set aside. ``budgets`` are factors of the task's own,
+    ``protocols`` those to compare, by default all, and ``effects`` assumptions about the target. ``within`` maps
+    features (None: all) to the wanted half-width of their average effect per unit. ``draws`` is the number of draws for
+    each forecast, and ``tick`` is called with the number of forecasts made and the current protocol and population.
+    Raises UserError for fewer people than 1, an unknown protocol, or an effect of an unknown feature.
     """
     for count in people:
         if not 1 <= count <= BEYOND:
@@ -164,7 +161,7 @@ def plan(
     for name in protocols or ():
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
-    check_half_widths(task, within or {})
+    forecasting.check_half_widths(task, within or {})
     names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
@@ -173,13 +170,18 @@ def plan(
         for design in found if name == task.protocol else found[:1]:
             made: list[Cell] = []
             # The largest budget first: smaller ones learn no more.
-            for factor in sorted(_budgets_of(design, found, budgets), reverse=True):
+            for factor in sorted(budgets if design is found[0] else _own_budget(budgets), reverse=True):
                 own = _variant(task, name, factor)
-                made += _cells(own, name, people, factor, design, _draws(factor, draws), made)
+                # Other budgets than the task's own need one draw less.
+                repeats = draws if factor == 1.0 else max(draws - 1, 1)
+                made += _cells(own, name, people, factor, design, repeats, made)
                 if tick is not None:
                     tick(len(cells) + len(made), f"{name}, {design.name} people")
             cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
-    words = {factor: _guarantee_words(task, factor) for factor in budgets}
+    words = {}
+    for factor in budgets:
+        variant = _variant(task, task.protocol, factor)
+        words[factor] = f"{factor:g} times the budget" if isinstance(variant, str) else budget_words(variant)
     chosen = {
         count: choose(
             task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
@@ -201,22 +203,16 @@ def plan(
             own = _variant(task, name, 1.0)
             if any(one.without_effects for one in cells if one.protocol == name):
                 continue
-            needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
+            needs[name] = None if isinstance(own, str) else forecasting.people_for(own, found[0], within)
             if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
-                watched[name] = people_for(own, found[0], within, watched=True)
-    off = _rate_sensitivity(task, effects or Effects(), cells, found[0])
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, effects or Effects(), off)
-
-
-def _rate_sensitivity(task: Task, effects: Effects, cells: Sequence[Cell], design: Population) -> str:
-    """Describe half-widths at another rate, for the largest number of people by the task's own protocol and budget."""
-    own = [
-        one.forecast
-        for one in cells
-        if (one.protocol, one.budget, one.design) == (task.protocol, 1.0, design.name)
-        if one.forecast is not None and math.isfinite(one.points)
-    ]
-    return what_if_rare(task, effects, max(own, key=lambda one: one.people)) if own else ""
+                watched[name] = forecasting.people_for(own, found[0], within, watched=True)
+    assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
+    known = [
+        one.forecast for one in cells
+        if (one.protocol, one.budget, one.design) == reference and one.forecast and math.isfinite(one.points)
+    ]  # fmt: skip
+    off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
 
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
@@ -229,16 +225,6 @@ def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols:
 def _own_budget(budgets: Sequence[float]) -> set[float]:
     """Return the task's own budget, or all budgets without it."""
     return {1.0} if 1.0 in budgets else set(budgets)
-
-
-def _budgets_of(design: Population, found: Sequence[Population], budgets: Sequence[float]) -> set[float]:
-    """Return the budgets to forecast for a population: all for the first one, else the task's own."""
-    return set(budgets) if design is found[0] else _own_budget(budgets)
-
-
-def _draws(factor: float, draws: int) -> int:
-    """Return the number of draws for a budget: one fewer if it is not the task's own."""
-    return draws if factor == 1.0 else max(draws - 1, 1)
 
 
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
@@ -268,24 +254,16 @@ def _cells(
     try:
         left = [count for count in counts if count not in made]
         if left:
-            made |= forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
+            made |= forecasting.forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
     except UserError as error:
         return [Cell(name, count, factor, design.name, None, str(error)) for count in counts]
     return [Cell(name, count, factor, design.name, made[count]) for count in counts]
 
 
-def _guarantee_words(task: Task, factor: float) -> str:
-    try:
-        return budget_words(task.with_budget(factor))
-    except UserError:
-        return f"{factor:g} times the budget"
-
-
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     """Return the best protocol by forecasts for one number of people, and the reason; an empty name for none.
 
-    Uses the rule of `murk.planning.choice`. Sketches, which need trust in an organisation, are chosen only for a task
-    that already has them.
+    Sketches, which need trust in an organisation, are chosen only for a task that already has them.
     """
     points = {cell.protocol: cell.points for cell in cells}
     try:
@@ -318,7 +296,7 @@ def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str
     """Return why no protocol has an interval: too few people, or another reason."""
     for own in tasks:
         try:
-            if not isinstance(own, str) and forecast(own, population, BEYOND, draws=1).learned:
+            if not isinstance(own, str) and forecasting.forecast(own, population, BEYOND, draws=1).learned:
                 return TOO_FEW
         except UserError:
             continue
@@ -368,3 +346,51 @@ def _effect(population: Population) -> float:
     if population.kind == "binary":
         slope, scale = mean_slope(theta, People(X, shares, sampled=True))[0], 100.0
     return float(np.median(scale * slope * np.abs(theta[:-1]) * spreads))
+
+
+_COLOURS: Final = {
+    "scores": "#1f6feb", "moments": "#1a7f37", "gradients": "#bf8700", "examples": "#8250df", "sketch": "#cf222e",
+}  # fmt: skip
+
+
+def draw(found: Plan, form: str = "png") -> bytes:
+    """Draw a plan as PNG, SVG or PDF; unbounded intervals have no point.
+
+    Raises UserError if matplotlib is not installed.
+    """
+    drawn = figure((3.6 * len(found.budgets) + 1.2, 3.8))
+    panels = drawn.subplots(1, len(found.budgets), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (budget, words) in zip(panels, found.budgets.items(), strict=True):
+        for protocol in found.protocols:
+            line = [
+                (people, cell.points)
+                for people in found.people
+                if (cell := found.cell(protocol, people, budget, found.designs[0].name)) and math.isfinite(cell.points)
+            ]
+            if line:
+                axes.plot(*zip(*line, strict=True), marker="o", color=_COLOURS.get(protocol, GREY), label=protocol)
+        if axes.get_lines() and math.isfinite(found.effect):
+            axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--", label="an effect as assumed")
+        if not axes.get_lines():
+            text = "no half-width\nof an average effect"
+            axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY)
+        axes.set_xscale("log")
+        axes.set_xlim(found.people[0] / 1.5, found.people[-1] * 1.5)
+        axes.set_yscale("log")
+        axes.set_xticks(found.people, [f"{people:,}" for people in found.people], fontsize=8)
+        axes.xaxis.set_minor_formatter("")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(which="both", axis="y", labelsize=8)
+        axes.set_title(words, fontsize=10)
+        axes.set_xlabel("people")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("half-width, points per standard deviation")
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if handles:
+        drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format=form, dpi=150)
+    return buffer.getvalue()

@@ -12,7 +12,7 @@ from murk.learners.core.options import InverseScalingStep
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.kernels import is_published, staleness_limit
+from murk.learners.gradients.kernels import is_published
 from murk.learners.gradients.losses import Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP, PureDP
@@ -240,7 +240,7 @@ def test_versions_are_checked():
     engine.learn_records(x, y)
     count = engine.n_releases
     limit = engine.settings.staleness
-    oldest = count - staleness_limit(count, limit.releases, limit.share_ppm)
+    oldest = count - limit.limit(count)
     for version, reason in [(count + 1, "future"), (oldest - 1, "stale"), (-5, "stale")]:
         with pytest.raises(RejectedError) as error:
             engine.admit(release("default", max(version, 0), [0, 0, 0]))
@@ -258,7 +258,7 @@ def test_every_admissible_version_is_remembered(count):
     engine = build(seed=1)
     engine.learn_records(*people(count))
     limit = engine.settings.staleness
-    allowed = staleness_limit(count, limit.releases, limit.share_ppm)
+    allowed = limit.limit(count)
     versions = [v for v in range(max(0, count - allowed), count + 1) if is_published(v, limit.floor)]
     assert versions
     for version in versions:

@@ -100,7 +100,7 @@ def test_plug_in_intervals_hold_the_truth_where_half_of_the_targets_are_missing(
 
 def test_hessian_is_the_derivative_of_the_mean_gradient():
     from murk.learners.gradients import kernels as k
-    from murk.learners.gradients.buffers import Memory
+    from murk.learners.gradients.engine import Memory
 
     public = covariates()
     rng = np.random.default_rng(3)

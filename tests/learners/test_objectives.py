@@ -12,8 +12,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier
 from murk.learners.core.coordinates import whitening
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory
-from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.engine import Memory, SGDEngine
 from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings, reach
 from murk.privacy import GaussianDP

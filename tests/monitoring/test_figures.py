@@ -9,7 +9,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.learners.gradients import layout as at
+from murk.learners.gradients import kernels as at
 from murk.learners.gradients.inference import PLUG_IN
 from murk.learners.problem import problem_for
 from murk.learners.results.numbers import finite

@@ -145,7 +145,7 @@ def _compare(
     trusted = trusted_fit(task, DATA)
     report["trusted"] = trusted
     if picture:
-        from murk.demo.picture import draw
+        from murk.demo.path import draw
         from murk.stream.task.data.coding import is_constant
 
         coding = task.coding

@@ -108,8 +108,8 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """Return the protocol chosen by a forecast and the reason; an empty protocol if nothing can be learned."""
     from murk.cli.output import progress
     from murk.learners.core.design import Effects
+    from murk.planning.outlook import features_words, rate_words
     from murk.planning.plan import plan, size, why_not
-    from murk.planning.words import features_words, rate_words
     from murk.stream import Task
 
     task = Task.parse(text)

@@ -92,7 +92,7 @@ def command(
     with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
         found = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
     if picture is not None:
-        from murk.planning.picture import draw
+        from murk.planning.plan import draw
 
         write_whole(picture, draw(found, picture.suffix[1:].lower()))
     if as_json:
@@ -157,7 +157,7 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:
-    from murk.planning.words import rate_words
+    from murk.planning.outlook import rate_words
 
     of = (
         "the public covariates" if found.designs[0].name == "public"

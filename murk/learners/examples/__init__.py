@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.learners.examples.classifier import IWPSGDClassifier
+    from murk.learners.examples.estimators import IWPSGDClassifier, IWPSGDRegressor
     from murk.learners.examples.evaluation import Evaluated, Example, UnbiasedLoss
-    from murk.learners.examples.regressor import IWPSGDRegressor
 
 __all__ = ["Evaluated", "Example", "IWPSGDClassifier", "IWPSGDRegressor", "UnbiasedLoss"]
 
 _HOMES = {
     "Evaluated": ".evaluation",
     "Example": ".evaluation",
-    "IWPSGDClassifier": ".classifier",
-    "IWPSGDRegressor": ".regressor",
+    "IWPSGDClassifier": ".estimators",
+    "IWPSGDRegressor": ".estimators",
     "UnbiasedLoss": ".evaluation",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -8,15 +8,12 @@ the released matrix and alpha of the rows' matrix, pi the share of targets prese
     K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
 
 is the best combination if nu is the noise, Gamma the covariance of one row's numbers, and rows worth 1 / kappa people.
-Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood, as in
-`murk.learners.core.scoring.public`. Eigenvalues are used where their error *relative to the matrix* is small.
+Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood.
+Eigenvalues are used where their error *relative to the matrix* is small.
 
-Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``,
-
-.. math:: E[u] = E[x x' / |x|]\, \theta
-
-so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is another
-estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
+Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``, ``E[u] = E[x x' / |x|]
+theta``, so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is
+another estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
 
 Both compare the rows' second moments with the released ones first, by `misfit` at one false alarm in 10,000.
 """
@@ -29,8 +26,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size, symmetric
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
@@ -40,7 +37,6 @@ from murk.learners.examples.protocol import LOUD, ROWS_OF_EACH
 if TYPE_CHECKING:
     from murk.learners.examples.settings import ExampleSettings
 
-Array = NDArray[np.float64]
 
 PUBLIC_ROWS = "public rows"
 UNUSED = "public rows are not used: they are unlike the people's"
@@ -58,8 +54,8 @@ class Rows:
 
     size: int
     count: float  # number of rows
-    alpha: Array  # mean of their numbers, (k,)
-    gamma: Array  # covariance of their numbers, (k, k)
+    alpha: Floats  # mean of their numbers, (k,)
+    gamma: Floats  # covariance of their numbers, (k, k)
 
     @classmethod
     def of(cls, covariates: PublicCovariates, size: int, extra: float) -> Rows:
@@ -77,7 +73,7 @@ class Rows:
         return cls(size, count, alpha, square - np.outer(alpha, alpha))
 
     @cached_property
-    def _ones(self) -> Array:
+    def _ones(self) -> Floats:
         return flattened(np.eye(self.size))
 
     @property
@@ -86,12 +82,12 @@ class Rows:
         return float(self._ones @ self.alpha)
 
     @cached_property
-    def off_share(self) -> Array:
+    def off_share(self) -> Floats:
         """Map from an error of a to its effect once pi is estimated from a's trace, (k, k)."""
         return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
 
     @cached_property
-    def relative(self) -> Array:
+    def relative(self) -> Floats:
         """Covariance of one row's numbers after :attr:`off_share`."""
         return np.asarray(self.off_share @ self.gamma @ self.off_share.T)
 
@@ -100,15 +96,15 @@ class Rows:
 class Released:
     """Statistics of released outer products, from which the coefficients are estimated."""
 
-    mean: Array  # mean A, (p, p)
-    aimed: Array  # mean b, (p,)
-    meat: Array  # covariance of A theta - b of these means at the chains' reference points, (p, p)
-    points: Array  # the reference points, (chains, p)
+    mean: Floats  # mean A, (p, p)
+    aimed: Floats  # mean b, (p,)
+    meat: Floats  # covariance of A theta - b of these means at the chains' reference points, (p, p)
+    points: Floats  # the reference points, (chains, p)
     noise: tuple[float, float]  # largest and smallest possible noise variance of an entry of the means
     people: float  # effective number of people
 
     @cached_property
-    def of_records(self) -> Array:
+    def of_records(self) -> Floats:
         """The part of ``meat`` that is due to differences between records, and not to noise."""
         turned = [acting(point) @ acting(point).T for point in self.points]
         noise = self.noise[1] * (0.5 * np.eye(len(self.mean)) + np.mean(turned, axis=0))
@@ -121,9 +117,9 @@ class Hypothesis:
     """Posterior if the rows are worth ``1 / kappa`` people."""
 
     evidence: float  # logarithm of its weight
-    matrix: Array  # A
-    covariance: Array  # covariance of A's numbers, (k, k)
-    meat: Array  # covariance of A theta - b
+    matrix: Floats  # A
+    covariance: Floats  # covariance of A's numbers, (k, k)
+    meat: Floats  # covariance of A theta - b
 
 
 def share_of(released: Released, rows: Rows) -> float:
@@ -140,7 +136,7 @@ def unlike(released: Released, rows: Rows) -> float:
     return misfit(off, noise + (1.0 / rows.count + 1.0 / released.people) * rows.relative)
 
 
-def hypotheses(released: Released, rows: Rows, theta: Array) -> list[Hypothesis]:
+def hypotheses(released: Released, rows: Rows, theta: Floats) -> list[Hypothesis]:
     """Return the hypotheses of all kappas of the grid, at the coefficients theta."""
     kappas = [1.0 / rows.count]
     while kappas[-1] * _FACTOR <= _MOST:
@@ -149,7 +145,7 @@ def hypotheses(released: Released, rows: Rows, theta: Array) -> list[Hypothesis]
     return [_fit(released, rows, theta, kappa, _RIGHT if i == 0 else others) for i, kappa in enumerate(kappas)]
 
 
-def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: float) -> Hypothesis:
+def _fit(released: Released, rows: Rows, theta: Floats, kappa: float, prior: float) -> Hypothesis:
     share, project, own = share_of(released, rows), rows.off_share, rows.relative
     off = flattened(released.mean) / share - rows.alpha
     noise = released.noise[0] / share**2
@@ -169,11 +165,10 @@ def _fit(released: Released, rows: Rows, theta: Array, kappa: float, prior: floa
     return Hypothesis(evidence, symmetric(share * (rows.alpha + gain @ off), rows.size), covariance, meat)
 
 
-def size_of_error(covariance: Array, turn: Array) -> float:
+def size_of_error(covariance: Floats, turn: Floats) -> float:
     """Return approximately how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``, (q, q).
 
-    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for ``covariance`` (k, k) of E's numbers: for numbers of equal variance,
-    ``2 sqrt(p)`` times their standard deviation.
+    This is ``2 |E[(turn' E turn)^2]|^(1/2)``, for the ``covariance`` (k, k) of E's numbers.
     """
     p, q = turn.shape
     units = np.array([symmetric(unit, p) for unit in np.eye(matrix_size(p))])
@@ -183,7 +178,7 @@ def size_of_error(covariance: Array, turn: Array) -> float:
     return 2.0 * math.sqrt(max(float(np.linalg.eigvalsh((square + square.T) / 2.0)[-1]), 0.0))
 
 
-def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tuple[int, float]:
+def hidden(values: Floats, vectors: Floats, covariance: Floats, trust: float) -> tuple[int, float]:
     """Return how many of the smallest eigenvalues are too noisy to divide by, and their floor.
 
     In the space of the other eigenvectors, the error relative to the matrix is below ``1 / trust``.
@@ -197,7 +192,7 @@ def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tu
     return first, floor
 
 
-def acting(theta: Array) -> Array:
+def acting(theta: Floats) -> Floats:
     """Return the matrix that maps the numbers of a symmetric E to ``E theta``, (p, k)."""
     p = len(theta)
     return np.column_stack([symmetric(unit, p) @ theta for unit in np.eye(matrix_size(p))])
@@ -206,20 +201,19 @@ def acting(theta: Array) -> Array:
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
     """Return whether directions are fitted with public rows, which depends on public settings alone.
 
-    Directions of labels are, if the noise variance at the noisiest level is at least 1 (mu <= 2), so that its square
-    would be larger, and there are at least 20 rows for each coefficient, enough to compare them with the people.
+    Needs labels, a noise variance of at least 1 at the noisiest level (mu <= 2), and 20 rows for each coefficient.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
 
 
 def with_public(
-    polished: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Array,
-    bend: Array, first: Array, second: Array,
+    polished: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Floats,
+    bend: Floats, first: Floats, second: Floats,
 ) -> Estimate:  # fmt: skip
     """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
-    Over all chains, ``sums`` are those of `layout`, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
+    ``sums`` are those of `layout` over all chains, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
     and ``second`` is ``sum q^2 u~_j^2``.
     """
     p, free = settings.features, settings.features - (not settings.intercept)
@@ -261,11 +255,10 @@ def with_public(
     )
 
 
-def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Array) -> Array:
+def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Floats) -> Floats:
     """Return the noise covariance of the numbers of mean ``u~ u~' - own_variance I``, trace removed.
 
-    ``u~ u~' = u u' + (u n' + n u') + n n'``: for noise n of variance s^2 the last term has variance 2 s^4 in every
-    number, and the middle one is linear in ``u u'``.
+    ``u~ u~' = u u' + (u n' + n u') + n n'``: the last term has variance 2 s^4 in every number.
     """
     square = noise * people
     covariance = 2.0 * square**2 * np.eye(matrix_size(p))

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from murk._jit import inlined, jit
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.examples import layout as k
 from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee
@@ -47,10 +47,7 @@ BESIDE = 2  # Numbers of a release beyond the features
 
 @jit
 def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write ``(w, a, r, m / sqrt 2)`` of coded features, the constant last.
-
-    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
-    """
+    """Write ``(w, a, r, m / sqrt 2)`` of coded features, whose norm is at most ``bound`` if they are not ``boxed``."""
     last = x.shape[0] - 1
     largest, square = 0.0, 0.0
     for j in range(last):
@@ -139,7 +136,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 
 
-def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def parts(form: int, values: Floats) -> tuple[Floats, Floats]:
     """Split decoded releases into ``u`` with the missingness last, (m, p + 1), and ``t``, (m,)."""
     column = -3 if form == k.DIRECTED_LABEL else -2
     return np.delete(values, column, axis=1), values[:, column]
@@ -149,9 +146,8 @@ def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 class ExampleDirections(Wrapped):
     """Gaussian noise on vectors ``(w, a, r, m)``, any two of which are at most 2 apart.
 
-    The bound holds for integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to
-    at most ``a``. So replacing a record moves the integers by at most ``2 steps``, the sensitivity of ``noise``, a
-    `GaussianMechanism` of radius 1 and dimension p + 2. ``features`` is p, the constant included.
+    So are their integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at most
+    ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
 
     Examples
     --------
@@ -204,7 +200,7 @@ class ExampleDirections(Wrapped):
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
     @wiped
-    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads, projecting them into K."""
         rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
@@ -215,7 +211,7 @@ class ExampleDirections(Wrapped):
         _quantise_all(rows, self.spacing, self.steps, steps)
         return np.asarray(steps + noise.gaussian(indices, self.dimension))
 
-    def decode(self, payload: npt.ArrayLike) -> NDArray[np.float64]:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Turn payloads (m, p + 2) into unbiased estimates of ``(w, a, r, m / sqrt 2)``."""
         values = self.noise.decode(payload)
         values[:, -1] = np.asarray(payload)[:, -1] / missing_steps(self.steps)

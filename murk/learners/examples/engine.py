@@ -1,4 +1,4 @@
-"""One chain's learner of released examples: levels, noise, admission and state."""
+"""One chain's learner of released examples: memory, levels, noise, admission and state."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._scratch import copied, empty, wiped
+from murk._jit import due
+from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.core.in_place import NO_WORDS, IterateEngine, trials_for
+from murk.learners.core.arrays import Floats, Integers
+from murk.learners.core.engine import NeverPublished
+from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.learners.core.levels import levels_of
+from murk.learners.core.scoring.mechanism import OuterGaussian
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
-from murk.learners.examples import record
+from murk.learners.examples import outer
 from murk.learners.examples.inference import estimate
-from murk.learners.examples.record import Memory
-from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
+from murk.learners.examples.layout import sizes
+from murk.learners.examples.outer import learn_outer, to_units
+from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
@@ -30,19 +34,52 @@ from murk.stream.messages.state import check_header, count_of, pack, reading, un
 from murk.stream.messages.wire import block_of
 
 _BLOCK = 4096
+_OUTER_BLOCK = 512  # records whose outer products stay in the processor's cache
+_ALL = np.zeros(0, dtype=np.int64)  # stands for the current level of all rows
+_NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
 _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
 
 
-class IWPEngine(IterateEngine):
-    """IWP-SGD on one chain: the average of ``theta <- Project(theta - step (gradient estimate + lambda theta))``.
+class Memory(KernelMemory):
+    """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
-    ``settings`` are from `settle`, ``mechanisms`` by level. ``seed`` simulates noise; ``noise`` is secure by default.
+    ``rows`` are the state vectors, ``(9, p)``; ``triangles`` the two sums of the polish, ``(2, p (p + 1) / 2)`` or
+    ``(2, 0)``; ``noise`` and ``words`` those of a record.
     """
+
+    def __init__(self, settings: ExampleSettings) -> None:
+        numbers = settings.dimension
+        self._allocate(*sizes(settings.features, numbers, int(settings.polish)))
+        fill(self.real, self.whole, settings)
+        self._bind()
+        self.x[-1] = 1.0
+
+    def _bind(self) -> None:
+        whole, real = self.whole, self.real
+        p, numbers = int(whole[k.FEATURES]), int(whole[k.NUMBERS])
+        rows, tail = k.REAL_HEADER + k.ROWS * p, len(real) - p - numbers
+        self._open(tail, p)
+        self.rows = real[k.REAL_HEADER : rows].reshape(k.ROWS, p)
+        self.triangles = real[rows:tail].reshape(2, -1)
+        self.noise = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + (p - 1 if whole[k.FORM] == k.LABEL else numbers)]
+        self.words = whole[k.WHOLE_HEADER + 2 * numbers :].view(np.uint64)
+
+    def _forget(self, real: Floats, whole: Integers) -> None:
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0
+        real[k.TARGET] = 0.0
+        whole[k.WHOLE_HEADER :] = 0
+        whole[k.COIN] = 0
+
+
+class IWPEngine(NeverPublished, IterateEngine):
+    """IWP-SGD on one chain, with ``settings`` from `settle`; noise is secure unless ``seed`` or ``noise`` is given."""
 
     kind = "example"
     covariates: PublicCovariates | None = None
-    _kernels = record
+    _kernels = f
     _layout = k
     _vector = "an example"
     memory: Memory
@@ -68,22 +105,22 @@ class IWPEngine(IterateEngine):
         self.current: ExampleMechanism | None = None
 
     @property
-    def real(self) -> NDArray[np.float64]:
+    def real(self) -> Floats:
         """The memory's float64 array."""
         return self.memory.real
 
     @property
-    def whole(self) -> NDArray[np.int64]:
+    def whole(self) -> Integers:
         """The memory's int64 array."""
         return self.memory.whole
 
     @property
-    def rows(self) -> NDArray[np.float64]:
+    def rows(self) -> Floats:
         """The memory's state vectors."""
         return self.memory.rows
 
     @property
-    def triangles(self) -> NDArray[np.float64]:
+    def triangles(self) -> Floats:
         """The memory's sums of the polish."""
         return self.memory.triangles
 
@@ -92,7 +129,7 @@ class IWPEngine(IterateEngine):
         return copy.copy(self)
 
     @property
-    def reference(self) -> NDArray[np.float64]:
+    def reference(self) -> Floats:
         """Coefficients for predictions and loss estimates: the last polished estimate, or the average."""
         return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
 
@@ -103,9 +140,9 @@ class IWPEngine(IterateEngine):
 
     @property
     def unbiased_loss(self) -> tuple[float, float]:
-        """Mean and standard error of the unbiased losses, each taken at `reference` before its release was learned.
+        """Mean and standard error of the unbiased losses, each at `reference` before its release was learned.
 
-        Both are NaN before the first release, and without correction.
+        NaN before the first release, and without correction.
         """
         return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
@@ -144,7 +181,7 @@ class IWPEngine(IterateEngine):
     # Records, each randomized once
 
     def use(self, mechanism: ExampleMechanism) -> None:
-        """Randomize the next records by ``mechanism``; raise UserError if its noise is too large for the loss."""
+        """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
         if mechanism is not self.current:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
@@ -155,14 +192,11 @@ class IWPEngine(IterateEngine):
         super()._learn_slowly(y, missing)
 
     @wiped
-    def _learn_records(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
-    ) -> None:
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
         X, y = copied(X), copied(y)
         if len(X) == 0:
             return
-        levels = np.zeros(0, dtype=np.int64)
-        reals, wholes = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+        levels, (reals, wholes) = _ALL, _NO_LEVELS
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
         elif mechanisms is not None:
@@ -187,10 +221,7 @@ class IWPEngine(IterateEngine):
     # Releases made elsewhere
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Refuse a release with a number beyond the bound on its coordinate.
-
-        Raises RejectedError with reason ``"magnitude"``.
-        """
+        """Raise RejectedError for a number beyond the bound on its coordinate, or a label other than -1 and 1."""
         bounds = self._bounds[release.level]
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):
@@ -221,21 +252,12 @@ class IWPEngine(IterateEngine):
         f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 
     @in_turn
-    def learn_decoded(
-        self, vectors: NDArray[np.float64], targets: NDArray[np.float64], mechanism: ExampleMechanism | None = None
-    ) -> None:
+    def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
         """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
         if mechanism is not None:
             self.use(mechanism)
         rows, numbers = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, numbers)
-
-    publish_every = 2**31  # Devices release examples, not gradients, and read no iterate
-
-    def published(self) -> None:
-        """Do nothing: no iterate is published."""
-
-    # State
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
@@ -253,10 +275,7 @@ class IWPEngine(IterateEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed or for other settings.
-        """
+        """Load a state from :meth:`state_dict`. Raises MurkError if the state is malformed or for other settings."""
         p = self.settings.features
         with reading():
             check_header(state, self.settings.digest, "dimension", p)
@@ -274,3 +293,85 @@ class IWPEngine(IterateEngine):
 
 
 _PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)
+
+
+class OuterEngine(IWPEngine):
+    """An `IWPEngine` of outer products."""
+
+    _kernels = outer
+
+    def use(self, mechanism: ExampleMechanism) -> None:
+        """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
+        super().use(mechanism)
+        self._in_place = self._fits_kernel()
+
+    def _fits_kernel(self) -> bool:
+        own_noise = self._seeded or self._direct
+        return own_noise and type(self.current) is OuterGaussian and due(outer.learn_record, self.dimension)
+
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        super()._learn_block(X, y)
+        self._in_place = self._fits_kernel()
+
+    @wiped
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
+        rows, targets = copied(X), copied(y)
+        levels, used, known = _ALL, [self.current], _NO_LEVELS
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+            used = [self.current]
+        elif mechanisms is not None:
+            distinct, levels = levels_of(mechanisms)
+            used, known = list(distinct), level_rows(self.settings, distinct)
+            self.current = None
+        for start in range(0, len(rows), _OUTER_BLOCK):
+            block = slice(start, start + _OUTER_BLOCK)
+            numbers = self._randomized(rows[block], targets[block], levels[block], used)
+            learn_outer(self.real, self.whole, numbers, levels[block], *known)
+
+    @wiped
+    def _randomized(self, rows: Floats, targets: Floats, levels: Integers, used: Sequence[Any]) -> Floats:
+        """Return decoded releases of records, randomized by one mechanism or by each row's own."""
+        p, m = self.settings.features, len(rows)
+        whole, vectors = empty((m, p)), empty((m, p + 1))
+        indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
+        whole.fill(1.0)
+        whole[:, : rows.shape[1]] = rows
+        scale = float(self.real[k.TARGET_SCALE])
+        to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
+        if len(used) == 1:
+            return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
+        numbers = np.empty((m, self.dimension))
+        for place, mechanism in enumerate(used):
+            own = levels == place
+            numbers[own] = mechanism.decode(mechanism.randomize(keep(vectors[own]), self._noise, indices[own]))
+        return numbers
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        block = block_of(releases)
+        # A part of an outer product decodes the whole of it.
+        payloads = block.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
+        levels = self._level_indices(block.levels)
+        self.current = None
+        numbers = np.empty((len(block), self.dimension))
+        for level, mechanism in self.mechanisms.items():
+            own = levels == self._levels[level]
+            if own.any():
+                numbers[own] = mechanism.decode(payloads[own])
+        learn_outer(self.real, self.whole, numbers, levels, *self._level_table)
+
+    @in_turn
+    def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
+        """Learn from the numbers of decoded releases of a mechanism, by default the one in use; targets are ignored."""
+        if mechanism is not None:
+            self.use(mechanism)
+        learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)
+
+
+def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
+    """Return the engine that fits the settings."""
+    return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

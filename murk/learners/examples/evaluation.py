@@ -1,14 +1,13 @@
 """Progressive validation on released examples, with River's evaluation and an unbiased loss.
 
-A loss on noisy examples is biased, and River's metrics see predictions only. So a linear model is wrapped to predict a
-score with its noise, and the metric corrects for that noise:
+River's metrics see predictions only. So a linear model is wrapped to predict a score with its noise, and the metric
+corrects for the bias of that noise:
 
 >>> from river import evaluate, linear_model
 >>> from murk.learners import IWPSGDClassifier
 >>> from murk.learners.examples import Evaluated, UnbiasedLoss
 >>> from murk.privacy import GaussianDP
->>> budget = GaussianDP(2.0)
->>> reader = IWPSGDClassifier(budget=budget, features=["x"], release="separate", seed=1)
+>>> reader = IWPSGDClassifier(budget=GaussianDP(2.0), features=["x"], release="separate", seed=1)
 >>> released = [reader.decoded(release) for release in []]  # what people released
 >>> evaluate.progressive_val_score(released, Evaluated(linear_model.LogisticRegression()), UnbiasedLoss("quadratic"))
 UnbiasedLoss: 0.
@@ -21,10 +20,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base, metrics
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.examples.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.transforms import value
@@ -40,7 +39,7 @@ class Example(dict[Any, float]):
     product: bool = False  # whether features are multiplied by the label
     directed: bool = False  # whether features are a direction: losses are weighted by 1/|x|^2
     missing: float = 0.0  # for a direction, an unbiased estimate of whether the target is missing (1) or present (0)
-    matrix: NDArray[np.float64] | None = None  # the whole outer product, if any: losses are weighted by 1/(1 + |x|^2)
+    matrix: Floats | None = None  # the whole outer product, if any: losses are weighted by 1/(1 + |x|^2)
 
 
 class Score(NamedTuple):
@@ -55,10 +54,7 @@ class Score(NamedTuple):
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
-    """Return the coefficients by feature and the intercept of a Murk learner or a linear model from River.
-
-    Raises UserError if the model is neither.
-    """
+    """Return a linear model's coefficients by feature, and its intercept, or raise UserError for other models."""
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:
         known: tuple[Mapping[Any, float], float] = reference()

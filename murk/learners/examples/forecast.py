@@ -12,30 +12,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core import forecasting
+from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
-from murk.learners.core.forecasting import (
-    VARIANCE,
-    misfit_variance,
-    moments_variance,
-    one_by_one,
-    split,
-    vectors_variance,
-)
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import parts
-from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import estimate as estimate_of
-from murk.learners.examples.outer_engine import engine_of
 from murk.learners.examples.polish import factors
 from murk.learners.examples.problem import ExampleProblem
 from murk.learners.examples.settings import POLISHED
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
-
-Array = NDArray[np.float64]
 
 _PEOPLE: Final = 8_192
 _NEVER: Final = 2**62
@@ -45,7 +35,6 @@ _UNPOLISHED: Final = (
     f"none: for more than {POLISHED} coefficients only SGD's average is kept, which has no interval. examples: "
     "{release: outer}, for the quadratic and squared losses, and protocol: moments have intervals"
 )
-# Sums and sums of squares that are multiplied by the ratio of people.
 # Entries of ``real`` that are sums of weights or squares: multiplied by ``n / m``.
 _SCALARS = (
     k.SUM_WEIGHT, k.SUM_SPREAD, k.LOSS_WEIGHT, k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES, k.BEND_SQUARES,
@@ -62,14 +51,14 @@ def estimate(
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
     bend, aimed, first, theta = _means(problem, records)
     whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)
-    for level, size in split(people, levels).items():
+    for level, size in forecasting.split(people, levels).items():
         m = min(_PEOPLE, size)
         engine = _simulated(problem, records, m, level, theta, rng)
         weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
 
         def linear(
-            drawn: Array, mean: Array, m: int = m, weight: float = weight, root: float = root, size: int = size
-        ) -> Array:
+            drawn: Floats, mean: Floats, m: int = m, weight: float = weight, root: float = root, size: int = size
+        ) -> Floats:
             return np.asarray(size * weight * mean + root * (drawn - m * weight * mean))
 
         whole.real[list(_SCALARS)] += square * engine.real[list(_SCALARS)]
@@ -88,7 +77,7 @@ def estimate(
 
 
 def _simulated(
-    problem: ExampleProblem, records: Records, people: int, level: str, theta: Array, rng: np.random.Generator
+    problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, all of whose residuals are taken at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
@@ -100,7 +89,7 @@ def _simulated(
     return engine
 
 
-def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Array, Array]:
+def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
     """Return mean Hessian (p, p), right side of the equations, mean u, and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
@@ -117,7 +106,7 @@ def _means(problem: ExampleProblem, records: Records) -> tuple[Array, Array, Arr
     return bend, aimed, first, _solved(problem, bend, aimed)
 
 
-def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Array, Array]:
+def _fit(problem: ExampleProblem, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
     """Minimise the loss of records without noise by Newton steps; return Hessian, right side and minimiser."""
     settings, shares = problem.settings, records.shares
     engine = problem.engine()
@@ -137,7 +126,7 @@ def _fit(problem: ExampleProblem, V: Array, records: Records) -> tuple[Array, Ar
     return bend, aimed, theta
 
 
-def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
+def _solved(problem: ExampleProblem, bend: Floats, aimed: Floats) -> Floats:
     """Return the minimiser, scaled into the ball; the shortest one if there are several."""
     settings = problem.settings
     assert settings.radius is not None
@@ -148,7 +137,7 @@ def _solved(problem: ExampleProblem, bend: Array, aimed: Array) -> Array:
     return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))
 
 
-estimates = one_by_one(estimate)
+estimates = forecasting.one_by_one(estimate)
 
 # For outer products the factor grows with the number of coefficients, as noise hides more directions.
 _OUTER: Final = 0.45
@@ -161,10 +150,10 @@ def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
     noise = mechanism.variance
     if problem.settings.outer:
         # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.
-        own = noise / 2.0 * (2.0 + VARIANCE * (p - 1)) ** 2
-        return (_OUTER * p) ** 2 * moments_variance(own, own, people) + misfit_variance(task)
+        own = noise / 2.0 * (2.0 + forecasting.VARIANCE * (p - 1)) ** 2
+        return (_OUTER * p) ** 2 * forecasting.moments_variance(own, own, people) + forecasting.misfit_variance(task)
     if public:
-        return 4.5**2 * vectors_variance(p, noise, people)
-    length = 1.0 + VARIANCE * (p - 1)
-    own = moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
-    return 2.6**2 * own + misfit_variance(task)
+        return 4.5**2 * forecasting.vectors_variance(p, noise, people)
+    length = 1.0 + forecasting.VARIANCE * (p - 1)
+    own = forecasting.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
+    return 2.6**2 * own + forecasting.misfit_variance(task)

@@ -11,101 +11,47 @@ the mean Hessian is too noisy to invert, the estimate is the average without int
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import matrix_size
+from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
+from murk.learners.examples import covariate_fit as fit
 from murk.learners.examples import layout as k
-from murk.learners.examples.covariate_fit import (
-    PUBLIC_ROWS,
-    UNUSED,
-    Released,
-    Rows,
-    hidden,
-    hypotheses,
-    rows_are_used,
-    share_of,
-    unlike,
-    with_public,
-)
 from murk.learners.examples.polish import TRUST, uncertainty
-from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, level_rows
-
-Array = NDArray[np.float64]
+from murk.learners.examples.settings import level_rows
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
 WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
-MOST_HIDDEN = 0.25
-"""Largest share of hidden directions in a coefficient with an interval."""
+MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with an interval
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
     "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
     "before the iterates settle. polish=True gives better intervals, and intervals='random-scaling' gives these"
 )
-LIGHT = 0.002
-"""Smallest weight at which a hypothesis enters intervals."""
+LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 
 
-class Chain(Protocol):
-    """Sums of one chain's learner."""
-
-    @property
-    def settings(self) -> ExampleSettings:
-        """The learner's settings."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, ExampleMechanism]:
-        """Mechanism of each level."""
-
-    @property
-    def covariates(self) -> PublicCovariates | None:
-        """Public covariates, if there are any."""
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases learned."""
-
-    @property
-    def whole(self) -> NDArray[np.int64]:
-        """Counts, at the indices of `layout`."""
-
-    @property
-    def real(self) -> Array:
-        """Numbers, at the indices of `layout`."""
-
-    @property
-    def rows(self) -> Array:
-        """Vectors, at the indices of `layout`."""
-
-    @property
-    def triangles(self) -> Array:
-        """Lower triangles, at the indices of `layout`."""
-
-
-def estimate(engines: Sequence[Chain]) -> Estimate:
-    """Return the estimate of one chain's learner, or the joint one of several.
-
-    Averages are weighted by each chain's sum of weights; the sums of the polish add up.
-    """
+def estimate(engines: Sequence[Any]) -> Estimate:
+    """Return the estimate of one or more chains: averages weighted by sums of weights, and added sums of the polish."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
-def _estimate(engines: Sequence[Chain]) -> Estimate:
+def _estimate(engines: Sequence[Any]) -> Estimate:
     settings = engines[0].settings
-    weights = np.array([engine.real[k.SUM_WEIGHT] for engine in engines])
-    shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(engines), 1.0 / len(engines))
-    average = np.asarray(sum(s * engine.rows[k.AVERAGE] for s, engine in zip(shares, engines, strict=True)))
+    weights = [engine.real[k.SUM_WEIGHT] for engine in engines]
+    average = weighted_mean(weights, [engine.rows[k.AVERAGE] for engine in engines])
     if not settings.polish:
         return _random_scaling(engines, average)
     polished, covariates = _sandwich(engines, average), engines[0].covariates
@@ -113,17 +59,17 @@ def _estimate(engines: Sequence[Chain]) -> Estimate:
         return polished
     noisiest = max(settings.noise(mechanism).variance for mechanism in engines[0].mechanisms.values())
     sums = _sums(engines)
-    unused = settings.directed and not rows_are_used(settings, covariates, noisiest)
+    unused = settings.directed and not fit.rows_are_used(settings, covariates, noisiest)
     if unused or not sums[k.POLISH_WEIGHT] > 0.0:
         return polished
     bend = _matrix_sum(engines, 0) / sums[k.POLISH_WEIGHT]
     first, second = (_row_sum(engines, row) for row in (k.FIRST, k.SECOND))
     if settings.outer:
         return _outer_with_rows(polished, engines, covariates, sums, bend, first)
-    return with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
+    return fit.with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
-def _sandwich(engines: Sequence[Chain], average: Array) -> Estimate:
+def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     p, n = settings.features, sum(engine.n_releases for engine in engines)
@@ -181,11 +127,11 @@ def _sandwich(engines: Sequence[Chain], average: Array) -> Estimate:
 
 def _outer_with_rows(
     polished: Estimate,
-    engines: Sequence[Chain],
+    engines: Sequence[Any],
     covariates: PublicCovariates,
-    sums: Array,
-    bend: Array,
-    noise: Array,
+    sums: Floats,
+    bend: Floats,
+    noise: Floats,
 ) -> Estimate:
     """Combine the fit of outer products with public rows."""
     settings = engines[0].settings
@@ -196,28 +142,28 @@ def _outer_with_rows(
         return replace(polished, note=note)
     aimed = _row_sum(engines, k.AIMED)[:free] / total
     meat = _matrix_sum(engines, 1)[:free, :free]
-    released = Released(
+    released = fit.Released(
         bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
         np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
         (float(noise[0]) / total**2, float(noise[1]) / total**2), total**2 / sums[k.POLISH_SQUARES],
     )  # fmt: skip
-    rows = Rows.of(covariates, free, 1.0)
-    if share_of(released, rows) == 0.0:
+    rows = fit.Rows.of(covariates, free, 1.0)
+    if fit.share_of(released, rows) == 0.0:
         return polished
-    if unlike(released, rows) > UNLIKE:
-        return replace(polished, note=f"{polished.note}; {UNUSED}", alike=False)
+    if fit.unlike(released, rows) > UNLIKE:
+        return replace(polished, note=f"{polished.note}; {fit.UNUSED}", alike=False)
     mean = np.asarray(polished.values)
     # Errors depend on the coefficients, which rows change where noise hides some.
     for _ in range(2):
         length = max(float(np.linalg.norm(mean)), settings.radius)
-        fitted = hypotheses(released, rows, mean[:free] * (settings.radius / length))
+        fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
         weights = np.exp([each.evidence - max(other.evidence for other in fitted) for each in fitted])
         heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
         weights = weights[heavy] / weights[heavy].sum()
         values, spreads = np.zeros((len(heavy), p)), np.zeros((len(heavy), p))
         for i, hypothesis in enumerate(fitted[index] for index in heavy):
             own, vectors = np.linalg.eigh(hypothesis.matrix)
-            few, least = hidden(own, vectors, hypothesis.covariance, TRUST)
+            few, least = fit.hidden(own, vectors, hypothesis.covariance, TRUST)
             values[i, :free], spreads[i, :free] = _floored_solution(
                 own, vectors, aimed, hypothesis.meat, few, least, settings.radius
             )
@@ -228,12 +174,12 @@ def _outer_with_rows(
     if missing:
         note = f"none for {', '.join(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
-    return replace(polished, values=mean, spread=spread, method=PUBLIC_ROWS, note=note, alike=True)
+    return replace(polished, values=mean, spread=spread, method=fit.PUBLIC_ROWS, note=note, alike=True)
 
 
 def _floored_solution(
-    values: Array, vectors: Array, aimed: Array, meat: Array, few: int, least: float, radius: float
-) -> tuple[Array, Array]:
+    values: Floats, vectors: Floats, aimed: Floats, meat: Floats, few: int, least: float, radius: float
+) -> tuple[Floats, Floats]:
     """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter."""
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
@@ -245,11 +191,11 @@ def _floored_solution(
     return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
 
 
-def _without_interval(names: tuple[str, ...], spread: Array) -> list[str]:
+def _without_interval(names: tuple[str, ...], spread: Floats) -> list[str]:
     return [name for name, error in zip(names, spread, strict=True) if not math.isfinite(error)]
 
 
-def _hidden_note(names: tuple[str, ...], spread: Array, hidden: int) -> str:
+def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
     without = _without_interval(names, spread)
     listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
     return (
@@ -258,7 +204,7 @@ def _hidden_note(names: tuple[str, ...], spread: Array, hidden: int) -> str:
     )
 
 
-def _random_scaling(engines: Sequence[Chain], average: Array) -> Estimate:
+def _random_scaling(engines: Sequence[Any], average: Floats) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     n = sum(engine.n_releases for engine in engines)
@@ -278,17 +224,12 @@ def _random_scaling(engines: Sequence[Chain], average: Array) -> Estimate:
     return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
 
 
-def _scaling(engine: Chain) -> Array:
-    """Return the diagonal of ``V = t^-2 sum s^2 (bar_s - bar_t)^2``."""
-    count = float(engine.whole[k.UPDATES])
-    if count == 0:
-        return np.full(engine.settings.features, math.inf)
-    bar = engine.rows[k.AVERAGE]
-    a, b, c = engine.rows[k.SCALING_A], engine.rows[k.SCALING_B], engine.real[k.SUM_SQUARES]
-    return np.asarray(np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2)
+def _scaling(engine: Any) -> Floats:
+    average, a, b = engine.rows[[k.AVERAGE, k.SCALING_A, k.SCALING_B]]
+    return path_variance(average, a, b, engine.real[k.SUM_SQUARES], float(engine.whole[k.UPDATES]))
 
 
-def influence_of(engines: Sequence[Chain]) -> Influence | None:
+def influence_of(engines: Sequence[Any]) -> Influence | None:
     """Return a bound on how far one forged example moves an estimate; None for losses that are not quadratic.
 
     The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
@@ -331,15 +272,15 @@ def influence_of(engines: Sequence[Chain]) -> Influence | None:
     return Influence(moved / math.sqrt(float(sums[k.POLISH_SQUARES]) * spread), turned / (total * least))
 
 
-def _sums(engines: Sequence[Chain]) -> Array:
+def _sums(engines: Sequence[Any]) -> Floats:
     return np.asarray(np.sum([engine.real for engine in engines], axis=0))
 
 
-def _row_sum(engines: Sequence[Chain], row: int) -> Array:
+def _row_sum(engines: Sequence[Any], row: int) -> Floats:
     return np.asarray(np.sum([engine.rows[row] for engine in engines], axis=0))
 
 
-def _matrix_sum(engines: Sequence[Chain], triangle: int) -> Array:
+def _matrix_sum(engines: Sequence[Any], triangle: int) -> Floats:
     """Return the symmetric matrix of the chains' packed lower triangles."""
     p = engines[0].settings.features
     matrix = np.zeros((p, p))

@@ -9,34 +9,31 @@ import math
 
 import numpy as np
 
-from murk._jit import inlined, jit
-from murk._memory import borrowed
+from murk._jit import brief, inlined, jit
+from murk._memory import borrowed, integers_at, numbers_at, words_at
+from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, draw_from
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
-from murk.learners.examples.layout import Array
+from murk.learners.examples.layout import Array, sizes
 from murk.learners.examples.polish import follow, follow_direction, refresh
 from murk.learners.examples.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
-
-# Gaussian noise exceeds this many standard deviations with probability below 2e-15.
-IMPLAUSIBLE = 8.0
-
-# Noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py).
-STEP_SHARE = 1.0
+IMPLAUSIBLE = 8.0  # Gaussian noise exceeds this many standard deviations with probability below 2e-15
+STEP_SHARE = 1.0  # noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py)
 
 
 @inlined
 def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Array) -> None:
-    """Write the vector that a record's mechanism randomizes: ``y x``, ``(x, y)`` or ``(x, scale y)``.
+    """Write the vector that a record's mechanism randomizes: a direction, ``y x``, ``(x, y)`` or ``(x, scale y)``.
 
-    ``x`` is coded, with the constant last; non-finite features count as 0, and features are clipped to [-1, 1] if
-    ``boxed``. ``y`` is 0 or 1, or real and clipped to [-1, 1]. A missing target (NaN) gives zeros, which the mechanism
-    randomizes. Directions are written by :func:`to_direction`.
+    The constant of x is last; non-finite features count as 0, and others are clipped to [-1, 1] if ``boxed``. ``y`` is
+    0 or 1, or clipped to [-1, 1]. A missing target (NaN) gives zeros.
     """
     last = x.shape[0] - 1
     if form >= k.DIRECTED_LABEL:
@@ -100,12 +97,6 @@ def add_loss(real: Array, found: float, weight: float) -> None:
 
 
 @inlined
-def follow_loss(whole: Array, real: Array, z: float, v: float, target: float, weight: float) -> None:
-    """Add a release's loss estimate at the average to the running mean."""
-    add_loss(real, loss_at(whole, real, z, v, target), weight)
-
-
-@inlined
 def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array) -> bool:
     """Take one step with the gathered gradients; return False if the step was not finite and not taken."""
     p = theta.shape[0]
@@ -165,10 +156,9 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
     u: Array, target: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release to the state.
+    """Apply one decoded release, the vector ``u`` and a ``target``, to the state.
 
-    ``u`` is the released vector, ``target`` the number released with it. Implausible and non-finite releases are
-    ignored and counted. Weights and steps depend on public noise levels only.
+    Implausible and non-finite releases are counted and ignored. Weights and steps depend on public noise levels only.
     """
     p = whole[k.FEATURES]
     last = p - 1
@@ -206,7 +196,7 @@ def apply(
         total = weight * (abs(pull) * math.sqrt(square + 1.0) + abs(push) * real[k.VARIANCE] * math.sqrt(length))
         plausible = total * total - total * total == 0.0
     if plausible:
-        follow_loss(whole, real, at, v_at, target, weight)
+        add_loss(real, loss_at(whole, real, at, v_at, target), weight)
         if whole[k.POLISH] == 1 and directed:
             follow_direction(whole, real, reference, u, at, target, weight)
         elif whole[k.POLISH] == 1:
@@ -229,9 +219,9 @@ def apply(
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, of x and of the released vector, which are faster than indexing ``real``.
+    """Return views of the state's vectors, of x and of the released vector.
 
-    Without the polish, losses are estimated at the average.
+    The reference point is the average if there is no polish.
     """
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
@@ -298,11 +288,10 @@ def learn_records(
     real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
     words: Array,
 ) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``words`` have one row for each, unless simulated.
+    """Learn from the rows of ``X`` in turn or, without any, from the record stored in ``real`` and ``whole``.
 
-    Without rows, learn from the record stored in ``real`` and ``whole``. ``X`` may lack the constant. ``levels`` gives
-    each row's index into ``reals`` and ``wholes``; if empty, all rows use the current level. Every record is randomized
-    and decoded first, so the state depends only on what would have left the device.
+    ``noise`` and ``words`` have a row each unless simulated; ``X`` may lack the constant; ``levels`` are indices into
+    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]
@@ -380,3 +369,44 @@ def to_vectors(form: int, boxed: int, scale: float, X: Array, y: Array, out: Arr
     """Apply :func:`to_vector` to every row."""
     for i in range(X.shape[0]):
         to_vector(form, boxed, scale, X[i], y[i], out[i])
+
+
+_NO_ROWS, _NO_TARGETS = np.zeros((0, k.LEVEL_REALS)), np.zeros(0)
+_NO_WORDS = np.zeros(0, dtype=np.uint64)
+_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+
+
+@jit
+def take_words(whole: Array, address: int, trials: int) -> int:
+    """Draw one record's noise, and its coin's word, from fresh words; return `LEARNED`, `NO_WORDS` or `TOO_FEW`."""
+    numbers, last = whole[k.NUMBERS], 2 * trials + SPARE
+    words_start = address + 8 * (k.WHOLE_HEADER + 2 * numbers)
+    if not fresh_words(words_start, last + 1):
+        return NO_WORDS
+    words = words_at(words_start, last + 1)
+    whole[k.COIN] = np.int64(words[last])
+    size = whole[k.FEATURES] - 1 if whole[k.FORM] == k.LABEL else numbers
+    status = draw_from(words_start, trials, whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size])
+    if status == LEARNED:
+        for j in range(last + 1):
+            words[j] = np.uint64(0)
+    return status
+
+
+@brief
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the record whose features are in the memory at ``address``, and wipe them.
+
+    Secure noise is drawn from words for ``trials`` trials; with 0, noise and coin are in the memory. Returns `LEARNED`;
+    or `TOO_FEW` (the draw must continue from the words) or `NO_WORDS`, with nothing learned.
+    """
+    header = integers_at(address, k.WHOLE_HEADER)
+    size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
+    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
+    if trials > 0:
+        status = take_words(whole, address, trials)
+        if status != LEARNED:
+            return status
+    real[k.TARGET] = y
+    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
+    return LEARNED

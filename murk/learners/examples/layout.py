@@ -10,8 +10,7 @@ from typing import Any
 from murk._jit import within
 from murk.learners.core.in_place import words_for
 
-# Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
-Array = Any
+Array = Any  # kernels take numpy arrays of fixed element types; their annotations would only repeat "array"
 
 # Forms of release: y x; x and a label in randomized response; x and a real target; a direction, of a label or a real
 # target (see `directions`); an outer product, of a label or a real target (see `outer`).

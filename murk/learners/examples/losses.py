@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.estimates.links import logistic
 from murk.learners.examples.protocol import DIRECTED
 from murk.learners.examples.protocol import LOSSES as BY_TARGET
@@ -24,8 +24,6 @@ DIRECTED_LOSSES: Final = DIRECTED
 
 # t of the probit-type loss: its slope differs from the logistic loss's by at most 0.0095, so coefficients are logits.
 LOGIT_WIDTH: Final = 1.702**2
-
-Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,17 @@ class ExampleLoss:
     name: str  # name in tasks and arguments
     code: int  # code in `murk.learners.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
-    probabilities: Callable[[Scores], Scores] | None  # the positive label's, at scores; None for a real target
+    probabilities: Callable[[Floats], Floats] | None  # the positive label's, at scores; None for a real target
     spread: Callable[[Size], float]  # approximate bound on E||gradient estimate||^2
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
 
 
-def _normal(scores: Scores) -> Scores:
+def _line(scores: Floats) -> Floats:
+    return np.clip(0.5 + 0.5 * scores, 0.0, 1.0)
+
+
+def _normal(scores: Floats) -> Floats:
     root = math.sqrt(2.0 * LOGIT_WIDTH)
     return np.array([0.5 * math.erfc(-z / root) for z in scores])
 
@@ -77,47 +79,24 @@ def _probit_spread(size: Size) -> float:
     return _bounded_slopes(size) + size.label * size.noise.variance * size.v / steep
 
 
-LOSSES: Final[dict[str, ExampleLoss]] = {
-    loss.name: loss
-    for loss in (
-        ExampleLoss(
-            "quadratic",
-            QUADRATIC,
-            2.0,
-            lambda z: np.clip(0.5 + 0.5 * z, 0.0, 1.0),
-            lambda at: at.length * (at.label + at.v),
-        ),
-        ExampleLoss(
-            # Its unbiased estimate has a variance of order e^v.
-            "exponential",
-            EXPONENTIAL,
-            3.0,
-            lambda z: logistic(2.0 * z),
-            lambda at: (at.length + at.noise.variance * at.v) * at.label * math.exp(min(at.v, 300.0)),
-            moderate=2.0,
-        ),
-        ExampleLoss(
-            # Its truncated estimate has a bias that grows with v.
-            "log",
-            LOG,
-            3.0,
-            logistic,
-            lambda at: _bounded_slopes(at) + at.noise.variance * at.v / 16.0,
-            moderate=3.0,
-        ),
-        ExampleLoss(
-            # Its estimate is exact up to v = t, where its second derivative becomes a spike.
-            "probit",
-            PROBIT,
-            3.0,
-            _normal,
-            _probit_spread,
-            moderate=0.9 * LOGIT_WIDTH,
-            valid=LOGIT_WIDTH,
-        ),
-        ExampleLoss("squared", SQUARED, 1.5, None, lambda at: at.length * (0.25 + at.v + at.noise.target_variance)),
-    )
-}
+def _exponential_spread(size: Size) -> float:
+    return (size.length + size.noise.variance * size.v) * size.label * math.exp(min(size.v, 300.0))
+
+
+def _log_spread(size: Size) -> float:
+    return _bounded_slopes(size) + size.noise.variance * size.v / 16.0
+
+
+# The variance of the exponential estimate is of order e^v, the truncated log estimate has a bias that grows with v, and
+# the probit estimate is exact up to v = t, where its second derivative becomes a spike.
+_ALL = (
+    ExampleLoss("quadratic", QUADRATIC, 2.0, _line, lambda at: at.length * (at.label + at.v)),
+    ExampleLoss("exponential", EXPONENTIAL, 3.0, lambda z: logistic(2.0 * z), _exponential_spread, moderate=2.0),
+    ExampleLoss("log", LOG, 3.0, logistic, _log_spread, moderate=3.0),
+    ExampleLoss("probit", PROBIT, 3.0, _normal, _probit_spread, moderate=0.9 * LOGIT_WIDTH, valid=LOGIT_WIDTH),
+    ExampleLoss("squared", SQUARED, 1.5, None, lambda at: at.length * (0.25 + at.v + at.noise.target_variance)),
+)
+LOSSES: Final = {loss.name: loss for loss in _ALL}
 CODES: Final = {name: loss.code for name, loss in LOSSES.items()}
 
 
@@ -131,10 +110,7 @@ def check_loss(loss: str, target: str) -> None:
 
 
 def largest_radius(loss: str, variance: float) -> float:
-    """Return the radius below which the loss's estimate is valid under feature noise of this variance.
-
-    The probit-type loss needs ``variance ||theta||^2 < t``; the others have no limit.
-    """
+    """Return the radius below which estimates are valid under feature noise (probit: ``variance ||theta||^2 < t``)."""
     return _radius_at(LOSSES[loss].valid, variance)
 
 
@@ -148,10 +124,7 @@ def default_radius(loss: str, variance: float) -> float:
 
 
 def checked_radius(loss: str, radius: float | None, variance: float) -> float:
-    """Return the projection radius for feature noise of at most this variance.
-
-    Raises UserError if ``radius`` is not positive and finite, or outside the loss's valid region.
-    """
+    """Return the projection radius for this noise, or raise UserError if a given one is invalid."""
     if radius is None:
         return default_radius(loss, variance)
     if not (math.isfinite(radius) and radius > 0):
@@ -168,11 +141,10 @@ def checked_radius(loss: str, radius: float | None, variance: float) -> float:
     return float(radius)
 
 
-def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability of the positive label at scores, under the loss's model.
+def probabilities(loss: str, scores: Floats) -> Floats:
+    """Return the probability of the positive label at scores z, under the loss's model.
 
-    probit: ``Phi(z / sqrt t)``; log: ``1 / (1 + e^-z)``; exponential: ``1 / (1 + e^-2z)``; quadratic: ``(1 + z) / 2``,
-    clipped to [0, 1].
+    probit: ``Phi(z / sqrt t)``; log: ``1 / (1 + e^-z)``; exponential: ``1 / (1 + e^-2z)``; quadratic: ``(1 + z) / 2``.
     """
     of_scores = LOSSES[loss].probabilities
     assert of_scores is not None, f"the {loss} loss is of a real target"
@@ -183,8 +155,7 @@ def probabilities(loss: str, scores: NDArray[np.float64]) -> NDArray[np.float64]
 def truncation_error(terms: int, variance: float, reach: float) -> float:
     """Return the bias of the log loss truncated after K terms: ``sup |W_v[g_K](z) - f(z)|`` for ``|z| <= reach``.
 
-    ``terms`` is K, ``variance`` the score's v, ``reach`` the largest absolute noiseless score (Dufraiche et al.,
-    appendix D.7, the equation for K*).
+    ``variance`` is the score's v (Dufraiche et al., appendix D.7, the equation for K*).
     """
     # The trapezoidal rule on a Gaussian converges faster than any power.
     nodes = np.linspace(-10.0, 10.0, 801)
@@ -203,10 +174,7 @@ def best_truncation(variance: float, reach: float) -> int:
 
 
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
-    """Return an approximate bound on ``E||gradient estimate||^2`` in the ball, from public settings alone.
-
-    The bound weights people and scales steps, so it affects efficiency but not the estimand.
-    """
+    """Return an approximate bound on ``E||gradient estimate||^2`` in the ball, for weights and step sizes."""
     noised = features if noise.constant_variance > 0 else features - 1
     length = bound * bound + noised * noise.variance
     v = noise.variance * radius * radius

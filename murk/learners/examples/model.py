@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._turns import in_turn
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.part import Numbers, Part, all_numbers
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism
@@ -51,10 +52,7 @@ _LEARNER = ("step", "averaging", "weighting", "radius")
 
 @dataclass(frozen=True)
 class PartOfOuter(OuterMechanism):
-    """The numbers of some columns of a released outer product, with its noise and unit.
-
-    ``features`` counts the columns, the target included.
-    """
+    """The numbers of some columns, ``features`` of them with the target, of a released outer product, and its noise."""
 
     noise: Any
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)
@@ -77,7 +75,7 @@ class PartOfOuter(OuterMechanism):
         """Number of integers in a release."""
         return self.whole.dimension
 
-    def decode(self, payload: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
         return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
 
@@ -123,10 +121,7 @@ class VectorProblem(ExampleProblem):
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
-    """Return the part of released examples that a model uses.
-
-    Raises UserError if they cannot serve the model, with what they could serve.
-    """
+    """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
     kind = columns.target.kind
@@ -240,10 +235,7 @@ def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism of the log restricted to a model's numbers.
-
-    ``own`` tells whether its target is the task's, and not a feature.
-    """
+    """Return a Gaussian mechanism restricted to a model's numbers, whose target is the task's if ``own``."""
     p = settings.features
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts

@@ -1,15 +1,12 @@
 r"""Outer products: an example as the matrix ``v v'`` of a unit vector.
 
 For coded features x (constant included) and a target y in [-1, 1] (a label is -1 or +1), the device releases ``v v'``
-of
-
-.. math:: v = (x, y) / \sqrt{|x|^2 + 1}, \qquad v = 0 \text{ if the target is missing.}
-
-Its blocks are all that least squares weighted by ``1/(1 + |x|^2)`` needs:
+of ``v = (x, y) / sqrt(|x|^2 + 1)``, or of ``v = 0`` if the target is missing. Its blocks are all that least squares
+weighted by ``1/(1 + |x|^2)`` needs:
 
 .. math:: v v' = \frac{1}{|x|^2 + 1} \begin{pmatrix} x x' & x y \\ y x' & y^2 \end{pmatrix}
     = \begin{pmatrix} A_i & b_i \\ b_i' & c_i \end{pmatrix},
-    \qquad A = E\,A_i,\; b = E\,b_i,\; \theta = A^{-1} b
+    \qquad \theta = (E\,A_i)^{-1} E\,b_i
 
 Noise enters A and b linearly: Gaussian noise has variance ``2 / mu^2`` (two such matrices are at most sqrt 2 apart),
 while the product of a noisy direction with itself has ``16 / mu^4``. Any unbiased mechanism works, also for pure
@@ -21,18 +18,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._jit import inlined, jit, patient
 from murk._memory import borrowed, integers_at, numbers_at, rows_at
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import symmetric
 from murk.learners.core.in_place import LEARNED
 from murk.learners.core.scoring.kernels import outer
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import to_direction
-from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on
+from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on, take_words
 from murk.learners.examples.layout import Array, sizes
-from murk.learners.examples.record import take_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 _HALF = math.sqrt(0.5)
@@ -40,10 +36,7 @@ _HALF = math.sqrt(0.5)
 
 @jit
 def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write v of coded features, the constant last, (p + 1,); zeros where the target is missing.
-
-    ``bound`` is the largest norm of the other features, if they are not ``boxed``.
-    """
+    """Write v of coded features, (p + 1,); zeros where the target is missing. See `to_direction` for the bounds."""
     p = x.shape[0]
     direction = np.empty(p + 2)
     target = y
@@ -191,7 +184,7 @@ def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals:
 
 @patient
 def learn_record(address: int, y: float, trials: int) -> int:
-    """Apply :func:`murk.learners.examples.record.learn_record` to an outer product under Gaussian noise."""
+    """Apply :func:`murk.learners.examples.kernels.learn_record` to an outer product under Gaussian noise."""
     header = integers_at(address, k.WHOLE_HEADER)
     size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])
     whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
@@ -227,6 +220,6 @@ def learn_record(address: int, y: float, trials: int) -> int:
     return LEARNED
 
 
-def matrix_of(numbers: NDArray[np.float64], features: int) -> NDArray[np.float64]:
+def matrix_of(numbers: Floats, features: int) -> Floats:
     """Return the matrix of a decoded release, with blocks A, b and c."""
     return symmetric(numbers, features + 1)

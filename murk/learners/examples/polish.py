@@ -1,17 +1,18 @@
 """Newton polish from released examples, and solving with a matrix known only up to noise.
 
 At a reference point rho, each release gives unbiased estimates ``g_i`` of the gradient and ``H_i`` of the Hessian. With
-weights ``q_i`` by public noise levels, the polished estimate and its covariance are
+weights ``q_i`` by public noise levels, Q their sum, ``A = sum q_i H_i / Q`` and ``r_i = g_i + lambda rho``, the
+polished estimate and its covariance are
 
-    theta^ = (A + lambda I)^-1 sum q_i (H_i rho - g_i) / Q,         A = sum q_i H_i / Q,     Q = sum q_i
-    cov    = (A + lambda I)^-1 [sum q_i^2 r_i r_i' / Q^2] (A + lambda I)^-1,                 r_i = g_i + lambda rho
+    theta^ = (A + lambda I)^-1 sum q_i (H_i rho - g_i) / Q
+    cov    = (A + lambda I)^-1 [sum q_i^2 r_i r_i' / Q^2] (A + lambda I)^-1
 
 For quadratic losses this is the exact minimiser of the mean unbiased loss. For others it is one Newton step from rho,
 which is moved to the estimate (or the average, where A is too noisy) each time the number of releases grows by 1/16.
 
-Where the eigenvalues ``l_k`` of A are within their noise, they are raised to a floor, so that no coefficient is the
-quotient of two errors: ``theta^ = sum_k e_k (e_k'b) / max(l_k, floor)``. For the part of coefficient j in these
-(*hidden*) directions H, only the bound ``|P_H e_j| |theta|`` is known, which widens the interval or removes it.
+Eigenvalues of A that are within their noise are raised to a floor, so that no coefficient is the quotient of two
+errors. For the part of coefficient j in these (*hidden*) directions H, only the bound ``|P_H e_j| |theta|`` is known,
+which widens the interval or removes it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,7 @@ _SWEEPS = 60
 
 @jit
 def eigen(matrix: Array, values: Array, vectors: Array) -> None:
-    """Write eigenvalues and eigenvectors (columns) of a symmetric matrix, which is overwritten, by Jacobi rotations.
-
-    LAPACK is not used because its results differ between builds.
-    """
+    """Write eigenvalues and eigenvectors (columns) of a symmetric matrix by Jacobi rotations, alike in all builds."""
     p = matrix.shape[0]
     for i in range(p):
         for j in range(p):
@@ -222,10 +220,7 @@ def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, 
 
 @jit
 def solution_of(real: Array, p: int, size: int, least: float, out: Array) -> bool:
-    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; return False if a pivot is not above ``least``.
-
-    Only the first ``size`` of p coefficients are solved for; the others are 0.
-    """
+    """Solve ``(A + lambda I) theta = aimed`` for ``size`` coefficients, unless a pivot is not above ``least``."""
     aimed = k.REAL_HEADER + k.AIMED * p
     bend = k.REAL_HEADER + k.ROWS * p
     total, ridge = real[k.POLISH_WEIGHT], real[k.RIDGE]

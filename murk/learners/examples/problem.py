@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from murk._scratch import copied, empty
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
@@ -44,19 +42,14 @@ class ExampleProblem:
         return self.settings.dimension
 
     def check_state(self) -> None:
-        """Refuse a task whose learner's state is too large for a log.
-
-        Raises UserError with the sizes.
-        """
+        """Refuse a task whose learner's state is too large for a log. Raises UserError with the sizes."""
         check_size(self.settings)
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors that the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
 
-        Rows are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, ``(x, a y)``, or
-        ``(x, y)`` for a separate release. A missing target (NaN) gives zeros, which are released like any other vector.
+        They are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, or ``(x, a y)``; zeros
+        for a missing target (NaN).
         """
         rows = copied(X)
         settings = self.settings
@@ -74,7 +67,7 @@ class ExampleProblem:
     def engine(self) -> IWPEngine:
         """Return a learner for this task's releases, at version 0."""
         # Imported here, as devices do not need it.
-        from murk.learners.examples.outer_engine import engine_of
+        from murk.learners.examples.engine import engine_of
 
         engine = engine_of(self.settings, self.mechanisms)
         engine.covariates = self.covariates
@@ -88,10 +81,7 @@ class ExampleProblem:
 
 
 def check_size(settings: ExampleSettings) -> None:
-    """Refuse examples with too many numbers for a message or a learner's state.
-
-    Raises UserError with the sizes.
-    """
+    """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
     p = settings.features
     numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
     state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
@@ -117,25 +107,18 @@ def settings_of(task: Task) -> ExampleSettings:
         names=tuple(coding.names),
         square=coding.largest_square,
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
-        intercept=block.intercept,
-        split=block.split,
         loss=block.loss or default,
-        truncation=block.truncation,
-        radius=learner.radius,
-        regularization=block.regularization,
-        batch=block.batch,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        averaging=learner.averaging,
-        weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
+        **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
+        **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )
 
 
 def problem_for(task: Task) -> ExampleProblem:
     """Return the example problem of a resolved task.
 
-    Raises UserError if Gaussian noise cannot give a level's guarantee, the radius is outside the loss's valid region,
-    or examples are too long.
+    Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
     """
     settings = settings_of(task)
     # Before mechanisms are made, whose errors would blame budgets.

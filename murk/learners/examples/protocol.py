@@ -59,15 +59,12 @@ class ExamplesBlock(Block):
 def example_release(
     loss: object, guarantees: Iterable[object], coded: int, label: bool = False, rows: float = 0
 ) -> str:
-    """Return the release of a task that names none.
+    """Return the release of a task that names none (docs/iwp-sgd.md): `joint` unless the loss is quadratic or squared.
 
-    Quadratic and squared losses use `outer` where a level's guarantee is pure or (epsilon, delta), for which other
-    mechanisms are better or needed, and where the default level's is gdp or zcdp with mu up to 3 (docs/iwp-sgd.md).
-    They use `directions` for labels with at least 20 public rows for each coefficient and a level of mu up to 2, for
-    more than 64 coded features unless a guarantee is pure, and otherwise. Other losses use `joint`.
-
-    ``guarantees`` are of all levels, the default one first, as in a task file; ``coded`` counts coded features
-    without the constant, ``rows`` the public rows.
+    `outer` if a guarantee is pure; else `directions` for more than 64 coded features; else `outer` if a guarantee is
+    (epsilon, delta), or if the default level's mu is up to 3, unless labels have 20 public rows for each coefficient
+    and a level of mu up to 2; else `directions`. ``guarantees`` are of all levels, the default one first, as in a task
+    file; ``coded`` counts coded features without the constant, ``rows`` the public rows.
 
     Examples
     --------
@@ -157,11 +154,8 @@ class ExamplesProtocol(TaskProtocol):
         """Check that the loss fits the target, and the release the loss."""
         losses = LOSSES[target]
         if block.loss not in losses:
-            raise task_error(
-                f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}",
-                "examples",
-                "loss",
-            )
+            words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}"
+            raise task_error(words, "examples", "loss")
         if block.truncation is not None and block.loss != "log":
             raise task_error(f"has no effect with loss: {block.loss}; remove it", "examples", "truncation")
         if block.split != ExamplesBlock.model_fields["split"].default and block.release != "separate":
@@ -169,12 +163,9 @@ class ExamplesProtocol(TaskProtocol):
                 f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
             )
         if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
-            raise task_error(
-                f"{block.release} is for the {' and '.join(DIRECTED)} losses only, not {block.loss}; say "
-                "release: joint",
-                "examples",
-                "release",
-            )
+            linear = " and ".join(DIRECTED)
+            words = f"{block.release} is for the {linear} losses only, not {block.loss}; say release: joint"
+            raise task_error(words, "examples", "release")
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the release of the former block, if it was an earlier version's default."""

@@ -10,26 +10,17 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.parameters import check_choices
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
+from murk.learners.examples import losses
 from murk.learners.examples.directions import BESIDE, ExampleDirections
-from murk.learners.examples.losses import (
-    CODES,
-    DIRECTED_LOSSES,
-    LOGIT_WIDTH,
-    Noise,
-    best_truncation,
-    check_loss,
-    checked_radius,
-    largest_radius,
-    spread,
-)
 from murk.learners.examples.polish import FIRST_REFRESH
 from murk.learners.examples.protocol import example_release
 from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, RandomizedResponse
@@ -47,27 +38,22 @@ def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (
     return release or example_release(loss, [guarantee.to_dict() for guarantee in guarantees], coded)
 
 
-# ``||theta||^2`` for which `target_scale` is optimal.
-_TYPICAL_SQUARE = 0.25
-
+_TYPICAL_SQUARE = 0.25  # ``||theta||^2`` for which `target_scale` is optimal
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
 
 def target_scale(square: float) -> float:
-    """Return the factor a of a real target in a joint release of ``(x, a y)``, ``||x||^2 <= square`` and ``|y| <= 1``.
+    """Return the factor a of a real target in a joint release of ``(x, a y)``, ``||x||^2 <= R^2`` and ``|y| <= 1``.
 
-    Where noise dominates, a gradient's variance is proportional to ``(R^2 + a^2)^2 (T + 1/a^2)`` with
-    ``T = ||theta||^2``, least at ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4.
+    Where noise dominates, a gradient's variance is proportional to ``(R^2 + a^2)^2 (T + 1/a^2)``, ``T = ||theta||^2``,
+    least at ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4.
     """
     return math.sqrt((math.sqrt(1.0 + 8.0 * _TYPICAL_SQUARE * square) - 1.0) / (4.0 * _TYPICAL_SQUARE))
 
 
 @dataclass(frozen=True)
 class ExampleSettings:
-    """Public settings that decide what is released and how it is learned.
-
-    :func:`settle` replaces a ``truncation`` or ``radius`` of None.
-    """
+    """Public settings of what is released and how it is learned; `settle` fills in ``truncation`` and ``radius``."""
 
     target: Literal["binary", "real"]
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
@@ -92,25 +78,21 @@ class ExampleSettings:
     corrected: bool = True  # False to learn from releases as if they were the records
 
     def __post_init__(self) -> None:
-        check_loss(self.loss, self.target)
-        for name, value, known in (
-            ("release", self.release, ("outer", "directions", "joint", "separate")),
-            ("averaging", self.averaging, tuple(AVERAGING)),
-            ("weighting", self.weighting, ("inverse-variance", "uniform")),
-            ("intervals", self.intervals, (ASKED, None)),
-        ):
-            if value not in known:
-                raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
+        losses.check_loss(self.loss, self.target)
+        check_choices(
+            self, release=("outer", "directions", "joint", "separate"), averaging=tuple(AVERAGING),
+            weighting=("inverse-variance", "uniform"), intervals=(ASKED, None),
+        )  # fmt: skip
         if self.intervals is not None and self.polish:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
                 "intervals= out for the better ones of the polish"
             )
-        if self.weighted and self.loss not in DIRECTED_LOSSES:
+        if self.weighted and self.loss not in losses.DIRECTED_LOSSES:
             kind = "directions" if self.directed else "outer products"
             raise UserError(
-                f"loss={self.loss!r} cannot be learned from {kind}, only the {' and '.join(DIRECTED_LOSSES)} losses; "
-                "give release='joint'"
+                f"loss={self.loss!r} cannot be learned from {kind}, only the {' and '.join(losses.DIRECTED_LOSSES)} "
+                "losses; give release='joint'"
             )
         if self.kind not in (None, "gaussian") and not self.outer:
             raise UserError(
@@ -205,10 +187,7 @@ class ExampleSettings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
-        """Return the mechanism with the least noise that releases an example with this ``guarantee``.
-
-        Raises UserError for a pure guarantee, unless outer products are released.
-        """
+        """Return the least noisy mechanism; raises UserError for a pure guarantee, except for outer products."""
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
         if is_pure(guarantee):
@@ -235,44 +214,36 @@ class ExampleSettings:
             target = GaussianMechanism.calibrate(second, dimension=1, radius=1.0, method=method)
         return CompositeMechanism((features, target))
 
-    def noise(self, mechanism: ExampleMechanism) -> Noise:
+    def noise(self, mechanism: ExampleMechanism) -> losses.Noise:
         """Return the noise of a mechanism's releases."""
         if isinstance(mechanism, OuterGaussian | OuterMechanism):
             least, most = noise_of(mechanism)
-            return Noise(most, target_variance=least)
+            return losses.Noise(most, target_variance=least)
         if isinstance(mechanism, ExampleDirections):
-            return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
+            return losses.Noise(mechanism.variance, mechanism.variance, mechanism.variance)
         if isinstance(mechanism, GaussianMechanism):
             if self.form == k.PRODUCT:
-                return Noise(mechanism.variance, constant_variance=mechanism.variance)
-            return Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+                return losses.Noise(mechanism.variance, constant_variance=mechanism.variance)
+            return losses.Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)
         if isinstance(target, RandomizedResponse):
-            return Noise(features.variance, keep=target.weights[0])
-        return Noise(features.variance, target_variance=target.variance)
+            return losses.Noise(features.variance, keep=target.weights[0])
+        return losses.Noise(features.variance, target_variance=target.variance)
 
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
-    """Return the settings with radius and truncation filled in for the noisiest level.
-
-    Raises UserError if the given radius is outside the loss's valid region at that level.
-    """
+    """Return settings with radius and truncation for the noisiest level, or raise UserError for an invalid radius."""
     worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
-    radius = checked_radius(settings.loss, settings.radius, worst)
+    radius = losses.checked_radius(settings.loss, settings.radius, worst)
     terms = settings.truncation
     if settings.loss == "log" and terms is None:
-        terms = best_truncation(worst * radius**2, settings.bound * radius)
+        terms = losses.best_truncation(worst * radius**2, settings.bound * radius)
     return replace(settings, radius=radius, truncation=terms)
 
 
-def level_rows(
-    settings: ExampleSettings, mechanisms: list[ExampleMechanism]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the public parameters of levels as kernels read them, a row each.
-
-    Raises UserError if a level's noise is too large for the loss at the settled radius.
-    """
+def level_rows(settings: ExampleSettings, mechanisms: list[ExampleMechanism]) -> tuple[Floats, Integers]:
+    """Return the parameters of levels as kernels read them, a row each, or raise UserError if one is too noisy."""
     reals = np.zeros((len(mechanisms), k.LEVEL_REALS))
     wholes = np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
     for row, mechanism in enumerate(mechanisms):
@@ -280,15 +251,16 @@ def level_rows(
     return reals, wholes
 
 
-def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[Floats, Integers]:
     noise, radius = settings.noise(mechanism), settings.radius
     assert radius is not None
-    if radius >= largest_radius(settings.loss, noise.variance):
+    largest = losses.largest_radius(settings.loss, noise.variance)
+    if radius >= largest:
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
             f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest radius that works is "
-            f"{0.999 * largest_radius(settings.loss, noise.variance):.4g}. Name the budget in levels= from the start, "
-            "give a smaller radius, or use loss='quadratic'"
+            f"{0.999 * largest:.4g}. Name the budget in levels= from the start, give a smaller radius, or use "
+            "loss='quadratic'"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
@@ -312,7 +284,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         else:
             unit, threshold = 1.0, np.uint64(target.threshold)
     loss = "squared" if settings.directed else settings.loss
-    size = spread(loss, noise, settings.features, settings.bound, radius)
+    size = losses.spread(loss, noise, settings.features, settings.bound, radius)
     values = {
         k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
         k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
@@ -327,12 +299,12 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     return real, whole
 
 
-def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
+def fill(real: Floats, whole: Integers, settings: ExampleSettings) -> None:
     """Write settled settings into the arrays that kernels read."""
     assert settings.radius is not None
     weighted = settings.weighted
     # For directions of labels, the quadratic loss is the squared loss of a target t.
-    whole[k.LOSS], whole[k.TERMS] = CODES["squared" if weighted else settings.loss], settings.truncation or 0
+    whole[k.LOSS], whole[k.TERMS] = losses.CODES["squared" if weighted else settings.loss], settings.truncation or 0
     whole[k.NUMBERS], whole[k.FREE] = settings.dimension, settings.features - (not settings.intercept)
     whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
     whole[k.AVERAGING] = AVERAGING[settings.averaging]
@@ -341,7 +313,7 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.UNCORRECTED] = not settings.corrected
     whole[k.POLISH] = settings.polish
     whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
-    real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
+    real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = losses.LOGIT_WIDTH, settings.radius, settings.bound
     # The penalty is weighted like the loss.
     real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization
     real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if weighted else settings.scale

@@ -26,17 +26,13 @@ import math
 from murk._jit import jit
 
 QUADRATIC, EXPONENTIAL, LOG, PROBIT, SQUARED = range(5)
-
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 
 @jit
 def log_derivative(order: int, z: float) -> float:
-    """Return the derivative of ``log(1 + exp(-z))`` of order 0 to 8.
-
-    Derivatives are polynomials in ``s = 1 / (1 + exp(-z))``, as ``s' = s (1 - s)``.
-    """
+    """Return the derivative of order 0 to 8 of ``log(1 + exp(-z))``, a polynomial in ``s = 1 / (1 + exp(-z))``."""
     if order == 0:
         return math.log1p(math.exp(-abs(z))) + max(-z, 0.0)
     if z >= 0:
@@ -94,8 +90,8 @@ def slopes(loss: int, terms: int, width: float, z: float, v: float) -> tuple[flo
 def bends(loss: int, terms: int, width: float, z: float, v: float) -> tuple[float, float, float, float]:
     """Return the factors of the four matrices in the Hessian of ``g(theta'u~, theta'D theta)``.
 
-    With ``d = D theta`` they multiply ``u~u~'`` (by ``g''``), ``-D`` (by ``g''``), ``-(u~d' + d u~')`` (by the third
-    derivative) and ``dd'`` (by the fourth). The first two differ only for truncated sums.
+    With ``d = D theta``: of ``u~u~'`` and ``-D`` (by ``g''``, which differ only for truncated sums), of
+    ``-(u~d' + d u~')`` (by the third derivative) and of ``dd'`` (by the fourth).
     """
     if loss in (QUADRATIC, SQUARED):
         return 1.0, 1.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The LDP-SGD engine of estimators and workers, which learns from records or releases. River-free."""
+"""The LDP-SGD engine of estimators and workers: its memory, and learning from records or releases. River-free."""
 
 from __future__ import annotations
 
@@ -11,27 +11,148 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import copied, keep, wiped
+from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.core.in_place import NO_WORDS, IterateEngine, finish_draw, take_random
+from murk.learners.core.arrays import Floats, Integers
+from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, finish_draw, take_random
 from murk.learners.core.levels import levels_of
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory, drawn, level_rows
-from murk.learners.gradients.kernels import age_factor, is_published
+from murk.learners.gradients.kernels import age_factor, is_published, newest_published, ring_size, spacing
+from murk.learners.gradients.losses import Huber, Softmax
 from murk.learners.gradients.settings import Settings
-from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource
+from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
+from murk.privacy.noise.sources import draw_noise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.messages.state import check_header, count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
+
+_WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
+_AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
+_WEIGHTING = {"uniform": k.UNIFORM, "inverse-variance": k.INVERSE_VARIANCE}
+_DECAY = 3.0  # Shamir and Zhang 2013
+
+
+def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[Floats, Integers]:
+    """Return mechanisms for kernels: rows (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
+    reals = np.array([(m.radius, m.spacing, m.unit, m.variance) for m in mechanisms])
+    wholes = np.array([(m.code, m.steps, m.threshold, m.draws) for m in mechanisms], dtype=np.uint64)
+    return reals, wholes.view(np.int64)
+
+
+def drawn(source: NoiseSource, records: Integers, kinds: Integers, size: int) -> tuple[Integers, NDArray[np.uint64]]:
+    """Draw noise (``size`` integers each) and coins for records, each randomized by a mechanism of one of ``kinds``."""
+    noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
+    coins.fill(0)
+    direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
+    for name in {NOISE_OF[code] for code in codes}:
+        chosen = np.isin(kinds, [code for code in codes if NOISE_OF[code] == name])
+        noise[chosen] = draw_noise(source, name, records[chosen], size)
+    if direction.any():
+        coins[direction] = source.words(records[direction], 3, Purpose.COIN)
+    return noise, coins
+
+
+class Memory(KernelMemory):
+    """State, settings and work space of one learner, in two arrays that a kernel takes as such or by address.
+
+    ``rows`` (6, d) are the iterate, the average, two sums of random scaling and two running means; ``ring`` and
+    ``ring_versions`` the published iterates at which arriving gradients may have been taken; ``noise`` and ``words``
+    those of a record.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        p, d = settings.features, settings.dimension
+        objective = settings.objective
+        basis = objective.basis if isinstance(objective, Softmax) else np.zeros((1, 0))
+        classes, outputs = basis.shape
+        size = ring_size(settings.staleness)
+        wide = 0 if settings.transform is None else p
+        tail = k.ROWS * d + 2 * p + d + classes * outputs + wide * wide + size * d
+        self._allocate(k.WHOLE_HEADER + size + 2 * d + k.words_of(k.trials_of(d)), k.REAL_HEADER + tail)
+
+        whole = self.whole
+        whole[k.OBJECTIVE], whole[k.WEIGHTS] = objective.code, _WEIGHTS[settings.weights]
+        whole[k.AVERAGING], whole[k.WEIGHTING] = _AVERAGING[settings.averaging], _WEIGHTING[settings.weighting]
+        whole[k.FEATURES], whole[k.DIMENSION], whole[k.CLASSES], whole[k.RING] = p, d, classes, size
+        whole[k.OUTPUTS], whole[k.FLOOR] = outputs, settings.staleness.floor
+        whole[k.WHITEN], whole[k.DELAYS] = settings.transform is not None, settings.delays is not None
+        whole[k.SCALING] = settings.random_scaling
+
+        real = self.real
+        real[k.OWN_SPREAD] = objective.spread * settings.bound * settings.bound
+        real[k.BOUND], real[k.CLIP_AT], real[k.RADIUS] = settings.bound, settings.clip or 0.0, settings.radius
+        real[k.DECAY], real[k.MULTIPLIER] = _DECAY, settings.multiplier
+        real[k.SCALE_FLOOR] = settings.scale_floor / settings.multiplier
+        real[k.SCALE_CEILING] = settings.scale_ceiling / settings.multiplier
+        if isinstance(objective, Huber):
+            real[k.HUBER_C], real[k.CENTRE] = objective.c, objective.centre
+            real[k.KNOWN_SCALE] = objective.scale or 0.0
+        if isinstance(settings.step, InverseScalingStep):
+            whole[k.STEP] = k.INVERSE_SCALING
+            real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha
+
+        self._bind()
+        self.x[-1] = 1.0
+        self._basis[:] = basis
+        if settings.transform is not None:
+            self._transform[:] = settings.transform
+        if settings.start is not None:
+            self.rows[k.ITERATE, : d - settings.scaled] = settings.working_start
+        if settings.scaled:
+            self.rows[k.ITERATE, -1] = settings.scale_start / settings.multiplier
+        self.rows[k.AVERAGE] = self.rows[k.ITERATE]
+        self.rows[k.MEAN_AT] = self.rows[k.ITERATE]
+        k.remember(whole, real)
+
+    def set_level(self, mechanism: Mechanism) -> None:
+        """Randomize the next records by ``mechanism``."""
+        reals, wholes = level_rows([mechanism])
+        self.real[k.MECHANISM_RADIUS : k.VARIANCE + 1] = reals[0]
+        self.whole[k.KIND : k.DRAWS + 1] = wholes[0]
+
+    def _forget(self, real: Floats, whole: Integers) -> None:
+        p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
+        x = k.places(whole)[1]
+        real[x : x + 2 * p + d] = 0.0
+        # The constant of x is written once.
+        real[x + p - 1] = 1.0
+        whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
+
+    def remember(self, count: int, versions: Sequence[int], iterates: Floats) -> None:
+        """Set the number of releases learned, and the iterates at which arriving gradients may have been taken."""
+        floor = int(self.whole[k.FLOOR])
+        newest = newest_published(count, floor)
+        self.whole[k.COUNT], self.whole[k.NEXT_PUBLISHED] = count, newest + spacing(newest, floor)
+        self.ring_versions[: len(versions)] = versions
+        self.ring[: len(versions)] = iterates
+        self.whole[k.RING_LENGTH] = len(versions)
+        self.whole[k.RING_HEAD] = len(versions) % len(self.ring_versions)
+
+    def _bind(self) -> None:
+        real, whole = self.real, self.whole
+        places = (k.FEATURES, k.DIMENSION, k.CLASSES, k.OUTPUTS, k.RING)
+        p, d, classes, outputs, size = (int(whole[i]) for i in places)
+        wide = p if whole[k.WHITEN] else 0
+        state, x, _, _, basis, ring = k.places(whole)
+        transform = basis + classes * outputs
+        self.rows = real[state:x].reshape(k.ROWS, d)
+        self._open(x, p)
+        self._basis = real[basis:transform].reshape(classes, outputs)
+        self._transform = real[transform:ring].reshape(wide, wide)
+        self.ring = real[ring : ring + size * d].reshape(size, d)
+        self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
+        self.noise = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + size + d]
+        self.words = whole[k.WHOLE_HEADER + size + 2 * d :].view(np.uint64)
+
 
 _BLOCK = 4096
 _SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.COUNTED + 1)
@@ -39,11 +160,10 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 
 
 class SGDEngine(IterateEngine):
-    """LDP-SGD / LDP-ASGD on one chain; thread-safe.
+    """LDP-SGD on one chain: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
 
-    It keeps ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g~_i`` the released gradient, and their average.
-    ``mechanisms`` maps level names, with ``"default"`` among them, to mechanisms. Noise of :meth:`learn_record` is
-    simulated from ``seed``, or from ``noise``, by default a secure source. No record stays in memory between calls.
+    ``mechanisms`` are by level, ``"default"`` among them. Noise of :meth:`learn_record` is simulated from ``seed``, or
+    from ``noise``, by default a secure source. No record stays in memory between calls.
     """
 
     kind = "gradient"
@@ -79,7 +199,7 @@ class SGDEngine(IterateEngine):
         self._variances = np.array([m.variance for m in offered])
 
     @property
-    def features(self) -> NDArray[np.float64]:
+    def features(self) -> Floats:
         """Buffer for the next record's features, without the constant."""
         return self.memory.features
 
@@ -116,9 +236,7 @@ class SGDEngine(IterateEngine):
         k.learn_record(memory.address, y, 0)
 
     @wiped
-    def _learn_records(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None
-    ) -> None:
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Mechanism] | None) -> None:
         memory = self.memory
         X, y = copied(X), copied(y)
         if len(X) == 0:
@@ -147,8 +265,7 @@ class SGDEngine(IterateEngine):
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
         """Refuse a forged release, or one whose gradient was taken at an unknown, too old or future iterate.
 
-        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError with reason
-        ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
+        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
@@ -183,10 +300,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
-        """Learn from admitted releases in turn.
-
-        Raises MurkError if a release's version is not remembered, so that it cannot have been admitted.
-        """
+        """Learn from admitted releases in turn, or raise MurkError for a version that is not remembered."""
         if not releases:
             return
         memory = self.memory
@@ -210,8 +324,7 @@ class SGDEngine(IterateEngine):
     def step_size(self) -> float:
         """Return the factor of the next release's gradient at the default level.
 
-        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old and
-        settings adapt to delays; else ``eta t^-alpha w t / sum w_i``.
+        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
@@ -259,10 +372,7 @@ class SGDEngine(IterateEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed or of a different dimension.
-        """
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or of a different dimension."""
         memory, d = self.memory, self.dimension
         with reading():
             check_header(state, self.settings.digest, "dimension", d)

@@ -1,8 +1,7 @@
 """Simulated estimates from many people's gradients: the engine learns from fewer people with less noise.
 
 If noise outweighs the differences between people, n releases with noise of variance s^2 lead to the same path as n / k
-releases with s^2 / k. (Steps eta i^-alpha need k^(1 - alpha) times the eta; noise-aware steps adapt.) Beyond a number
-of people, k is raised as long as noise outweighs; further people only narrow the interval.
+releases with s^2 / k (steps eta i^-alpha need k^(1 - alpha) times the eta). Further people only narrow the interval.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import one_by_one, split, vectors_variance
 from murk.learners.core.options import InverseScalingStep
@@ -29,14 +28,10 @@ from murk.privacy.noise import SimulatedNoise
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
-Array = NDArray[np.float64]
-
-# Largest number of steps of one path.
-MOST: Final = 100_000
+MOST: Final = 100_000  # largest number of steps of one path
 # The same if intervals are taken from the path itself, whose variation fewer steps would underestimate.
 MOST_SCALED: Final = 2**20
-# Least ratio of the noise's variance to the variance between people.
-_OUTWEIGHS = 8.0
+_OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between people
 
 
 def estimate(
@@ -56,9 +51,8 @@ def estimate(
     engines = []
     for _ in range(chains):
         engine = SGDEngine(
-            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
-            classes=problem.classes,
-        )  # fmt: skip
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates, classes=problem.classes
+        )
         drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
         indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
         rng.shuffle(indices)
@@ -69,9 +63,8 @@ def estimate(
 
 
 def _learn(
-    problem: GradientProblem, engine: SGDEngine, X: Array, y: Array, levels: NDArray[np.int64],
-    rng: np.random.Generator,
-) -> None:  # fmt: skip
+    problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: np.random.Generator
+) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (

@@ -1,18 +1,16 @@
 """Estimates and intervals of LDP-SGD, from learners' states and public covariates.
 
-*Plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known, and the
-noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
-their sum ``Q``, and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the
-released gradients, ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A
-missing target gives a zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets
-present, the equations give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u
-up to 2, half of the targets missing: ``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``.
-With ``intervals="complete"``, for no missing targets, it is ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the
-logistic objective's A for the balanced one.
+*Plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known. With
+weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``), s_i^2 the noise of a release, their sum ``Q``,
+and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released gradients,
+``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which corrects slow directions). A missing target gives a
+zero gradient, which no release distinguishes from a small one. With a share ``1/u`` of targets present, the equations
+give ``m_theta - u A^-1 m_g``, with u times the standard error. The interval allows for every u up to 2: ``theta^_j +- z
+sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``, ``delta = A^-1 m_g``; with ``intervals="complete"``, for no missing targets,
+``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, with the logistic objective's A for the balanced one.
 
 *Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
-Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic: coverage is too low while a slow
-direction has not converged.
+Seo and Shin 2022; for LDP-SGD arXiv 2505.08227), but coverage is too low while a slow direction has not converged.
 """
 
 from __future__ import annotations
@@ -20,22 +18,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
+from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import ASKED, COMPLETE, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
 
 PLUG_IN = "plug-in"
-# The largest u that intervals allow for: 1 over the share of targets present.
-_MISSING = 2.0
+_MISSING = 2.0  # the largest u that intervals allow for: 1 over the share of targets present
 # Standard errors by which forged gradients may move an estimate by being first: twice the largest effect in attacks.
 _START = 1.0
 NOT_ASKED = (
@@ -58,11 +56,10 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
     return settings.names + ((SCALE,) if settings.scaled else ())
 
 
-def report_matrix(settings: Settings) -> NDArray[np.float64]:
+def report_matrix(settings: Settings) -> Floats:
     """Return the linear map from working parameters to reported coefficients.
 
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one centred vector for each class.
-    (:class:`FullSoftmax` has a vector for each class already, which is not centred.)
+    It undoes the whitening, gives the scale its unit, and turns contrasts into one vector for each class.
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
@@ -76,7 +73,7 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
     return back
 
 
-def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.float64]:
+def reported(settings: Settings, working: Floats) -> Floats:
     """Return working parameters ``(d,)`` in reported coordinates; a diagonal `report_matrix` is not built."""
     if settings.transform is not None or isinstance(settings.objective, Softmax):
         return np.asarray(report_matrix(settings) @ working)
@@ -86,11 +83,11 @@ def reported(settings: Settings, working: NDArray[np.float64]) -> NDArray[np.flo
     return values
 
 
-def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
     """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
-    Logistic: ``mean w(x) p (1 - p) x x'``. Balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``.
-    Softmax: like logistic, with ``diag(p) - p p'`` in contrast coordinates.
+    Logistic: ``mean w(x) p (1 - p) x x'``; balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``;
+    softmax: with ``diag(p) - p p'`` in contrast coordinates.
     """
     points = covariates.points
     if settings.transform is not None:
@@ -112,21 +109,20 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
         steep = np.minimum(probability, 1.0 - probability)
     else:
         steep = probability * (1.0 - probability)
-    curved: NDArray[np.float64] = (points * (share * steep)[:, None]).T @ points
+    curved: Floats = (points * (share * steep)[:, None]).T @ points
     return curved
 
 
 def estimate(
     settings: Settings,
-    memories: Sequence[Memory],
+    memories: Sequence[Any],
     covariates: PublicCovariates | None = None,
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Return the estimate from the states of one or more chains.
+    """Return the estimate of one or more chains.
 
-    Averages are weighted by each chain's sum of weights, the plug-in's running means by precision. With ``mechanisms``
-    (by level), the estimate also states how far a forged release could have moved it.
+    ``mechanisms``, by level, add how far a forged release could have moved it.
     """
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
@@ -135,14 +131,13 @@ def estimate(
 
 
 def _influence(
-    settings: Settings, memories: Sequence[Memory], estimate: Estimate, mechanisms: Mapping[str, Mechanism]
+    settings: Settings, memories: Sequence[Any], estimate: Estimate, mechanisms: Mapping[str, Mechanism]
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step uses the mean of all gradients, weighted by precision, and so corrects a path of iterates
-    except for the curvature along it. The first steps are long, so the first gradients can send iterates across the
-    ball: one standard error is allowed for that, or two of the "complete" ones, which are half as large. An average of
-    iterates is bounded by the ball alone.
+    The plug-in's Newton step corrects a path of iterates except for the curvature along it. First gradients can send
+    iterates across the ball: one standard error is allowed for that, or two of the "complete" ones, which are half as
+    large. An average of iterates is bounded by the ball alone.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows
@@ -157,16 +152,14 @@ def _influence(
 
 
 def _estimate(
-    settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates | None, classes: Sequence[object]
+    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates | None, classes: Sequence[object]
 ) -> Estimate:
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
     if covariates is not None and not isinstance(settings.objective, Huber) and settings.weights != "clip":
         return _plug_in(settings, memories, covariates, names, report_matrix(settings), n)
-    weights = np.array([memory.real[k.SUM_WEIGHT] for memory in memories])
-    shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(memories), 1.0 / len(memories))
-    average = sum(share * memory.rows[k.AVERAGE] for share, memory in zip(shares, memories, strict=True))
-    values = reported(settings, np.asarray(average))
+    weights = [memory.real[k.SUM_WEIGHT] for memory in memories]
+    values = reported(settings, weighted_mean(weights, [memory.rows[k.AVERAGE] for memory in memories]))
     note = (
         "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
         "79% to 96% of runs (docs/coverage.md)"
@@ -187,38 +180,35 @@ def _estimate(
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
 
 
-def _scaling(settings: Settings, memory: Memory) -> NDArray[np.float64]:
+def _scaling(settings: Settings, memory: Any) -> Floats:
     """Return the diagonal of random scaling's V in reported coordinates (softmax: contrasts, un-whitened)."""
-    count = float(memory.whole[k.COUNT])
-    if count == 0:
-        return np.full(settings.dimension, math.inf)
     p = settings.features
     bar = memory.rows[k.AVERAGE].copy()
     if settings.transform is not None:
         for start in range(0, settings.dimension - settings.scaled, p):
             bar[start : start + p] = settings.transform.T @ bar[start : start + p]
     a, b, c = memory.rows[k.SCALING_A], memory.rows[k.SCALING_B], memory.real[k.SUM_SQUARES]
-    variance = np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2
+    variance = path_variance(bar, a, b, c, float(memory.whole[k.COUNT]))
     if settings.scaled:
         variance[p] *= settings.multiplier**2
-    return np.asarray(variance)
+    return variance
 
 
 def _plug_in(
-    settings: Settings, memories: Sequence[Memory], covariates: PublicCovariates, names: tuple[str, ...],
-    matrix: NDArray[np.float64], n: int,
+    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates, names: tuple[str, ...],
+    matrix: Floats, n: int,
 ) -> Estimate:  # fmt: skip
-    precisions = np.array([memory.real[k.SUM_PRECISION] for memory in memories])
-    total = float(precisions.sum())
+    precisions = [memory.real[k.SUM_PRECISION] for memory in memories]
+    total = float(np.sum(precisions))
     complete = settings.intervals == COMPLETE
     targets = "no missing targets" if complete else "at most half of the targets missing"
     note = f"assumes a correct model, {targets}, and public covariates like the people's (docs/coverage.md)"
     if total == 0.0:
         values = matrix @ memories[0].rows[k.ITERATE]
         return Estimate(names, values, PLUG_IN, np.full(len(names), math.inf), note, len(memories), n)
-    shares = precisions / total
-    at = np.asarray(sum(s * m.rows[k.MEAN_AT] for s, m in zip(shares, memories, strict=True)))
-    slope = np.asarray(sum(s * m.rows[k.MEAN_GRADIENT] for s, m in zip(shares, memories, strict=True)))
+    at, slope = (
+        weighted_mean(precisions, [memory.rows[row] for memory in memories]) for row in (k.MEAN_AT, k.MEAN_GRADIENT)
+    )
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
     # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).

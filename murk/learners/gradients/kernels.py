@@ -1,21 +1,19 @@
 """Compiled update of LDP-SGD: one step from (state, release) to state, shared by every way of learning.
 
-``learn_one``, ``learn_many`` and the worker all call :func:`apply`, so that they agree bit for bit. A step touches two
-arrays only (:mod:`murk.learners.gradients.layout`), and uses no BLAS and no clock: the same releases give the same
-state on one build and kind of CPU.
+``learn_one``, ``learn_many`` and the worker all call :func:`apply`, so that they agree bit for bit. Kernels take two
+arrays, ``real`` and ``whole``, as passing a dozen would cost more than a step. They use no BLAS and no clock: the same
+releases give the same state on one build and kind of CPU.
 
 *Delays.* A gradient that is taken at an iterate and learned a releases later has a delay of a. If the product
 ``h eta a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most
-``SAFE / (h a)``, with a the mean recent age and h the curvature met; with ages of 0 nothing changes, bit for bit.
+``SAFE / (h a)``, with a the mean recent age and h the curvature met; ages of 0 change nothing (Mishchenko, Bach, Even
+and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
 
 h is the slope of released gradients in their iterates, ``sum q <d, g> / sum q |d|^2`` with d and g centred and q the
 inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate; a direction that
 overshoots dominates the sums, and so gives its own curvature. At first h is ``C0 / R``, the most that a gradient within
-C0 can bend by on average across a ball of radius R. A release's age is the distance of two versions, so that all of it
-is a function of the log. The sums fade: h is of about the newest quarter of the count, ages of the newest tenth.
-
-Steps in inverse proportion to delays: Mishchenko, Bach, Even and Woodworth, "Asynchronous SGD beats minibatch SGD under
-arbitrary delays", 2022. The curvature met on the way is Murk's own.
+C0 can bend by on average across a ball of radius R. Ages are differences of versions, and so functions of the log. Sums
+fade: h is of about the newest quarter of the count, ages of the newest tenth.
 
 *Publication.* The versions at which a chain publishes its iterate follow from the version (the number of releases
 learned) alone, so that a replay of the log publishes the same ones. With ``floor = releases // 64`` the spacing at
@@ -27,30 +25,206 @@ and the new spacing divide, so the gap after a published version v is exactly th
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from murk._jit import brief, inlined, jit, within
 from murk._memory import borrowed, integers_at, numbers_at, words_at
 from murk.learners.core.in_place import LEARNED, NO_WORDS, TOO_FEW
-from murk.learners.gradients.gradients import *
-from murk.learners.gradients.layout import *
-from murk.learners.gradients.losses import HUBER_SCALE
+from murk.learners.gradients.losses import BALANCED, HUBER_SCALE, LOGISTIC, SOFTMAX
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise import kernels as draws
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.distributions import LAPLACE_NOISE
-from murk.privacy.noise.kernels import (
-    DONE,
-    draw,
-    draw_gaussian,
-    fast_gaussian,
-    room_for,
-    simulated_gaussian,
-    simulated_laplace,
-    simulated_words,
-)
 from murk.privacy.noise.philox import Purpose
 from murk.stream.task.learner import MaxStaleness
+
+Array = Any  # kernels take numpy arrays of fixed element types; their annotations would only repeat "array"
+
+NORM, MALLOWS, CLIP = 0, 1, 2  # how a feature vector is weighted
+NOISE_AWARE, INVERSE_SCALING = 0, 1  # how a step is sized
+NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2  # how iterates are averaged
+UNIFORM, INVERSE_VARIANCE = 0, 1  # how people are weighted
+
+# Places in ``whole``.
+(
+    OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
+    OUTPUTS, FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
+    DELAYS, AGE, WHOLE_HEADER,
+) = range(26)  # fmt: skip
+
+# Places in ``real``.
+(
+    HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, OWN_SPREAD, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
+    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four are of the current level
+    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, BOUND,
+    MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER,
+) = range(26)  # fmt: skip
+
+# Noise-aware steps are this share of radius w_i / sqrt(2 sum w_j^2 v_j), the best in the worst case: radii are
+# generous, and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
+STEP_SHARE = 0.5
+SPARE_WORDS = 4  # additional random words of one record, for rare trials
+WORDS_HEADER = 3 + SPARE_WORDS  # index of the first word of the trials
+ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)  # state vectors, one after another
+
+
+@within
+def places(whole: Array) -> tuple[int, int, int, int, int, int]:
+    """Return the indices at which state vectors, x, z, gradient, public matrices and ring begin in ``real``.
+
+    The public matrices are the basis of classes (K x outputs) and the transform (p x p).
+    """
+    p, d = whole[FEATURES], whole[DIMENSION]
+    x = REAL_HEADER + ROWS * d
+    basis = x + 2 * p + d
+    transform = basis + whole[CLASSES] * whole[OUTPUTS]
+    ring = transform + whole[WHITEN] * p * p
+    return REAL_HEADER, x, x + p, x + 2 * p, basis, ring
+
+
+@within
+def trials_of(size: int) -> int:
+    """Return a number of trials that mostly suffices for ``size`` numbers of noise; if not, the draw continues."""
+    return size + size // 25 + 2
+
+
+@within
+def words_of(trials: int) -> int:
+    """Return the number of random words for one release: three for coins, spare ones, and two for each trial."""
+    return WORDS_HEADER + 2 * trials
+
+
+@jit
+def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
+    """Write working features ``z = W x``, or x without whitening."""
+    p = x.shape[0]
+    if whole[WHITEN] == 0:
+        for j in range(p):
+            z[j] = x[j]
+        return
+    at = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
+    for i in range(p):
+        total = 0.0
+        for j in range(p):
+            total += real[at + j] * x[j]
+        z[i] = total
+        at += p
+
+
+@jit
+def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, weight: float, out: Array) -> None:
+    """Write ``(p - e_y) (x) z weight``, in contrast coordinates or with one row for each class."""
+    p, classes, outputs = whole[FEATURES], whole[CLASSES], whole[OUTPUTS]
+    basis = places(whole)[4]
+    scores = np.zeros(classes)
+    for r in range(outputs):
+        score = 0.0
+        for j in range(p):
+            score += theta[r * p + j] * z[j]
+        for k in range(classes):
+            scores[k] += real[basis + k * outputs + r] * score
+    top = scores[0]
+    for k in range(1, classes):
+        top = max(top, scores[k])
+    total = 0.0
+    for k in range(classes):
+        scores[k] = math.exp(scores[k] - top)
+        total += scores[k]
+    for r in range(outputs):
+        residual = 0.0
+        for k in range(classes):
+            miss = scores[k] / total - (1.0 if float(k) == y else 0.0)
+            residual += real[basis + k * outputs + r] * miss
+        for j in range(p):
+            out[r * p + j] = residual * z[j] * weight
+    scores[:] = 0.0
+
+
+@jit
+def other_gradient(
+    whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
+) -> None:
+    """Write the gradient of an objective other than a residual of the logit, or for a missing target."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    scaled = whole[OBJECTIVE] == HUBER_SCALE
+    if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
+        for j in range(d):
+            out[j] = 0.0
+        if scaled:
+            out[p] = -real[MULTIPLIER] * real[CENTRE]
+        return
+    if whole[OBJECTIVE] == SOFTMAX:
+        softmax_gradient(whole, real, theta, z, y, weight, out)
+        return
+    c = real[HUBER_C]
+    sigma = theta[p] * real[MULTIPLIER] if scaled else real[KNOWN_SCALE]
+    u = (y - fit) / sigma
+    slope = -min(max(u, -c), c) * weight
+    for j in range(p):
+        out[j] = slope * z[j]
+    if scaled:
+        fall = -0.5 * min(u * u, c * c)
+        half_kappa = real[CENTRE] + 0.25 * c * c
+        out[p] = real[MULTIPLIER] * ((fall + half_kappa) * weight - real[CENTRE])
+
+
+@jit
+def shorten(real: Array, out: Array) -> None:
+    """Clip a gradient at its bound, where clipping replaces weights."""
+    norm = 0.0
+    for j in range(out.shape[0]):
+        norm += out[j] * out[j]
+    norm = math.sqrt(norm)
+    if norm > real[CLIP_AT]:
+        for j in range(out.shape[0]):
+            out[j] *= real[CLIP_AT] / norm
+
+
+@jit
+def weigh(whole: Array, square: float) -> float:
+    """Return the weight of a record whose working features have this squared norm."""
+    if whole[WEIGHTS] == NORM:
+        return 1.0 / max(1.0, math.sqrt(square))
+    if whole[WEIGHTS] == MALLOWS:
+        return min(1.0, 2.0 / square)
+    return 1.0
+
+
+@jit
+def by_logit(whole: Array) -> bool:
+    """Return whether the gradient is a residual of the logit times x."""
+    return bool(whole[OBJECTIVE] == LOGISTIC or whole[OBJECTIVE] == BALANCED)
+
+
+@jit
+def miss(whole: Array, fit: float, y: float) -> float:
+    """Return probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
+    if whole[OBJECTIVE] == BALANCED:
+        return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
+    # The exponential of a logit beyond 700 is infinite.
+    return 1.0 / (1.0 + math.exp(-min(max(fit, -700.0), 700.0))) - y
+
+
+@jit
+def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
+    """Write the weighted gradient at ``theta``, less its public centre; zero for a missing target or if not finite."""
+    p = whole[FEATURES]
+    square, fit = 0.0, 0.0
+    for j in range(p):
+        square += z[j] * z[j]
+        fit += theta[j] * z[j]
+    weight = weigh(whole, square)
+    if by_logit(whole) and y == y:
+        slope = miss(whole, fit, y) * weight
+        for j in range(p):
+            out[j] = slope * z[j]
+    else:
+        other_gradient(whole, real, theta, z, y, fit, weight, out)
+    if whole[WEIGHTS] == CLIP:
+        shorten(real, out)
+
 
 # Largest product of curvature, step and mean age. Up to 1/e nothing overshoots; a block taken at one iterate has a mean
 # age of half its size, so that its steps add up to 1/2.
@@ -60,8 +234,7 @@ SAFE = 0.25
 _PART = 10.0
 # Sums of ages are over about the newest tenth of the count, sums for the curvature over the newest quarter.
 _AGES, _SLOPES = 10.0, 4.0
-# Least curvature h relative to ``C0 / R``: if the iterate hardly moved, the estimate of h is noise.
-_FLATTEST = 0.1
+_FLATTEST = 0.1  # least curvature h relative to ``C0 / R``: if the iterate hardly moved, the estimate of h is noise
 
 
 @jit
@@ -104,12 +277,8 @@ def note_age(
 
 # Module constants, so that they are constants of the compiled code.
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
-
-# Placeholder for noise in batches, which a single record does not use.
-_NO_NOISE = np.zeros((0, 0), dtype=np.int64)
-
-# Purpose of simulated coins, as a constant that the compiler can fold.
-_COIN = int(Purpose.COIN)
+_NO_NOISE = np.zeros((0, 0), dtype=np.int64)  # placeholder for noise in batches, which a single record does not use
+_COIN = int(Purpose.COIN)  # purpose of simulated coins, as a constant that the compiler can fold
 
 
 @within
@@ -162,11 +331,10 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
     mean_gradient: Array, at: Array, release: Array, variance: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release to the state.
+    """Apply one decoded release to the state, whose vectors are the arrays before ``at``.
 
-    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate; the arrays
-    before ``at`` are the state's vectors. Weights and steps depend only on public noise levels and, with ``DELAYS``, on
-    ages: ``whole[AGE]`` is the age of this release.
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate. Weights and
+    steps depend only on public noise levels and, with ``DELAYS``, on the ages of releases (``whole[AGE]``).
     """
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
@@ -236,11 +404,11 @@ def apply(
 def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array, coins: Array) -> None:
     """Draw the noise of one simulated record whose mechanism is not the Gaussian."""
     if whole[KIND] == lattice.LAPLACE:
-        simulated_laplace(seed, record, noise)
+        draws.simulated_laplace(seed, record, noise)
     else:
         if whole[DRAWS] == 1:
-            simulated_gaussian(seed, record, noise)
-        simulated_words(seed, record, _COIN, coins)
+            draws.simulated_gaussian(seed, record, noise)
+        draws.simulated_words(seed, record, _COIN, coins)
 
 
 @jit
@@ -248,9 +416,8 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
     """Randomize ``g`` and decode the release, for mechanisms other than the Gaussian."""
     kind = whole[KIND]
     lattice.randomize(
-        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins,
-        payload,
-    )  # fmt: skip
+        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins, payload
+    )
     lattice.decode(kind, payload, real[UNIT], g)
 
 
@@ -259,7 +426,7 @@ def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int,
     """Do as `release_other`, for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
     drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
     if whole[SIMULATED] == 1:
-        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
+        draws.simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
     else:
         for j in range(drawn.shape[0]):
             drawn[j] = noise[row, j]
@@ -348,15 +515,14 @@ def learn_records(
 ) -> None:  # fmt: skip
     """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
 
-    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` has the index of each
-    row's mechanism in ``reals`` and ``wholes``; if it is empty all rows are at the current level. A record is
-    randomized and decoded before the state sees it, as if the release came from a device.
+    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
+    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
     x, z, g, own_noise, payload, words = record_views(real, whole)
-    own_coins, room = words[:3], words[WORDS_HEADER : WORDS_HEADER + room_for(d)]
+    own_coins, room = words[:3], words[WORDS_HEADER : WORDS_HEADER + draws.room_for(d)]
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -372,7 +538,7 @@ def learn_records(
             for j in range(3):
                 own_coins[j] = coins[i, j]
         elif whole[KIND] == lattice.GAUSSIAN:
-            fast_gaussian(seed, np.int64(whole[COUNT]), room, own_noise)
+            draws.fast_gaussian(seed, np.int64(whole[COUNT]), room, own_noise)
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
         learn_row(
@@ -388,9 +554,8 @@ def learn_records(
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the one record whose features are in the memory at an address, and wipe it.
 
-    Secure noise is drawn here, from random words for ``trials`` trials; with 0 trials, noise and coins are in the
-    memory already. Returns `LEARNED` or, if nothing was learned, `NO_WORDS` or `TOO_FEW`, after which the words stay in
-    the memory for the draw to continue.
+    Secure noise is drawn from words for ``trials`` trials; with 0, noise and coins are in the memory. Returns
+    `LEARNED`; or, if nothing was learned, `NO_WORDS` or `TOO_FEW`, after which the draw continues from the words.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[DIMENSION]
@@ -406,7 +571,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     if whole[SIMULATED] == 1:
         seed = np.uint64(whole[SEED])
         if whole[KIND] == lattice.GAUSSIAN:
-            fast_gaussian(seed, np.int64(whole[COUNT]), words[WORDS_HEADER : WORDS_HEADER + room_for(d)], noise)
+            own_words = words[WORDS_HEADER : WORDS_HEADER + draws.room_for(d)]
+            draws.fast_gaussian(seed, np.int64(whole[COUNT]), own_words, noise)
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words[:3])
     elif trials > 0:
@@ -416,10 +582,10 @@ def learn_record(address: int, y: float, trials: int) -> int:
             return NO_WORDS
         pairs, spare = words_at(words_start + 8 * WORDS_HEADER, 2 * trials), words_at(words_start + 24, SPARE_WORDS)
         if whole[KIND] == lattice.LAPLACE:
-            status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
+            status = draws.draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
         else:
-            status = draw_gaussian(pairs, spare, noise)[0]
-        if status != DONE:
+            status = draws.draw_gaussian(pairs, spare, noise)[0]
+        if status != draws.DONE:
             return TOO_FEW
     state = start + 8 * REAL_HEADER
     x, g = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * g_at, d)
@@ -461,10 +627,7 @@ def learn_releases(
 
 @jit
 def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
-    """Compute bounded gradients of the rows of ``X``, all at ``theta``, for devices to randomize.
-
-    ``real`` and ``whole`` are only read, as threads may share a problem.
-    """
+    """Compute bounded gradients of rows at ``theta``. Nothing else is written, as threads may share a problem."""
     z = np.zeros(whole[FEATURES])
     for i in range(X.shape[0]):
         whiten(whole, real, X[i], z)
@@ -499,28 +662,12 @@ def newest_published(version: int, floor: int) -> int:
     return version - version % spacing(version, floor)
 
 
-@within
-def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
-    """Return how many releases old a gradient may be: ``max(releases, count * share_ppm // 10^6)``.
-
-    >>> staleness_limit(1_000, 100, 20_000), staleness_limit(1_000_000, 100, 20_000)
-    (100, 20000)
-    """
-    # Split, so that the product fits 64 bits.
-    share = count // 1_000_000 * share_ppm + count % 1_000_000 * share_ppm // 1_000_000
-    return max(releases, share)
-
-
 def ring_size(max_staleness: MaxStaleness) -> int:
     """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    A learner that remembers this many iterates knows the one of every gradient that it admits.
-
-    Notes
-    -----
-    While the limit is the constant ``releases``, the fullest window is the first, ``[0, releases]``, since gaps never
-    shrink. After that the window is ``[(1 - s) n, n]``, where gaps are wider than ``(1 - s) n / 400``, hence at most
-    ``400 s / (1 - s) + 1`` versions.
+    A learner that remembers this many iterates knows the one of every gradient that it admits. While the limit is the
+    constant ``releases``, the fullest window is the first, ``[0, releases]``, since gaps never shrink. Later it is
+    ``[(1 - s) n, n]``, where gaps are wider than ``(1 - s) n / 400``: at most ``400 s / (1 - s) + 1`` versions.
 
     Examples
     --------

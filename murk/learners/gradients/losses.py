@@ -1,6 +1,7 @@
 """Objectives whose gradients are bounded for every parameter, feature vector and target.
 
-An objective is a frozen description with its dimension and the bound ``C0``, which sets the noise;
+An objective is a frozen description: its dimension, the supremum ``C0`` of a gradient's l2 norm for ``||x|| w(x) <=
+reach`` (`bound`, which sets the noise), and a gradient's approximate mean square over ``C0^2`` (`spread`).
 :mod:`murk.learners.gradients.kernels` computes the gradient. Source: Shi, Xie, Jiang, Kong and He, "Non-Asymptotic
 Analysis of Online Local Private Learning with SGD", sections 3 and 5. The scale's multiplier, the centring of its
 gradient and the contrast coding of softmax are Murk's own.
@@ -10,28 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import contrasts
 
 LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
-
-
-class Objective(Protocol):
-    """Interface of an objective for the update."""
-
-    code: ClassVar[int]
-    spread: ClassVar[float]  # approximate mean square of a gradient, divided by the squared bound
-
-    def dimension(self, features: int) -> int:
-        """Return the number of parameters for a number of coded features, the constant included."""
-
-    def bound(self, reach: float) -> float:
-        """Return the supremum ``C0`` of the gradient's l2 norm for ``||x|| w(x) <= reach``."""
 
 
 class _OfLogit:
@@ -60,13 +48,11 @@ class Logistic(_OfLogit):
 class Balanced(_OfLogit):
     """Balanced loss for y in {0, 1}: the logistic gradient scaled up to its bound, ``C0 = reach``.
 
-    With the margin m (``x'theta`` for y = 1, else its negative) the loss is ``exp(-m)`` for m > 0 and else ``1 - m``,
-    times w(x); it is convex, and the gradient is ``r x w(x)`` with
-
-        r(1) = -min(1, e^-t),   r(0) = min(1, e^t),   t = x'theta.
-
-    This r is the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x alone.
-    Its mean given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
+    With the margin m (``x'theta`` for y = 1, else its negative) the convex loss is ``exp(-m)`` for m > 0, else
+    ``1 - m``, times w(x). The gradient is ``r x w(x)``, ``r(1) = -min(1, e^-t)``, ``r(0) = min(1, e^t)``,
+    ``t = x'theta``: the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x
+    alone. The mean of r given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of
+    ``p (1 - p)``.
     """
 
     code: ClassVar[int] = BALANCED
@@ -77,9 +63,8 @@ class Balanced(_OfLogit):
 class Softmax:
     """Softmax loss over K >= 2 classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
 
-    The K coefficient vectors are determined up to a common shift, and ``p - e_y`` sums to zero. So the K - 1
-    coordinates in an orthonormal basis of the contrasts are released: the same gradient and bound, with (K - 1) / K of
-    the noise.
+    As ``p - e_y`` sums to zero, its K - 1 coordinates in an orthonormal basis of the contrasts are released: the same
+    gradient and bound, with (K - 1) / K of the noise.
     """
 
     classes: int
@@ -91,7 +76,7 @@ class Softmax:
             raise UserError(f"softmax needs at least 2 classes, got {self.classes}")
 
     @property
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self) -> Floats:
         """Map from coefficient rows to one score for each class, ``(K, K - 1)``."""
         return contrasts(self.classes)
 
@@ -109,7 +94,7 @@ class FullSoftmax(Softmax):
     """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
 
     @property
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self) -> Floats:
         """The identity, ``(K, K)``."""
         return np.eye(self.classes)
 
@@ -123,10 +108,8 @@ class Huber:
     """Huber regression with a known scale, or one that is estimated with the coefficients.
 
     With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
-    out, which leaves the gradient ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier``
-    times d/dsigma is released, as the working parameter is sigma / multiplier. Less its centre, this component is
-    within ``multiplier * [-c^2/4, c^2/4]``, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
-    Raises UserError if a parameter is not positive and finite.
+    out, which leaves ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier`` times d/dsigma,
+    less its centre, is released as well, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
 
     Examples
     --------

@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import copied, empty
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import kernels as k
-from murk.learners.gradients.buffers import Memory
-from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.engine import Memory, SGDEngine
 from murk.learners.gradients.inference import estimate
 from murk.learners.gradients.kernels import is_published, newest_published, spacing
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
@@ -36,10 +35,12 @@ _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
 # In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
 # makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-# Raises the scale's coordinate above the noise, which hides it with 1 and c = 0.5.
-SCALE_MULTIPLIER = 4.0
-# A block of people has at most 1 / SHARE of the number of releases so far.
-SHARE = 100
+SCALE_MULTIPLIER = 4.0  # raises the scale's coordinate above the noise, which hides it with 1 and c = 0.5
+SHARE = 100  # a block of people has at most 1 / SHARE of the number of releases so far
+
+
+# Keys of a task's learner that are settings of the same name.
+_SETTINGS = ("weights", "clip", "averaging", "weighting", "scale_start", "scale_floor", "intervals", "delays")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class GradientProblem:
         return self.dimension
 
     @property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """The iterate of version 0, in working coordinates."""
         return np.array(self._memory.ring[0])
 
@@ -102,11 +103,11 @@ class GradientProblem:
         """Return how many releases to make at one iterate: a hundredth of those so far, lest gradients become stale."""
         return max(1, releases // SHARE)
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_iterate(self, theta: Floats) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.
 
-        Raises HostileModelError if ``theta`` has a different size, is not finite or is outside the radius, or if its
-        scale is out of bounds.
+        Raises HostileModelError for a wrong size, numbers that are not finite, or ones outside the radius or the
+        scale's bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
@@ -126,13 +127,8 @@ class GradientProblem:
             if not settings.scale_floor * (1 - 1e-9) <= scale <= settings.scale_ceiling * (1 + 1e-9):
                 raise HostileModelError(f"the model's scale {scale:.6g} lies outside its bounds: refused")
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
-        """Return bounded gradients of coded records at ``theta``, ``(m, d)``; a NaN target gives a zero gradient.
-
-        By default ``theta`` is the iterate of version 0.
-        """
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return bounded gradients of records at ``theta``, by default version 0, (m, d); NaN targets give zeros."""
         theta = self.initial if theta is None else theta
         out = empty((X.shape[0], self.dimension))
         out.fill(0.0)
@@ -155,10 +151,7 @@ class GradientProblem:
 
 
 def problem_for(task: Task) -> GradientProblem:
-    """Return the gradient problem of a resolved task.
-
-    Raises UserError if a level's guarantee and the task's mechanism do not fit.
-    """
+    """Return the gradient problem of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
     learner, coding = task.learner, task.coding
     assert task.objective is not None
     classes: tuple[str, ...] = ()
@@ -177,22 +170,15 @@ def problem_for(task: Task) -> GradientProblem:
     settings = Settings(
         objective=objective,
         names=coding.names,
-        weights=learner.weights,
-        clip=learner.clip,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        averaging=learner.averaging,
-        weighting=learner.weighting,
         radius=radius if learner.radius is None else learner.radius,
-        scale_start=learner.scale_start,
-        scale_floor=learner.scale_floor,
         # A scale beyond the coded target's range is meaningless.
         scale_ceiling=max(4.0, learner.scale_start),
         second_moment=None if covariates is None else covariates.second_moment,
         smallest_square=coding.smallest_square,
         largest_square=coding.largest_square,
-        intervals=learner.intervals,
         staleness=task.max_staleness,
-        delays=learner.delays,
+        **{name: getattr(learner, name) for name in _SETTINGS},
     )
     mechanisms = {
         level: calibrate(

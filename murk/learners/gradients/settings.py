@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
+from murk.learners.core.parameters import check_choices
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.stream.task.learner import MaxStaleness
 
@@ -25,9 +26,8 @@ SCALE = "scale"  # name of the estimated scale of residuals among the coefficien
 def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float = math.inf) -> float:
     """Return the supremum of ``||x|| w(x)`` over features with ``smallest_square <= ||x||^2 <= largest_square``.
 
-    It determines the gradient's bound, and so the noise. For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for
-    ``mallows`` it is ``min(||x||, 2 / ||x||)`` (Shi et al., section 5), at most sqrt 2 in general but only
-    ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight: the bound is the clip's.
+    For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for ``mallows`` ``min(||x||, 2 / ||x||)`` (Shi et al., section 5),
+    at most sqrt 2 in general but only ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight.
 
     Examples
     --------
@@ -58,19 +58,21 @@ class Settings:
     scale_start: float = 1.0  # first value of an estimated scale
     scale_floor: float = 0.01
     scale_ceiling: float = 1e6
-    second_moment: NDArray[np.float64] | None = None  # public E x x' for whitening, (p, p)
+    second_moment: Floats | None = None  # public E x x' for whitening, (p, p)
     smallest_square: float = 0.0  # least ||x||^2 of features within their bounds
     largest_square: float = math.inf
     random_scaling: bool = True  # whether to keep the sums of random scaling
     intervals: Literal["random-scaling", "complete"] | None = None  # "complete": assume no missing target
     staleness: MaxStaleness = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
     delays: Literal["adaptive"] | None = None  # "adaptive" for shorter steps with older gradients (`kernels`)
-    start: NDArray[np.float64] | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)
-    transform: NDArray[np.float64] | None = field(init=False, default=None)
+    start: Floats | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)
+    transform: Floats | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.weights not in NAMES:
-            raise UserError(f"weights={self.weights!r} is not one of {', '.join(NAMES)}")
+        check_choices(
+            self, weights=NAMES, averaging=("polyak", "polynomial-decay", None),
+            intervals=("random-scaling", "complete", None), weighting=("inverse-variance", "uniform"),
+        )  # fmt: skip
         if (self.weights == "clip") != (self.clip is not None):
             raise UserError('weights="clip" and clip= (the bound to clip at) go together')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
@@ -79,12 +81,6 @@ class Settings:
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
         if self.delays is not None and self.step != "noise-aware":
             raise UserError(f"delays={self.delays!r} has no effect on given steps: leave it out")
-        if self.averaging not in ("polyak", "polynomial-decay", None):
-            raise UserError(f'averaging={self.averaging!r} is not one of "polyak", "polynomial-decay", None')
-        if self.intervals not in ("random-scaling", "complete", None):
-            raise UserError(f'intervals={self.intervals!r} is not one of "random-scaling", "complete", None')
-        if self.weighting not in ("inverse-variance", "uniform"):
-            raise UserError(f'weighting={self.weighting!r} is not one of "inverse-variance", "uniform"')
         if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:
             raise UserError(
                 f"need 0 < scale_floor <= scale_start <= scale_ceiling, got {self.scale_floor!r}, "
@@ -133,7 +129,7 @@ class Settings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     @property
-    def working_start(self) -> NDArray[np.float64]:
+    def working_start(self) -> Floats:
         """Start of the iterate in working coordinates, without the scale."""
         assert self.start is not None
         rows = self.start

@@ -13,18 +13,18 @@ from murk._jit import due
 from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
-from murk.learners.core.in_place import Held, RecordEngine, trials_for
+from murk.learners.core.engine import NeverPublished
+from murk.learners.core.in_place import Held, KernelMemory, RecordEngine, trials_for
 from murk.learners.core.levels import levels_of
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.moments import kernels, record
+from murk.learners.moments import kernels as k
 from murk.learners.moments.fit import Fit, Response, fit
-from murk.learners.moments.forgers import influence_of
-from murk.learners.moments.mechanism import Level
-from murk.learners.moments.record import MomentMemory, in_place
+from murk.learners.moments.mechanism import Level, MomentMechanism
 from murk.learners.moments.statistics import Statistics
-from murk.learners.moments.sums import MomentSums
+from murk.learners.moments.sums import MomentSums, influence_of
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
@@ -35,12 +35,8 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
     from murk.stream.messages.releases import MomentRelease
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 BLOCK = 1024  # Number of records randomized at once, so that their moments stay in the processor's cache
-
-_NEVER = 2**31
 
 
 @dataclass(frozen=True)
@@ -59,15 +55,73 @@ class MomentModel:
         model = self.curve, self.response, self.public, self.covariance
         return fit(sums, layout, *model, chains, self.solver, self.repair)
 
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return layout.size
 
-class MomentEngine(RecordEngine):
+
+class MomentMemory(KernelMemory):
+    """Sums of moments of one mechanism, after those ``learned`` earlier, to which the kernel of one record adds.
+
+    The kernel holds the interpreter's lock and the sums are read in one step, so nobody sees half of a release.
+    """
+
+    def __init__(self, learned: MomentSums, mechanism: MomentMechanism, layout: Statistics, seed: int | None) -> None:
+        self._known = learned
+        p, d = layout.size, layout.dimension
+        wholes, reals, _ = k.sizes(d, p)
+        self._allocate(wholes, reals)
+        whole, real, level = self.whole, self.real, Level.of(mechanism, layout)
+        whole[k.FEATURES], whole[k.NUMBERS], whole[k.CONSTANT], whole[k.ZERO] = p, d, layout.constant, layout.zero
+        if seed is not None:
+            whole[k.SIMULATED], whole.view(np.uint64)[k.SEED] = 1, seed
+        real[k.GAIN : k.SPACING] = layout.gain, layout.reach, layout.root, layout.weight, layout.presence
+        real[k.SPACING], real[k.COUNT] = mechanism.spacing, learned.count
+        real[k.FIRST_WEIGHT : k.FIRST_VARIANCE], real[k.FIRST_VARIANCE : k.TARGET] = level.weights, level.variances
+        self._bind()
+        real[k.REAL_HEADER : k.REAL_HEADER + k.SUMS] = learned.sums
+        real[k.REAL_HEADER + k.SUMS :][:d] = learned.total
+        self.x[-1] = 1.0
+
+    def _bind(self) -> None:
+        p, d, constant = (int(self.whole[place]) for place in (k.FEATURES, k.NUMBERS, k.CONSTANT))
+        _, _, x = k.sizes(d, p)
+        self._open(x, p + 1 - constant)
+        self.noise = self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + d]
+        self.words = self.whole[k.WHOLE_HEADER + 2 * d :].view(np.uint64)
+        self._sums = self.real[k.COUNT : x]
+
+    def _forget(self, real: Floats, whole: Integers) -> None:
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0
+        real[k.TARGET] = 0.0
+        whole[k.WHOLE_HEADER :] = 0
+
+    @property
+    def count(self) -> int:
+        """Number of releases learned."""
+        return int(self._sums[0])
+
+    @property
+    def learned(self) -> MomentSums:
+        """Copy of the sums, kept until the next release."""
+        known = self._known
+        if self.count != known.count:
+            # During numpy's own copy, a kernel of another thread may run.
+            now = np.frombuffer(self._sums.tobytes()).copy()
+            self._known = known = MomentSums(now[1 + k.SUMS :], now[1 : 1 + k.SUMS], int(now[0]))
+        return known
+
+
+class MomentEngine(NeverPublished, RecordEngine):
     """Running sums of released moments on one chain, and the model fitted to them. Threads take turns.
 
     ``mechanisms`` are by level; ``noise`` is the source for :meth:`learn_records`, by default a secure one.
     """
 
     kind = "moment"
-    _kernels = record
+    _kernels = k
 
     def __init__(
         self,
@@ -91,7 +145,7 @@ class MomentEngine(RecordEngine):
         self._seed = noise.seed if type(noise) is SimulatedNoise else None
         self._direct = self._seed is not None or type(self._noise) is SecureNoise
         self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
-        self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
+        self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(k.SUMS), 0)
         self._places = {level: place for place, level in enumerate(self.mechanisms)}
         self._level_table = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
         self._bounds = {
@@ -134,7 +188,7 @@ class MomentEngine(RecordEngine):
     @property
     def coefficients(self) -> int:
         """Number of coefficients."""
-        return self.layout.size
+        return self.model.size(self.layout)
 
     def estimate(self) -> Estimate:
         """Return the coefficients with standard errors."""
@@ -155,8 +209,8 @@ class MomentEngine(RecordEngine):
     def use(self, mechanism: Randomizer) -> None:
         """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
         held: Any = Held(self._learned)
-        if self._direct and in_place(mechanism) and due(record.learn_record, self.dimension):
-            held = MomentMemory(held.learned, mechanism, self.layout, self._seed)  # type: ignore[arg-type]
+        if self._direct and type(mechanism) is MomentMechanism and due(k.learn_record, self.dimension):
+            held = MomentMemory(held.learned, mechanism, self.layout, self._seed)
         self._hold(held, mechanism)
 
     def _learn_block(self, X: Floats, y: Floats) -> None:
@@ -166,10 +220,7 @@ class MomentEngine(RecordEngine):
 
     @in_turn
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
-        """Randomize the moments of coded records, each by its own mechanism, and learn from the releases.
-
-        ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
-        """
+        """Randomize coded records (m, p), with the constant, by one mechanism each or for all; learn the releases."""
         self._learn_records(X, y, mechanisms)
 
     @wiped
@@ -211,10 +262,7 @@ class MomentEngine(RecordEngine):
     # Releases made elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Refuse a release with a coordinate, or a length, beyond its part of the mechanism.
-
-        Raises RejectedError with reason ``"magnitude"``.
-        """
+        """Raise RejectedError for a coordinate, or a length, that honest noise does not reach."""
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
@@ -248,22 +296,11 @@ class MomentEngine(RecordEngine):
     def _learn_batch(self, payloads: Integers, levels: Integers, table: _Table) -> None:
         balls, units, weights, variances = table
         now = self.sums
-        kernels.fold(
+        k.fold(
             now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
             variances,
         )  # fmt: skip
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
-
-    @property
-    def publish_every(self) -> int:
-        """A number that is never reached, as nothing is published."""
-        return _NEVER
-
-    def published(self) -> None:
-        """Do nothing: releases need no iterate."""
-        return None
-
-    # State
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies compute the fit again, as ids of mechanisms change between processes.
@@ -289,10 +326,7 @@ class MomentEngine(RecordEngine):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed, or for different moments.
-        """
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed, or for different moments."""
         with reading():
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
@@ -301,7 +335,7 @@ class MomentEngine(RecordEngine):
                     "the state is for different moments: make the learner with the same features and bounds"
                 )
             count = count_of(state["n_releases"], "n_releases")
-            total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
+            total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], k.SUMS)
         self._learned = MomentSums(total, sums, count)
 
 
@@ -315,10 +349,7 @@ def _table(levels: Sequence[Level]) -> _Table:
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:
-    """Return the joint estimate from all chains' releases.
-
-    Raises UserError if their moments differ.
-    """
+    """Return the joint estimate from all chains' releases. Raises UserError if their moments differ."""
     first = engines[0]
     if len(engines) == 1:
         return first.estimate()

@@ -1,11 +1,9 @@
 """Estimation of coefficients and their standard errors from second moments.
 
-Least squares gives ``beta = M^-1 b``, whose slopes :func:`murk.learners.moments.root.solve` turns into a curve's
-coefficients ``(c u, a)``. Standard errors are by the delta method, from three sources:
-
-- the releases' noise in ``b`` and ``M`` (known exactly);
-- the sampling of people: the residual variance is at most ``1 - b'beta`` in coded units, as ``E y^2`` is at most 1;
-- the sampling of public covariates, in ``M`` and in the root (measured on them).
+Least squares gives ``beta = M^-1 b``, whose slopes `root.solve` turns into a curve's coefficients ``(c u, a)``.
+Standard errors are by the delta method, from the releases' noise in ``b`` and ``M`` (known exactly), the sampling of
+people (the residual variance is at most ``1 - b'beta`` in coded units) and the sampling of public covariates (measured
+on them).
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve
@@ -29,22 +27,16 @@ from murk.learners.moments.root import NoRootError, score_covariance, solve, sol
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private, design_of
 
-Floats = NDArray[np.float64]
-
 DELTA = "delta method"
 # Method of an estimate without a root: the least-squares direction, scaled as if all ``x'w`` were near 0.
 LEAST_SQUARES = "least squares"
-
 NODES = 61  # Points of the normal distribution that replaces missing public covariates
-
 _PRESENT = "needs hardly any target to be missing"
 _LIKE = "needs public covariates that are like the people"
 _SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
-
 _FEW = "the noise hides how many targets are missing"
 _FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
-
 _UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
 _OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
 
@@ -104,8 +96,7 @@ def _nodes() -> tuple[Floats, Floats]:
 def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
     """Return points and weights that represent ``x'u`` for normal features with these second moments.
 
-    The distribution of ``x'u`` depends on its mean and variance alone, and ``x = mean + C u t / sqrt(u'Cu)`` at
-    Gauss-Hermite nodes t has both. Without a constant the mean is 0.
+    They are ``mean + C u t / sqrt(u'Cu)`` at Gauss-Hermite nodes t; without a constant the mean is 0.
     """
     nodes, weights = _nodes()
     if constant:
@@ -124,9 +115,8 @@ def fit(
 ) -> Fit:  # fmt: skip
     """Fit a curve to running sums.
 
-    ``solver="score"`` solves the model's own equations over public covariates (see :mod:`murk.learners.moments.root`)
-    in place of the paper's two. ``repair=False`` leaves second moments that noise outweighs as they are. If the
-    layout is ``observed``, public covariates unlike the people with a target are not used.
+    ``solver="score"`` solves the model's own equations over public covariates (see `root`), ``"stein"`` the paper's
+    two. ``repair=False`` leaves second moments that noise outweighs as they are.
     """
     if sums.count == 0:
         return no_releases(layout, response, chains)
@@ -202,33 +192,27 @@ def fit_private(
                 note = _COVERS + _needs(layout, public)
                 note += "; without public covariates, x'w is taken as normal" if normal else ""
         note = note if why is None else f"{note}; {why}"
-        method = DELTA if missing is None else LEAST_SQUARES
+        facts = layout.names, values, DELTA if missing is None else LEAST_SQUARES, spread, note, chains, releases
         if of_line:
             # Effects are defined in the same way with and without an interval.
-            return LineEstimate(
-                layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing,
-                fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
-            )  # fmt: skip
-        return Estimate(
-            layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing
-        )
+            unknown = Allowance(np.zeros(p), np.zeros(p))
+            return LineEstimate(*facts, alike=like, absent=private.missing, fit=beta, error=spread, beyond=unknown)
+        return Estimate(*facts, alike=like, absent=private.missing)
 
     return Fit(direction, missing, values, judge)
 
 
 def _of_line(
     at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
-) -> LineEstimate:  # fmt: skip
+) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
     # Tasks code each feature to [-1, 1]; estimators bound the norm only.
     largest = at.layout.reach if at.layout.units else 1.0
     beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
-    return LineEstimate(
-        at.layout.names, values, DELTA, spread, note, chains, releases, alike=like, absent=at.private.missing,
-        fit=at.beta, error=error, beyond=beyond,
-    )  # fmt: skip
+    facts = at.layout.names, values, DELTA, spread, note, chains, releases
+    return LineEstimate(*facts, alike=like, absent=at.private.missing, fit=at.beta, error=error, beyond=beyond)
 
 
 def _scored(
@@ -263,10 +247,8 @@ def _scored(
             own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
             spread = np.sqrt(np.maximum(np.diag(score_covariance(curve, public, values, middle, own)), 0.0))
             note = _SCORED.format(_LIKE if layout.observed else _PRESENT)
-        method = DELTA if missing is None else LEAST_SQUARES
-        return Estimate(
-            layout.names, values, method, spread, note, chains, releases, alike=like, absent=private.missing
-        )
+        facts = layout.names, values, DELTA if missing is None else LEAST_SQUARES, spread, note, chains, releases
+        return Estimate(*facts, alike=like, absent=private.missing)
 
     return Fit(direction, missing, values, judge)
 
@@ -384,9 +366,9 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Return whether public covariates are like the people with a target (None: unknown), and why they are not used.
+    """Return whether public rows are like the people with a target (None: unknown), and why they are not used.
 
-    With missing targets, undetected differences between rows and people would make intervals wrong.
+    With missing targets, undetected differences between both would make intervals wrong.
     """
     like = _alike(private, public)
     if like is False:
@@ -395,10 +377,9 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 
 
 def _alike(private: Private, public: Covariates) -> bool | None:
-    """Return whether two second-moment matrices differ by chance only; None for too many numbers.
+    """Return whether two second-moment matrices differ by chance only; None for too many numbers to tell.
 
-    Allows for the release's known noise, in each number and in the share of targets, and for sampling: one false alarm
-    in 10,000.
+    Allows for noise, in each number and in the share of targets, and for sampling: one false alarm in 10,000.
     """
     p = len(private.matrix)
     if matrix_size(p) > MOST_NUMBERS:

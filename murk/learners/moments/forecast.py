@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from murk.learners.core import forecasting
 from murk.learners.core.design import Records
-from murk.learners.core.forecasting import (
-    misfit_variance,
-    moments_variance,
-    one_by_one,
-    released_sum,
-    split,
-    vectors_variance,
-)
 from murk.learners.core.scoring import forecasting as scoring
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels
@@ -34,12 +27,12 @@ def estimate(
     layout, V = problem.layout, problem.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
-    for name, size in split(people, levels).items():
+    for name, size in forecasting.split(people, levels).items():
         mechanism = problem.mechanisms[name]
         level = Level.of(mechanism, layout)
         weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
         if layout.observed:
-            released = released_sum(mechanism, V, drawn, rng)
+            released = forecasting.released_sum(mechanism, V, drawn, rng)
         else:
             released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
         total += np.repeat(weights, parts) * released
@@ -55,7 +48,7 @@ def estimates(
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
     """Yield functions that return the estimate after each number of people; directions are scores at version 0."""
-    draw = one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
+    draw = forecasting.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
     return draw(problem, records, counts, levels, chains, rng)
 
 
@@ -63,9 +56,9 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
     factor, mechanism = 1.4 if task.public is None else 1.7, problem.mechanisms[DEFAULT_LEVEL]
     if not isinstance(problem, MomentProblem):
-        return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)
+        return factor**2 * forecasting.vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, problem.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if problem.layout.observed else cross
-    own = moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
-    return factor**2 * own + misfit_variance(task)
+    own = forecasting.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
+    return factor**2 * own + forecasting.misfit_variance(task)

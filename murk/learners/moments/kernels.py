@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import jit
-from murk._memory import borrowed
+from murk._jit import jit, patient, within
+from murk._memory import borrowed, integers_at, numbers_at, rows_at, words_at
+from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, TOO_FEW, draw_from, words_for
 from murk.learners.core.projection import confine
+from murk.privacy.noise.chacha import fresh_words
+from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 Array = NDArray[Any]
 
 
 @jit
 def moments(x: Array, y: float, root: float, weight: float, presence: float, out: Array) -> None:
-    """Write the moments of a record into ``out``, whose length decides whether the entry 1*1 is left out.
-
-    The work does not depend on whether there is a target.
-    """
+    """Write a record's moments into ``out``, with the same work whether or not there is a target."""
     p, at = x.shape[0], 0
     there, target = 1.0, y
     if presence > 0.0 and y != y:
@@ -48,10 +48,7 @@ def moments_of(
     X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, presence: float,
     out: Array,
 ) -> int:  # fmt: skip
-    """Write the moments of the rows of ``X``; return the number of rows beyond the bound.
-
-    A NaN target counts as 0 or, with a ``presence``, as missing.
-    """
+    """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
     out = borrowed(out)
     beyond = 0
     x = np.empty(X.shape[1])
@@ -74,10 +71,7 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Compute a record from its moments: write features, up to a common sign, to ``x``, and return the target.
-
-    A vector that is not a record's moments gives some record as well.
-    """
+    """Write a record's features, up to a common sign, to ``x``, and return its target, from its moments v."""
     p = x.shape[0]
     cross = v.shape[0] - p
     k, scale = p - 1, 1.0
@@ -161,7 +155,7 @@ def fold(
 ) -> None:  # fmt: skip
     """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
-    ``balls`` marks levels whose releases are directions (l2 ball, PrivUnit), whose unit is the norm.
+    ``balls`` marks levels whose releases are directions, whose unit is their norm.
     """
     for i in range(payloads.shape[0]):
         level = levels[i]
@@ -177,3 +171,76 @@ def fold(
         for j in range(cross, total.shape[0]):
             total[j] += second * (units[level, j] * payloads[i, j])
         add_release(sums, weights[level], variances[level])
+
+
+FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)  # indices into ``whole``
+# Indices into ``real``. The part from COUNT to the sums and totals after the header is read at once.
+(
+    GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
+    COUNT, REAL_HEADER,
+) = range(13)  # fmt: skip
+
+
+@within
+def sizes(numbers: int, features: int) -> tuple[int, int, int]:
+    """Return the lengths of ``whole`` (header, noise, payload, words) and ``real``, and the index of x in ``real``.
+
+    ``real`` is: header, sums, totals, x with a place for the constant, moments.
+    """
+    x = REAL_HEADER + SUMS + numbers
+    return WHOLE_HEADER + 2 * numbers + words_for(numbers), x + features + 1 + numbers, x
+
+
+@patient
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the record whose features are in the memory at ``address``, and wipe them.
+
+    Secure noise is drawn from words for ``trials`` trials; with 0 it is in the memory. Returns `LEARNED`, or `TOO_FEW`
+    (the draw must continue from the words) or `NO_WORDS`.
+    """
+    header = integers_at(address, WHOLE_HEADER)
+    p, d = header[FEATURES], header[NUMBERS]
+    size, reals, x = sizes(d, p)
+    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
+    noise, payload = whole[WHOLE_HEADER : WHOLE_HEADER + d], whole[WHOLE_HEADER + d : WHOLE_HEADER + 2 * d]
+    words_place = WHOLE_HEADER + 2 * d
+    words_start, words = address + 8 * words_place, words_at(address + 8 * words_place, size - words_place)
+    if whole[SIMULATED] == 1:
+        fast_gaussian(np.uint64(whole[SEED]), np.int64(real[COUNT]), words[: room_for(d)], noise)
+    elif trials > 0:
+        if not fresh_words(words_start, 2 * trials + SPARE):
+            return NO_WORDS
+        if draw_from(words_start, trials, noise) != LEARNED:
+            return TOO_FEW
+
+    constant = whole[CONSTANT] == 1
+    slopes = p - 1 if constant else p
+    for j in range(x, x + slopes):
+        real[j] = real[j] * real[GAIN] if real[j] - real[j] == 0.0 else 0.0
+    real[TARGET] = y
+    start = address + 8 * size
+    moments = rows_at(start + 8 * (x + p + 1), 1, d)
+    moments_of(
+        rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1], real[REACH], constant, whole[ZERO] == 1,
+        real[ROOT], real[WEIGHT], real[PRESENCE], moments,
+    )  # fmt: skip
+    randomize_block(
+        moments, p, real[REACH], constant, real[ROOT], real[WEIGHT], real[PRESENCE], real[SPACING],
+        noise.reshape((1, d)), payload.reshape((1, d)),
+    )  # fmt: skip
+    total = real[REAL_HEADER + SUMS : x]
+    unit, cross = real[SPACING], d - p
+    for j in range(d):
+        total[j] += real[FIRST_WEIGHT if j < cross else SECOND_WEIGHT] * (unit * payload[j])
+    add_release(real[REAL_HEADER : REAL_HEADER + SUMS], real[FIRST_WEIGHT:FIRST_VARIANCE], real[FIRST_VARIANCE:TARGET])
+    real[COUNT] += 1.0
+
+    for j in range(x, reals):
+        real[j] = 0.0
+    real[x + slopes] = 1.0
+    real[TARGET] = 0.0
+    for j in range(WHOLE_HEADER, words_place):
+        whole[j] = 0
+    for j in range(words.shape[0]):
+        words[j] = np.uint64(0)
+    return LEARNED

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from murk._scratch import copied, wiped
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics
@@ -22,9 +23,6 @@ from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 
-Vectors = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
 WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
 
@@ -32,18 +30,15 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 class MomentMechanism(Wrapped):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    A `GaussianMechanism` uses twice the bound on the vectors' norm, which exceeds D: 1.22 times with b = sqrt 2 r,
-    sqrt 2 times with small b. So this mechanism bounds the *record*: it computes a record from any vector, projects it
-    into the task's bounds and computes its moments again before it adds noise. Two such vectors are at most D apart,
-    and at most ``D/g + sqrt d`` lattice steps of width g when truncated;
+    Noise for twice the bound on the vectors' norm would exceed that: 1.22 times with b = sqrt 2 r, sqrt 2 times with
+    small b. So this mechanism bounds the *record*: it computes a record from any vector, projects it into the task's
+    bounds and computes its moments again. Two such vectors are at most D apart, and at most ``D/g + sqrt d`` lattice
+    steps of width g when truncated;
 
     .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
 
-    keeps that within the ``2 steps`` of the Gaussian mechanism's guarantee (one step is left for rounding).
-
-    ``statistics`` has the layout and bounds. ``noise`` is a Gaussian mechanism of the same dimension, which has the
-    same guarantee. Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu
-    (docs/public-glm.md), Algorithms 1 to 4, which release twice.
+    keeps that within the ``2 steps`` of the guarantee of ``noise`` (one step is left for rounding). Raises UserError if
+    the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
 
     Examples
     --------
@@ -116,7 +111,7 @@ class MomentMechanism(Wrapped):
         )  # fmt: skip
         return out
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
@@ -143,13 +138,11 @@ def calibrated(
 ) -> Randomizer:  # fmt: skip
     """Return the mechanism with which a release of moments has ``guarantee``.
 
-    ``release`` is ``"observed"`` or ``"joint"``: one mechanism for all moments; or ``"separate"``, as in the paper:
-    ``x x'`` and ``x y`` with Gaussian noise each, half the budget each, and the sensitivities ``2 r^2`` and ``2 b r``.
-    ``kind`` None or ``"best"`` selects the smallest variance. ``method="classic"`` is the textbook's Gaussian
-    calibration; with ``separate`` it gives the paper's variances ``32 r^4 log(2.5/delta) / eps^2`` and
-    ``32 r^2 log(2.5/delta) / eps^2``.
-
-    Raises UserError if the mechanism cannot give the guarantee.
+    ``"observed"`` and ``"joint"`` are one mechanism; ``"separate"`` is the paper's: Gaussian noise on ``x x'`` and on
+    ``x y``, half the budget and the sensitivities ``2 r^2`` and ``2 b r`` each. ``kind`` None or ``"best"`` selects the
+    smallest variance. ``method="classic"`` is the textbook's Gaussian calibration, with which separate releases have
+    the paper's variances, ``32 log(2.5/delta) / eps^2`` times r^4 and r^2. Raises UserError if the mechanism cannot
+    give the guarantee.
     """
     if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
@@ -185,8 +178,7 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 def _noise(mechanism: Any, statistics: Statistics) -> float:
     """Return the variance of a coordinate of a release, as compared between mechanisms.
 
-    For directions (PrivUnit, l2 ball) of joint releases it includes the mean square along the direction, although that
-    is mostly signal: another rule would change the mechanisms of existing tasks.
+    Directions of joint releases count their mean square, mostly signal: another rule would change existing tasks.
     """
     if statistics.observed:
         return float(mechanism.variance)
@@ -197,15 +189,14 @@ def _noise(mechanism: Any, statistics: Statistics) -> float:
 class Level:
     """Public facts of a mechanism that the update needs.
 
-    ``units`` decode the coordinates. ``weights`` and ``variances`` are for the means of ``x x'`` and of ``x y``:
-    weights are ``1 / (noise variance + spread of the moments)``. Directions count their mean square in the worst
-    coordinate as noise, as people's moments are similar. For an ``observed`` layout the two weights are equal, as all
-    means are divided by the same share of targets. There variances are the noise across a vector's direction and the
-    excess along it (0 for noise without direction).
+    ``weights`` and ``variances`` are for the means of ``x x'`` and of ``x y``; weights are
+    ``1 / (noise variance + spread of the moments)``. Directions count their mean square in the worst coordinate as
+    noise. For an ``observed`` layout, all of whose means are divided by the same share of targets, weights are equal,
+    and variances are the noise across a vector's direction and the excess along it (0 without direction).
     """
 
     ball: bool  # whether a release is a direction (l2 ball, PrivUnit)
-    units: Vectors
+    units: Floats
     weights: tuple[float, float]
     variances: tuple[float, float]
 

@@ -1,14 +1,13 @@
 """Models on a log of released moments: other columns, another target, another loss or link.
 
-A release has all products of two features, and of each feature with the target. Their means are those of any subset of
-the features, and a feature's products with the others are what a model of this feature needs. The task's target is no
-feature of a model, as its square is not released.
+The means of any features' products, with each other or with the target, are part of the released means. The task's
+target is no feature of a model, as its square is not released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, curve_of
 from murk.learners.core.part import Part, all_numbers
-from murk.learners.moments.engine import MomentEngine, MomentModel
+from murk.learners.moments.engine import MomentModel
 from murk.learners.moments.fit import Fit, fit_private, no_releases
 from murk.learners.moments.problem import MomentProblem, response_of
 from murk.learners.moments.statistics import Statistics
@@ -27,21 +26,21 @@ from murk.stream.task.task import Task
 
 @dataclass(frozen=True)
 class PartModel(MomentModel):
-    """The model of some columns, fitted to the sums of whole releases.
+    """The model of some columns, fitted to the sums of whole releases; ``labels`` tells whether targets are labels."""
 
-    ``columns`` are the model's, ``names`` their coded names, ``labels`` tells whether the task's targets are labels.
-    """
+    columns: Columns = field(kw_only=True)
+    names: tuple[str, ...] = field(kw_only=True)
+    labels: bool = field(kw_only=True)
 
-    columns: Columns | None = None
-    names: tuple[str, ...] = ()
-    labels: bool = False
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return len(self.names)
 
     def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
         """Fit the model to running sums of whole releases, whose layout is given."""
         own = replace(layout, names=self.names)
         if sums.count == 0:
             return no_releases(own, self.response, chains)
-        assert self.columns is not None
         private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
         model = self.curve, self.response, self.public, self.covariance
         return fit_private(private, own, sums.count, *model, chains, self.solver, self.repair)
@@ -61,30 +60,8 @@ def part_of_means(private: Private, columns: Columns) -> Private:
     )  # fmt: skip
 
 
-class MomentPartEngine(MomentEngine):
-    """A `MomentEngine` whose model is of some columns of the releases."""
-
-    @property
-    def coefficients(self) -> int:
-        """Number of coefficients."""
-        assert isinstance(self.model, PartModel)
-        return len(self.model.names)
-
-
-@dataclass(frozen=True)
-class MomentPartProblem(MomentProblem):
-    """The moments of a log, and a model of some columns."""
-
-    def engine(self) -> MomentEngine:
-        """Return a learner of the model, at version 0."""
-        return MomentPartEngine(self.layout, self.model, self.mechanisms)
-
-
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
-    """Return the part of released moments that a model uses.
-
-    Raises UserError if they cannot serve the model, with what they could serve.
-    """
+    """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, MomentProblem):
@@ -113,7 +90,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
         model.solver,
         columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
     )  # fmt: skip
-    problem = MomentPartProblem(whole.layout, used, whole.mechanisms, whole.binary)
+    problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return Part(derived, problem, all_numbers, note)
 

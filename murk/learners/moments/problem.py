@@ -5,35 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import keep
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.covariates import Covariates
-from murk.learners.core.curves import LINKS, LOSSES, Curve, curve_of
-from murk.learners.core.scoring.problem import covariates_of
+from murk.learners.core.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
+from murk.learners.core.scoring.model import Question
+from murk.learners.core.scoring.problem import ScoreProblem, covariates_of, level_mechanisms
+from murk.learners.core.scoring.settings import Settings
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.moments.bounds import normal_reach
-from murk.learners.moments.directions import DirectionProblem, directions_of
 from murk.learners.moments.engine import MomentEngine, MomentModel, merged
 from murk.learners.moments.fit import Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
-from murk.learners.moments.statistics import Statistics, balanced
+from murk.learners.moments.statistics import Statistics, balanced, normal_reach
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource
 from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
+    from murk.learners.core.scoring.answers import OneAnswer
     from murk.stream.task.task import Task
 
-# Bytes of the longest release: other fields, and a number with sign, comma and space.
-_ENVELOPE, _NUMBER = 512, 22
-# Bytes of a float64 in base64.
-_STATE_NUMBER = 11
-
+_ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
+_STATE_NUMBER = 11  # bytes of a float64 in base64
 _COVERS_HALF = {"sigmoid", "softplus", "exp"}
 
 
@@ -54,15 +53,10 @@ class MomentProblem:
         return self.layout.dimension
 
     def check_state(self) -> None:
-        """Refuse a task whose releases or state are too large for a log.
-
-        Raises UserError with the largest number of coded features.
-        """
+        """Raise UserError, with the largest number of coded features, if releases or states are too large for a log."""
         check_size(self.layout)
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
         targets = np.asarray(y, dtype=np.float64)
         return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
@@ -77,10 +71,7 @@ class MomentProblem:
 
 
 def check_size(layout: Statistics) -> None:
-    """Refuse too many moments for one message or one state.
-
-    Raises UserError with the largest number of coded features.
-    """
+    """Raise UserError, with the largest number of coded features, for too many moments for a message or a state."""
     fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
@@ -94,12 +85,62 @@ def check_size(layout: Statistics) -> None:
     )
 
 
+def _curve_for(block: Any, binary: bool) -> Curve:
+    if binary:
+        return curve_of(block.loss or "logistic", LOSSES, "loss")
+    return curve_of(block.link or "identity", LINKS, "link")
+
+
 def response_of(binary: bool, curve: Curve) -> Response:
     """Return the meaning of coded targets for a curve.
 
-    Curves of positive values apply to a real target's position in its range (0 to 1), others to the coded target.
+    Curves of positive values apply to a real target's position in its range, others to the coded target.
     """
     return Response(0.0, 1.0) if binary or curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class DirectionProblem(ScoreProblem):
+    """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
+
+    A person releases their label's sign times ``z / |z|``, z their whitened features; the learner solves for
+    coefficients whose expected mean over public rows is the released mean. With at most 34 features, one person in ten,
+    drawn without looking at the record, releases ``z z'`` instead, to compare the public rows with the people.
+    """
+
+    interactive: ClassVar[bool] = False
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions asked."""
+        return ("score", "curvature") if self.settings.matrices else ("score",)
+
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
+        """Draw the question that each person answers, at version 0."""
+        return super().ask(noise, indices, self.initial)
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
+        """Return the vectors that `ScoreProblem` would at version 0."""
+        return super().vectors(X, y, None, question)
+
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
+        """Return the kernel that `ScoreProblem` would at version 0."""
+        return super().in_place(level, self.initial, seed)
+
+
+def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
+    """Return the curve to solve for, or None for the curves that scores solve for by default."""
+    return None if curve.name in ("logistic", "identity") else CodedCurve(curve, middle, half)
+
+
+def directions_of(task: Task) -> DirectionProblem:
+    """Return the directions of a task with ``release: directions``, or raise UserError like `problem_for`."""
+    block, binary = task.block, task.target.kind == "binary"
+    assert block is not None
+    # Links apply to the target's position in its range, from 0 to 1.
+    curve = own_curve(_curve_for(block, binary), *((0.0, 1.0) if binary else (0.5, 0.5)))
+    settings = Settings(task.coding.names, binary, covariates_of(task), once=True, curve=curve)
+    return DirectionProblem(settings, level_mechanisms(task, settings))
 
 
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
@@ -128,10 +169,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     covariates = covariates_of(task)
     public = None if covariates is None else Covariates.of(covariates)
     binary = task.target.kind == "binary"
-    if binary:
-        curve = curve_of(block.loss or "logistic", LOSSES, "loss")
-    else:
-        curve = curve_of(block.link or "identity", LINKS, "link")
+    curve = _curve_for(block, binary)
     response = response_of(binary, curve)
     radius = math.sqrt(coding.largest_square)
     if block.design == "gaussian" and public is not None:

@@ -50,51 +50,6 @@ class MomentsBlock(Block):
     )
 
 
-def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
-    """Return the default release: directions with public covariates and no setting for second moments."""
-    needed = any(block.get(key, value) != value for key, value in OF_MOMENTS.items())
-    identified = block.get("loss") in TOLD or block.get("link") in TOLD
-    return "directions" if public and identified and not needed else "observed"
-
-
-def check_public(moments: MomentsBlock) -> None:
-    """Check that moments without public covariates use no setting that needs them.
-
-    Raises PydanticCustomError, naming the key, with the choices.
-    """
-    wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
-    if moments.link != "identity":
-        wanted["solver"] = "score"
-    for key, value in wanted.items():
-        if getattr(moments, key) == value:
-            raise task_error(
-                f"{value} needs public covariates (features without the target), and the task has none. Give public: "
-                "{file: F}, features that everybody may know already; or public: {set_aside: N}, which publishes the "
-                "features of N people as they are, without a guarantee, while these release nothing; or leave "
-                f"{key} out; or choose another protocol",
-                "moments", key,
-            )  # fmt: skip
-
-
-def check_directions(block: MomentsBlock, curve: str) -> None:
-    """Check that released directions use no setting for second moments.
-
-    Raises PydanticCustomError, naming the key.
-    """
-    chosen = getattr(block, curve)
-    if chosen not in TOLD:
-        raise task_error(
-            f"{chosen} is not learned from directions, only {', '.join(TOLD)} models; say release: observed, or leave "
-            "release out",
-            "moments", "release",
-        )  # fmt: skip
-    for key, value in OF_MOMENTS.items():
-        if getattr(block, key) != value:
-            raise task_error(
-                "has no effect with release: directions; remove it, or say release: observed", "moments", key
-            )
-
-
 class MomentsProtocol(TaskProtocol):
     """People release moments of features and target, or directions where covariates are public."""
 
@@ -116,7 +71,10 @@ class MomentsProtocol(TaskProtocol):
             if target == kind and filled.get(key) is None:
                 filled[key] = value
         if filled.get("release") is None:
-            filled["release"] = release_by_rule(filled, bool(task.get("public")))
+            # Directions with public covariates and no setting for second moments.
+            needed = any(filled.get(key, value) != value for key, value in OF_MOMENTS.items())
+            identified = filled.get("loss") in TOLD or filled.get("link") in TOLD
+            filled["release"] = "directions" if task.get("public") and identified and not needed else "observed"
         return filled
 
     def check(self, block: Any, target: str) -> None:
@@ -124,12 +82,33 @@ class MomentsProtocol(TaskProtocol):
         wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
-        if block.release == "directions":
-            check_directions(block, right)
+        if block.release != "directions":
+            return
+        if getattr(block, right) not in TOLD:
+            raise task_error(
+                f"{getattr(block, right)} is not learned from directions, only {', '.join(TOLD)} models; say release: "
+                "observed, or leave release out",
+                "moments", "release",
+            )  # fmt: skip
+        for key, value in OF_MOMENTS.items():
+            if getattr(block, key) != value:
+                words = "has no effect with release: directions; remove it, or say release: observed"
+                raise task_error(words, "moments", key)
 
     def check_without_public(self, block: Any, target: str) -> None:
         """Check that no setting needs public covariates."""
-        check_public(block)
+        wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
+        if block.link != "identity":
+            wanted["solver"] = "score"
+        for key, value in wanted.items():
+            if getattr(block, key) == value:
+                raise task_error(
+                    f"{value} needs public covariates (features without the target), and the task has none. Give "
+                    "public: {file: F}, features that everybody may know already; or public: {set_aside: N}, which "
+                    "publishes the features of N people as they are, without a guarantee, while these release nothing; "
+                    f"or leave {key} out; or choose another protocol",
+                    "moments", key,
+                )  # fmt: skip
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the release of the former block, if it was an earlier version's default."""

@@ -1,18 +1,15 @@
 r"""Solvers for the coefficients of a curve.
 
 :func:`solve` scales a least-squares direction u by a factor c and adds an intercept a. With ``s_j = x_j'u`` over public
-features,
+features, both follow by bracketing (Newton's method diverges where there is no root) from
 
 .. math:: \frac1m \sum_j f(a + c s_j) = \bar y, \qquad \frac cm \sum_j f'(a + c s_j) = 1.
 
-The second is the papers' equation for c. An intercept needs the first, as Stein's identity holds for centred features.
-Both are solved by bracketing, as Newton's method diverges where there is no root.
-
-:func:`solve_score` solves the maximum likelihood equations, with the right side from releases,
+The second is the papers' equation; the first is needed as Stein's identity holds for centred features.
+:func:`solve_score` solves the maximum likelihood equations, which are consistent for any distribution of the features
+if public covariates are like the private ones, with the right side from releases:
 
 .. math:: \frac1m \sum_j x_j f(x_j'w) = \widehat{E\,x y}
-
-which is consistent for any distribution of the features if public covariates are like the private ones.
 """
 
 from __future__ import annotations
@@ -21,13 +18,11 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
-
-Floats = NDArray[np.float64]
 
 _GROWTH = 1.2
 _FALLEN = 0.9
@@ -40,10 +35,7 @@ _DESCENT_STEPS = 200
 
 
 class NoRootError(UserError):
-    """Raised if no factor turns the least-squares direction into coefficients of the curve.
-
-    ``direction`` has the least-squares slopes by feature.
-    """
+    """Raised if no factor turns the least-squares ``direction``, slopes by feature, into the curve's coefficients."""
 
     def __init__(self, message: str, direction: Mapping[str, float] | None = None) -> None:
         super().__init__(message)

@@ -1,23 +1,28 @@
-"""Running sums of released moments, and the second-moment matrix from private and public ones."""
+"""Running sums of released moments, second-moment matrices with public rows, and a forged release's influence."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
+from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.misfit import UNLIKE
 from murk.learners.moments import kernels
+from murk.learners.moments.mechanism import Level
 from murk.learners.moments.statistics import Statistics
+from murk.privacy.mechanisms import CompositeMechanism
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import Randomizer
 
-# Factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more.
-_SHORTER = 0.7
+
+_SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
 _FEWEST = 1e-6  # Smallest share of targets to divide by
 
 
@@ -55,9 +60,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        ``labels`` tells whether targets are labels. In an ``observed`` layout, releases that are directions have
-        covariance ``v I + a u u'``, u the vector's direction. The second term adds ``a (g'f)^2 / |f|^2`` to the
-        variance of ``g'f``, as if there were fewer people for shorter vectors. Without a target it affects the share.
+        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, u the vector's
+        direction, which adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if there were fewer people for
+        shorter vectors.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -111,8 +116,7 @@ class Design:
 def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
     """Return the weight of private releases in the second-moment matrix.
 
-    ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance, with
-    the noise.
+    ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance.
     """
     if public is None or covariance == "private":
         return 1.0
@@ -127,10 +131,9 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
 
 
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
-    """Return the second-moment matrix, positive definite unless ``repair`` is False, as in the paper.
+    """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise.
 
-    Eigenvalues below the largest one of pure noise (``2 sqrt p`` times an entry's standard deviation, times the private
-    weight) are raised to it.
+    That is ``2 sqrt p`` times an entry's standard deviation, times the weight of private releases.
     """
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
@@ -146,3 +149,41 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
     if doubtful and repair:
         matrix = (vectors * np.maximum(values, floor)) @ vectors.T
     return Design((matrix + matrix.T) / 2.0, share, doubtful)
+
+
+def influence_of(
+    sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
+) -> Influence | None:
+    """Return a bound on the influence of one forged release; None without releases.
+
+    ``by_rows``: second moments come from public rows alone, which nobody can forge.
+    """
+    if not sums.count:
+        return None
+    noise = sums.sums[kernels.NOISE : kernels.NOISE + 2].copy()
+    if layout.observed:
+        noise[1] = noise[0]
+    if not np.all(noise > 0.0):
+        return Influence(math.inf)
+    roots, moved, turned = np.sqrt(noise).tolist(), 0.0, 0.0
+    for mechanism in mechanisms.values():
+        level = Level.of(mechanism, layout)
+        lengths = _lengths(mechanism)
+        shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
+        # The parts of one release share its length; separate releases each have a length.
+        together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
+        moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
+    # Off-diagonal entries occur twice in a matrix.
+    turned *= math.sqrt(2.0) / layout.root
+    private = Private.of(sums, layout)
+    weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
+    share = layout.share(sums.total / np.repeat(weights, [layout.cross, layout.size]))
+    least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
+    bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
+    return Influence(moved, bend)
+
+
+def _lengths(mechanism: Randomizer) -> tuple[float, float]:
+    """Return the largest admitted lengths of ``x x'`` and of ``x y``."""
+    parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
+    return longest(parts[0]), longest(parts[1])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
+from murk.learners.core.arrays import Floats, Integers
+from murk.learners.core.engine import NeverPublished
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams
 from murk.learners.sketches.newton import MOST, estimate_newton
@@ -22,28 +23,20 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease, NewtonRelease, SketchRelease
 from murk.stream.messages.state import check_header, pack, reading, unpack
 
-if TYPE_CHECKING:
-    from murk.privacy.sketches import Gram, Newton, Sketch
-
-
 S = TypeVar("S", bound=WindowSettings)
 M = TypeVar("M")
 T = TypeVar("T", bound=WindowSums)
-
-# Names of counts in a state, where they differ from those of attributes.
-_NAMES = {"releases": "n_releases"}
+_NAMES = {"releases": "n_releases"}  # names of counts in a state, where they differ from those of attributes
 
 # Standard deviations that noise exceeds with probability below 4e-33 in an entry, and e^-72 in the least eigenvalue.
 _FAR = 12.0
-
-# An honest sketch is refused with probability at most e^-70 = 4e-31.
-_TAIL = 70.0
+_TAIL = 70.0  # an honest sketch is refused with probability at most e^-70 = 4e-31
 
 
-class WindowEngine(ABC, Generic[S, M, T]):
+class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
     """Running sums over released windows, O(d^2), and the regression from them; thread-safe.
 
-    ``mechanisms`` maps level names to mechanisms. Raises UserError if one does not fit the settings.
+    Raises UserError if a level's mechanism does not fit the settings.
     """
 
     kind: ClassVar[str]
@@ -74,9 +67,13 @@ class WindowEngine(ABC, Generic[S, M, T]):
         """Number of integers in a release."""
         return self.settings.dimension
 
+    def estimate(self, *others: Self) -> Estimate:
+        """Return coefficients in coded units with their intervals, from this chain's windows and the others'."""
+        return self._fit([engine.sums for engine in (self, *others)])
+
     @abstractmethod
-    def estimate(self) -> Estimate:
-        """Return coefficients in coded units with their intervals."""
+    def _fit(self, sums: Sequence[T]) -> Estimate:
+        """Return the joint estimate from the sums of several chains."""
 
     @property
     def n_releases(self) -> int:
@@ -88,14 +85,6 @@ class WindowEngine(ABC, Generic[S, M, T]):
         """Number of coefficients of the estimate."""
         return len(self.settings.names)
 
-    @property
-    def publish_every(self) -> int:
-        """A number that is never reached, as nobody waits for an iterate."""
-        return 2**31
-
-    def published(self) -> None:
-        """Return None: no iterate is published, as windows are released without one."""
-
     def figures(self) -> dict[str, float]:
         """Return the number of records in all windows learned."""
         return {"records": float(self.sums.records)}
@@ -106,7 +95,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
             raise RejectedError("level", f"level {level!r} is not one of the task's")
         return mechanism
 
-    def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
+    def _check_payload(self, integers: Integers, records: int, largest: int = LARGEST_WINDOW) -> None:
         """Raise RejectedError if a payload has a different size, or more records than a window."""
         if integers.size != self.dimension:
             raise RejectedError("dimension", f"{integers.size} integers, but a {self.released} has {self.dimension}")
@@ -115,13 +104,24 @@ class WindowEngine(ABC, Generic[S, M, T]):
         if records > most:
             raise RejectedError("magnitude", f"{records} records, but a window has at most {most}")
 
-    def _check_integers(self, integers: NDArray[np.int64], magnitude: int) -> None:
+    def _check_integers(self, integers: Integers, magnitude: int) -> None:
         if np.max(np.abs(integers)) > magnitude:
             raise RejectedError("magnitude", f"an integer beyond {magnitude}")
 
-    def _check_admitted(self, integers: NDArray[np.int64]) -> None:
-        if np.size(integers) != self.dimension:
-            raise MurkError(f"a {self.released} holds {np.size(integers)} integers, not {self.dimension}")
+    def learn_releases(self, releases: Sequence[Any]) -> None:
+        """Learn from admitted releases in turn."""
+        for release in releases:
+            self.learn_window(release, release.level)
+
+    def learn_window(self, window: Any, level: str = "default") -> None:
+        """Learn from a release at a level, or from an accumulator's, or raise MurkError if its size is wrong."""
+        if np.size(window.integers) != self.dimension:
+            raise MurkError(f"a {self.released} holds {np.size(window.integers)} integers, not {self.dimension}")
+        self._learn(window, self.mechanisms[level])
+
+    @abstractmethod
+    def _learn(self, window: Any, mechanism: M) -> None:
+        """Learn from a window of the right size, released by a mechanism."""
 
     @in_turn
     def _add(self, /, **window: Any) -> None:
@@ -144,10 +144,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed or for other settings.
-        """
+        """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or for other settings."""
         d, sums = self.settings.columns, self._empty_sums()
         with reading():
             check_header(state, self.settings.digest, "columns", d)
@@ -165,7 +162,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
 
 class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
-    """Running sums over Gram matrices, O(d^2), and the regression from them; thread-safe."""
+    """A `WindowEngine` of Gram matrices."""
 
     kind: ClassVar[str] = "gram"
     released: ClassVar[str] = "Gram matrix"
@@ -173,39 +170,24 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound")
 
     def admit(self, release: GramRelease, ahead: int = 0) -> None:
-        """Refuse a Gram matrix that no honest organisation sends.
+        """Refuse a Gram matrix that no honest organisation sends, with RejectedError.
 
         No entry exceeds n times the product of its columns' bounds, the trace of X'X is at most n C_X^2, and no
         eigenvalue is negative, each up to 12 standard deviations of the noise (the least eigenvalue also up to the
-        noise's own radius). Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        noise's own radius).
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
         self._check_integers(integers, mechanism.magnitude)
         check_gram(mechanism.decode(integers), release.records, mechanism, self.settings.largest)
 
-    def learn_releases(self, releases: Sequence[GramRelease]) -> None:
-        """Learn from admitted Gram matrices in turn."""
-        for release in releases:
-            self.learn_gram(release.integers, records=release.records, level=release.level)
+    def _learn(self, window: Any, mechanism: GramMechanism) -> None:
+        weight = self.settings.weight(mechanism, window.records)
+        moment = mechanism.decode(window.integers)
+        self._add(moment=moment, records=window.records, noise=mechanism.scale**2, weight=weight)
 
-    def learn_window(self, gram: Gram) -> None:
-        """Learn from an accumulator's release, at the default level."""
-        self.learn_gram(gram.integers, records=gram.records)
-
-    def learn_gram(self, integers: NDArray[np.int64], *, records: int, level: str = "default") -> None:
-        """Learn from the integers of one Gram matrix of n records.
-
-        Raises MurkError if its size is wrong, so that it was not admitted.
-        """
-        mechanism = self.mechanisms[level]
-        self._check_admitted(integers)
-        weight = self.settings.weight(mechanism, records)
-        self._add(moment=mechanism.decode(integers), records=records, noise=mechanism.scale**2, weight=weight)
-
-    def estimate(self) -> Estimate:
-        """Return coefficients in coded units with their intervals."""
-        return estimate_grams(self.settings, self.target_weight, [self.sums], self.mechanisms)
+    def _fit(self, sums: Sequence[GramSums]) -> Estimate:
+        return estimate_grams(self.settings, self.target_weight, sums, self.mechanisms)
 
     @property
     def target_weight(self) -> float:
@@ -213,11 +195,8 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
         return next(iter(self.mechanisms.values())).target_weight
 
 
-def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechanism, largest: float) -> None:
-    """Refuse a matrix (d, d) that cannot result from this number of records and the mechanism's noise.
-
-    ``largest`` is the largest square of a single feature. Raises RejectedError with reason ``"magnitude"``.
-    """
+def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: float) -> None:
+    """Raise RejectedError for a matrix (d, d) that these records and the mechanism's noise cannot give."""
     d = mechanism.columns
     p = d - 1
     # Checks are in coordinates in which the noise is isotropic.
@@ -237,7 +216,7 @@ def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechani
 
 
 class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
-    """Running sums over Newton steps, O(d^2), and the logistic model from them; thread-safe."""
+    """A `WindowEngine` of Newton steps, with a logistic model."""
 
     kind: ClassVar[str] = "newton"
     released: ClassVar[str] = "Newton step"
@@ -245,10 +224,9 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound", "first")
 
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
-        """Refuse a Newton step that no honest organisation sends.
+        """Refuse a Newton step that no honest organisation sends, with RejectedError.
 
-        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`. Raises
-        RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
@@ -265,34 +243,16 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
         # The logistic weight is at most 1/4.
         check_gram(step, others, mechanism.step, self.settings.largest / 4.0)
 
-    def learn_releases(self, releases: Sequence[NewtonRelease]) -> None:
-        """Learn from admitted Newton steps in turn."""
-        for release in releases:
-            model = np.array(release.model)
-            self.learn_newton(release.integers, model=model, records=release.records, level=release.level)
-
-    def learn_window(self, newton: Newton) -> None:
-        """Learn from an accumulator's release, at the default level."""
-        self.learn_newton(newton.integers, model=newton.model, records=newton.records)
-
-    def learn_newton(
-        self, integers: NDArray[np.int64], *, model: NDArray[np.float64], records: int, level: str = "default"
-    ) -> None:
-        """Learn from the integers of one window of n records and the model of its step.
-
-        Raises MurkError if a size is wrong, so that the release cannot have been admitted.
-        """
-        mechanism = self.mechanisms[level]
-        self._check_admitted(integers)
+    def _learn(self, window: Any, mechanism: NewtonMechanism) -> None:
+        model = np.array(window.model)
         if model.shape != (self.settings.features,):
             raise MurkError(f"a model has {self.settings.features} coefficients, got shape {model.shape}")
-        first, step = mechanism.decode(integers)
-        self.learn_matrices(first, step, model=model, records=records, mechanism=mechanism)
+        first, step = mechanism.decode(window.integers)
+        self.learn_matrices(first, step, model=model, records=window.records, mechanism=mechanism)
 
     def learn_matrices(
-        self, first: NDArray[np.float64], step: NDArray[np.float64], *, model: NDArray[np.float64], records: int,
-        mechanism: NewtonMechanism, windows: int = 1,
-    ) -> None:  # fmt: skip
+        self, first: Floats, step: Floats, *, model: Floats, records: int, mechanism: NewtonMechanism, windows: int = 1
+    ) -> None:
         """Learn from a window's two matrices in units of its rows, or from their sums over windows with one model."""
         own, others = mechanism.parts(records)
         weight = self.settings.weight
@@ -302,9 +262,8 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
             weights=(weight(mechanism.start, own), weight(mechanism.step, others)),
         )  # fmt: skip
 
-    def estimate(self) -> Estimate:
-        """Return coefficients in coded units with their intervals."""
-        return estimate_newton(self.settings, self.target_weights, [self.sums])
+    def _fit(self, sums: Sequence[NewtonSums]) -> Estimate:
+        return estimate_newton(self.settings, self.target_weights, sums)
 
     @property
     def target_weights(self) -> tuple[float, float]:
@@ -314,7 +273,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
 
 
 class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
-    """Running sums over sketches, O(d^2), and the regression from them; thread-safe."""
+    """A `WindowEngine` of sketches."""
 
     kind: ClassVar[str] = "sketch"
     released: ClassVar[str] = "sketch"
@@ -322,11 +281,11 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
     shared: ClassVar[tuple[str, ...]] = ("rows", "columns", "feature_bound", "target_bound")
 
     def admit(self, release: SketchRelease, ahead: int = 0) -> None:
-        """Refuse a sketch that no honest organisation sends.
+        """Refuse a sketch that no honest organisation sends, with RejectedError.
 
-        Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the
-        bound on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and
-        Massart 2000), here 4e-31. Raises RejectedError with reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
+        Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the bound
+        on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and Massart
+        2000).
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:
@@ -344,7 +303,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         table = integers.reshape(settings.rows, -1) * unit
         self._check_squares(np.mean(table * table, axis=0), release.records, mechanism.noise_variance(release.spread))
 
-    def _check_squares(self, squares: NDArray[np.float64], records: int, noise: float) -> None:
+    def _check_squares(self, squares: Floats, records: int, noise: float) -> None:
         settings = self.settings
         share = _TAIL / settings.rows
         above, below = 1.0 + 2.0 * math.sqrt(share) + 2.0 * share, 1.0 - 2.0 * math.sqrt(share)
@@ -358,29 +317,14 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         if np.any(squares < noise * below * (1.0 - 1e-3)):
             raise RejectedError("magnitude", "a column smaller than its noise allows")
 
-    def learn_releases(self, releases: Sequence[SketchRelease]) -> None:
-        """Learn from admitted sketches in turn."""
-        for release in releases:
-            self.learn_sketch(release.integers, records=release.records, spread=release.spread, level=release.level)
-
-    def learn_window(self, sketch: Sketch) -> None:
-        """Learn from an accumulator's release, at the default level."""
-        self.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
-
-    def learn_sketch(self, integers: NDArray[np.int64], *, records: int, spread: float, level: str = "default") -> None:
-        """Learn from the integers of one sketch of n records, and its spread.
-
-        Raises MurkError if its size is wrong, so that it was not admitted.
-        """
-        settings, mechanism = self.settings, self.mechanisms[level]
-        self._check_admitted(integers)
-        noise = mechanism.noise_variance(spread)
+    def _learn(self, window: Any, mechanism: GaussMixMechanism) -> None:
+        settings, records = self.settings, window.records
+        noise = mechanism.noise_variance(window.spread)
         moment = np.zeros((settings.columns, settings.columns))
-        table = np.ascontiguousarray(integers, dtype=np.int64).reshape(settings.rows, settings.columns)
-        gram(table, mechanism.spacing(spread), moment)
+        table = np.ascontiguousarray(window.integers, dtype=np.int64).reshape(settings.rows, settings.columns)
+        gram(table, mechanism.spacing(window.spread), moment)
         weight = settings.weight(records, noise)
         self._add(moment=moment / settings.rows, rows=settings.rows, records=records, noise=noise, weight=weight)
 
-    def estimate(self) -> Estimate:
-        """Return coefficients in coded units with their intervals."""
-        return estimate(self.settings, [self.sums])
+    def _fit(self, sums: Sequence[SketchSums]) -> Estimate:
+        return estimate(self.settings, sums)

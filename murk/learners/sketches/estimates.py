@@ -1,8 +1,7 @@
 """Coefficients with standard errors from the sums of sketches or Gram matrices, and the influence of a forged window.
 
-A window counts for the number of records that its organisation states, as records that do not exist cannot be
-distinguished from others. A forged Gram matrix may be as large as the largest honest one, with a spectral norm of ``n
-(C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, where the target has the weight a.
+A window counts for as many records as its organisation states. A forged Gram matrix may be as large as the largest
+honest one: its spectral norm is ``n (C_X^2 + a^2 C_Y^2) + (2 sqrt d + 12) s``, with a the target's weight.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.line import LineEstimate, MomentEstimate
@@ -27,15 +26,11 @@ from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
 if TYPE_CHECKING:
     from murk.privacy.sketches import GramMechanism
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 METHOD = "sketch"
 GRAM_METHOD = "released moments"
 FALLBACK_RANGE = 3.0
-
-# Standard deviations by which the extreme eigenvalues of honest noise may exceed its radius.
-_FAR = 12.0
+_FAR = 12.0  # standard deviations by which the extreme eigenvalues of honest noise may exceed its radius
 
 _LINEAR = (
     "for the population's best linear fit: covers the sketch's randomness, its noise and the sampling of records; "
@@ -93,9 +88,9 @@ def estimate_grams(
     sums: Sequence[GramSums],
     mechanisms: Mapping[str, GramMechanism] | None = None,
 ) -> MomentEstimate:
-    """Return coefficients in coded units from released moments of one or more learners, merged by addition.
+    """Return coefficients from released moments of one or more learners.
 
-    With ``mechanisms`` (by level), the estimate also states how far a forged release could have moved it.
+    ``mechanisms``, by level, add how far a forged window could have moved them.
     """
     merged = sums[0].merged(*sums[1:])
     estimate = _of_grams(settings, target_weight, merged, len(sums))

@@ -12,14 +12,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import model_of
-from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem
+from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
 from murk.learners.sketches.settings import SketchSettings
 from murk.learners.sketches.sums import SketchSums
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -27,13 +28,18 @@ from murk.privacy.sketches.newton import EDGE
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
-Array = NDArray[np.float64]
+_MODELS = 8  # largest number of different models in the simulated windows of a level
+_DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise
 
-# Largest number of different models in the simulated windows of a level.
-_MODELS = 8
 
-# Largest number of windows that are drawn one by one; of more, several share a draw of their noise.
-_DRAWN: Final = 200
+def _begun(
+    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float]
+) -> tuple[Floats, dict[str, int], int]:
+    """Return the population's bounded rows, the number of windows by level, and of records in a window."""
+    settings = problem.settings
+    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
+    windows = split(max(people // (settings.window or people), 1), levels)
+    return z, windows, people // sum(windows.values())
 
 
 def gram_estimate(
@@ -41,20 +47,18 @@ def gram_estimate(
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
     """Simulate the estimate from released second moments of ``people`` records, in the task's windows."""
-    engine, settings = problem.engine(), problem.settings
-    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
-    d = z.shape[1]
-    windows = split(max(people // (settings.window or people), 1), levels)
+    engine: GramEngine = problem.engine()
+    z, windows, size = _begun(problem, records, people, levels)
     for name, count in windows.items():
-        mechanism, size = problem.mechanisms[name], people // sum(windows.values())
+        mechanism = problem.mechanisms[name]
         # All windows of a level have the same weight, so their sum is drawn.
-        moment = _summed(z, count * size, records, rng) + noise_of(mechanism, d, rng, count)
-        weight = settings.weight(mechanism, size)
+        moment = _summed(z, count * size, records, rng) + noise_of(mechanism, z.shape[1], rng, count)
+        weight = problem.settings.weight(mechanism, size)
         engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
     return engine.estimate()
 
 
-def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> NDArray[np.float64]:
+def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> Floats:
     """Draw the noise on the sum of the second moments ``(d, d)`` of a number of windows."""
     noise = math.sqrt(windows) * mechanism.scale * np.triu(rng.normal(size=(d, d)))
     noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
@@ -67,37 +71,29 @@ def newton_estimate(
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
     """Simulate the estimate from released Newton steps of ``people`` records, in the task's windows."""
-    engine, settings = problem.engine(), problem.settings
-    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
+    from murk.privacy.sketches.accumulators import at_model
+
+    engine: NewtonEngine = problem.engine()
+    z, windows, size = _begun(problem, records, people, levels)
     d = z.shape[1]
-    windows = split(max(people // (settings.window or people), 1), levels)
-    size = people // sum(windows.values())
     for name, count in windows.items():
         mechanism = problem.mechanisms[name]
         own, others = mechanism.parts(size)
         for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
             # All windows with one model have the same weight, so their sum is drawn.
             moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
-            model = model_of(settings, mechanism.start, moment, own)
+            model = model_of(problem.settings, mechanism.start, moment, own)
             first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
-            seen = _at_model(z, model, mechanism)
+            seen = np.zeros_like(z)
+            at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, d)), seen)
             step = _summed(seen, alike * others, records, rng) + noise_of(mechanism.step, d, rng, alike)
             engine.learn_matrices(first, step, model=model, records=size, mechanism=mechanism, windows=alike)
     return engine.estimate()
 
 
-def _summed(z: NDArray[np.float64], count: int, records: Records, rng: np.random.Generator) -> NDArray[np.float64]:
+def _summed(z: Floats, count: int, records: Records, rng: np.random.Generator) -> Floats:
     """Draw the sum of second moments of a number of records."""
     return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
-
-
-def _at_model(z: NDArray[np.float64], model: NDArray[np.float64], mechanism: NewtonMechanism) -> NDArray[np.float64]:
-    """Return rows with their weights in a step at a model."""
-    from murk.privacy.sketches.accumulators import at_model
-
-    seen = np.zeros_like(z)
-    at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, z.shape[1])), seen)
-    return seen
 
 
 def sketch_estimate(
@@ -106,29 +102,23 @@ def sketch_estimate(
 ) -> Estimate:  # fmt: skip
     """Simulate the estimate from released mixtures of ``people`` records, in the task's windows."""
     settings = problem.settings
-    engine = problem.engine()
+    engine: SketchEngine = problem.engine()
     if people < min(settings.rows, settings.window or settings.rows):
         note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
         return replace(engine.estimate(), note=note)
-    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
-    windows = split(max(people // (settings.window or people), 1), levels)
-    size = people // sum(windows.values())
+    z, windows, size = _begun(problem, records, people, levels)
     for name, count in windows.items():
-        for alike in _multiplicities(count):
+        drawn_ones = min(count, _DRAWN)
+        for index in range(drawn_ones):
+            alike = count // drawn_ones + (index < count % drawn_ones)
             counts = records.drawn(alike * size, rng) / alike
             drawn = _window((z * counts[:, None]).T @ z, size, alike, settings, problem.mechanisms[name], rng)
             engine.sums = engine.sums.merged(drawn)
     return engine.estimate()
 
 
-def _multiplicities(count: int) -> list[int]:
-    """Return the number of windows that each draw represents."""
-    drawn = min(count, _DRAWN)
-    return [count // drawn + (index < count % drawn) for index in range(drawn)]
-
-
 def _window(
-    moment: Array, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
+    moment: Floats, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
     rng: np.random.Generator,
 ) -> SketchSums:  # fmt: skip
     """Draw the sums of ``alike`` equal windows of ``size`` records with this second moment."""
@@ -165,10 +155,7 @@ def estimates(
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1.
-
-    Raises UserError for mixtures, which have no such rule.
-    """
+    """Return the variance of an effect per standard deviation of a feature, or raise UserError for mixtures."""
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if isinstance(mechanism, GramMechanism):
         scale = _local_scale(mechanism)

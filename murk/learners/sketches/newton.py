@@ -1,14 +1,11 @@
 """Pure functions that compute logistic coefficients and their intervals from sums of Newton steps.
 
 A window's first part gives a model s, as second moments do (`estimates`); its other rows give the gradient b and
-Hessian L of the logistic loss there. With the truth at ``s + d``
-
-.. math:: b = L d + e + R,
-
-with e from labels and noise, and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates
-the truth, and windows with different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that
-of `solver.solve_gram`, with the distance from s in place of the coefficients. Labels add at most ``L``, as their
-variance is ``h^2 w`` where the Hessian has ``h w``.
+Hessian L of the logistic loss there. With the truth at ``s + d``, ``b = L d + e + R``, with e from labels and noise,
+and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates the truth, and windows with
+different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that of `solver.solve_gram`, with
+the distance from s in place of the coefficients. Labels add at most ``L``, as their variance is ``h^2 w`` where the
+Hessian has ``h w``.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.estimates.biased import around_biased
 from murk.learners.estimates.line import LineEstimate, MomentEstimate
 from murk.learners.sketches.estimates import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
@@ -31,13 +29,8 @@ from murk.learners.sketches.sums import GramSums, NewtonSums
 from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
 from murk.privacy.sketches import Gram, GramMechanism, NewtonMechanism
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
 METHOD = "newton step"
-
-# Largest coefficient of a model: in coded units a larger one would mean certainty about everybody.
-MOST = 1000.0
+MOST = 1000.0  # largest coefficient of a model: in coded units a larger one would mean certainty about everybody
 
 # Squared distance of start and step, divided by their variances, beyond which the start is taken as biased.
 _APART = 4.0
@@ -114,8 +107,8 @@ class Slope:
 class NewtonEstimate(MomentEstimate):
     """Log odds from Newton steps, with bounds on the second order that a step misses.
 
-    Two intervals are valid: that of start and step together, and that of the step alone, widened by the estimate's
-    distance from the step. The narrower one is reported.
+    The narrower of two valid intervals is reported: that of start and step together, and that of the step alone,
+    widened by the estimate's distance from it.
     """
 
     beyond: Vector = field(kw_only=True)  # bound on the bias, (p,)
@@ -213,10 +206,7 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
 
 
 def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
-    """Return the number of people in steps who have a target, and its error; people without one are rows of zeros.
-
-    The share follows from the first parts' constants; without a constant everybody counts.
-    """
+    """Return the number of people in steps who have a target (by the first parts' constants), and its error."""
     if not settings.constant:
         return sums.stepped, 0.0
     p = sums.columns - 1

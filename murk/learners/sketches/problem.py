@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import keep
 from murk.errors import UserError
+from murk.learners.core.arrays import Floats
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
-from murk.learners.sketches.estimates import estimate, estimate_grams
-from murk.learners.sketches.newton import estimate_newton, first_model
+from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
+from murk.privacy import sketches
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
@@ -28,7 +28,7 @@ from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-    from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.sketches import Gram, Newton, NewtonAccumulator, Sketch
 
 Settings = SketchSettings | GramSettings | NewtonSettings
 
@@ -41,6 +41,8 @@ class WindowProblem(ABC):
 
     kind: ClassVar[str]
     interactive: ClassVar[bool] = False
+    learner: ClassVar[Any]  # class of its engines
+    adder: ClassVar[str]  # name of the class of its accumulators
 
     @property
     def dimension(self) -> int:
@@ -62,26 +64,28 @@ class WindowProblem(ABC):
     def check_state(self) -> None:
         """Raise UserError, with a size that fits, if a release is too long for a log."""
 
-    @abstractmethod
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
         """Return an accumulator of the rows of a window, at a level."""
+        # Loaded on first access: learners do not need it.
+        return getattr(sketches, self.adder)(self.mechanisms[level], noise, window)
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
         """Return the message of an accumulator's release ``made``; ``fields`` are those that every release has."""
 
-    @abstractmethod
     def engine(self) -> Any:
         """Return a learner of this task's releases, at version 0."""
+        return self.learner(self.settings, self.mechanisms)
 
-    @abstractmethod
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several chains."""
+        estimate: Estimate = engines[0].estimate(*engines[1:])
+        return estimate
 
-    def records(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def records(self, X: Floats, y: Floats) -> Floats:
         """Return the rows ``(m, p + 1)`` of coded features ``X`` (m, p), the constant last, and targets ``y`` (m,).
 
-        A binary target, coded 0 and 1, becomes -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
+        Binary targets 0 and 1 become -1 and +1. A record with a missing target (NaN) becomes a row of zeros.
         """
         targets = np.asarray(y, dtype=np.float64)
         if self.settings.kind == "binary":
@@ -99,6 +103,8 @@ class SketchProblem(WindowProblem):
     mechanisms: dict[str, GaussMixMechanism]
 
     kind: ClassVar[str] = "sketch"
+    learner: ClassVar[Any] = SketchEngine
+    adder: ClassVar[str] = "SketchAccumulator"
 
     @property
     def fewest(self) -> int:
@@ -114,24 +120,10 @@ class SketchProblem(WindowProblem):
         """Raise UserError, with the largest number of rows, if a sketch is too long for a log."""
         check_message(self.settings.rows, self.settings.columns)
 
-    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> SketchAccumulator:
-        """Return an accumulator that mixes a window's rows."""
-        from murk.privacy.sketches import SketchAccumulator
-
-        return SketchAccumulator(self.mechanisms[level], noise, window)
-
     def release(self, made: Sketch, **fields: Any) -> SketchRelease:
         """Return the message of a sketch."""
         packed = SketchRelease.packed(made.integers)
         return SketchRelease(payload=packed, rows=made.rows, records=made.records, spread=made.spread, **fields)
-
-    def engine(self) -> SketchEngine:
-        """Return a learner of sketches."""
-        return SketchEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[SketchEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        return estimate(self.settings, [engine.sums for engine in engines])
 
 
 class MatrixProblem(WindowProblem):
@@ -158,25 +150,12 @@ class GramProblem(MatrixProblem):
     mechanisms: dict[str, GramMechanism]
 
     kind: ClassVar[str] = GRAM
-
-    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> GramAccumulator:
-        """Return an accumulator of a window's rows."""
-        from murk.privacy.sketches import GramAccumulator
-
-        return GramAccumulator(self.mechanisms[level], noise, window)
+    learner: ClassVar[Any] = GramEngine
+    adder: ClassVar[str] = "GramAccumulator"
 
     def release(self, made: Gram, **fields: Any) -> GramRelease:
         """Return the message of a Gram matrix."""
         return GramRelease(payload=GramRelease.packed(made.integers), records=made.records, **fields)
-
-    def engine(self) -> GramEngine:
-        """Return a learner of Gram matrices."""
-        return GramEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[GramEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        sums = [engine.sums for engine in engines]
-        return estimate_grams(self.settings, engines[0].target_weight, sums, self.mechanisms)
 
 
 @dataclass(frozen=True)
@@ -187,6 +166,7 @@ class NewtonProblem(MatrixProblem):
     mechanisms: dict[str, NewtonMechanism]
 
     kind: ClassVar[str] = NEWTON
+    learner: ClassVar[Any] = NewtonEngine
 
     @property
     def first_part(self) -> GramProblem:
@@ -194,32 +174,18 @@ class NewtonProblem(MatrixProblem):
         return GramProblem(self.settings, {level: made.start for level, made in self.mechanisms.items()})
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
-        """Return an accumulator of a window's rows."""
-        from murk.privacy.sketches import NewtonAccumulator
-
+        """Return an accumulator whose model is estimated from the release of a window's first part alone."""
         mechanism = self.mechanisms[level]
-        # The model is estimated from the first part's release alone.
-        return NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
+        return sketches.NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
 
     def release(self, made: Newton, **fields: Any) -> NewtonRelease:
         """Return the message of a Newton step."""
         packed = NewtonRelease.packed(made.integers)
         return NewtonRelease(payload=packed, records=made.records, model=made.model.tolist(), **fields)
 
-    def engine(self) -> NewtonEngine:
-        """Return a learner of Newton steps."""
-        return NewtonEngine(self.settings, self.mechanisms)
-
-    def estimate(self, engines: Sequence[NewtonEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
-        return estimate_newton(self.settings, engines[0].target_weights, [engine.sums for engine in engines])
-
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
-    """Return the problem of a resolved task to which organisations release.
-
-    Raises UserError if a level's guarantee cannot be given, or the rows are too few.
-    """
+    """Return the problem of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
@@ -236,6 +202,9 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
 
     def mechanisms(settings: Settings) -> dict[str, Any]:
         """Return the mechanisms of all levels."""
+        if isinstance(settings, GramSettings) and settings.columns > LARGEST_COLUMNS:
+            # Before a mechanism raises a less helpful error.
+            settings.check_message()
         people = block.most_rows
         return {
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
@@ -245,11 +214,9 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]
         newton = NewtonSettings(**shared, first=first_part(block.first, coding.size, block.window))
-        _check_columns(newton)
         return NewtonProblem(newton, mechanisms(newton))
     if block.method == "moments":
         grams = GramSettings(**shared)
-        _check_columns(grams)
         return GramProblem(grams, mechanisms(grams))
     columns, rows = coding.size + 1, block.rows
     if rows is None:
@@ -280,9 +247,3 @@ def first_part(first: int | None, features: int, window: int | None) -> int:
         return first
     first = default_first(features)
     return first if window is None else max(min(first, window // 2), 1)
-
-
-def _check_columns(settings: GramSettings) -> None:
-    """Raise UserError for too many features, before a mechanism raises a less helpful one."""
-    if settings.columns > LARGEST_COLUMNS:
-        settings.check_message()

@@ -82,15 +82,6 @@ class SketchBlock(Block):
         return self.rows_per_person or 1
 
 
-def method_by_rule(block: Mapping[str, Any]) -> str:
-    """Return the method for a task file that names none.
-
-    It is `moments`, whose error is at most that of mixing at equal guarantees (docs/gaussmix.md), or linear mixing if
-    the file has a key for mixtures (`rows` or `analysis`).
-    """
-    return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
-
-
 class SketchProtocol(TaskProtocol):
     """Organisations release sketches of windows of their records."""
 
@@ -113,8 +104,11 @@ class SketchProtocol(TaskProtocol):
         return _OF_MOMENTS if released in _KINDS.values() else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the block with the method filled in."""
-        return dict(block) if block.get("method") is not None else {**block, "method": method_by_rule(block)}
+        """Return the block with a method: `moments` by default, or linear mixing if a key is for mixtures."""
+        if block.get("method") is not None:
+            return dict(block)
+        mixes = any(block.get(key) is not None for key in _OF_MIXING)
+        return {**block, "method": FORMER_METHOD if mixes else "moments"}
 
     def check(self, block: Any, target: str) -> None:
         """Check the block's keys against its method and the target."""

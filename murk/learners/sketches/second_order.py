@@ -24,19 +24,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.sketches.sums import NewtonSums
 from murk.privacy.sketches.newton import EDGE
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
 _SCORES, _MOVES, _SIDES = 33, 65, 48
-# Larger scores are not considered, as the curve is flat there.
-_FARTHEST = 30.0
-# Standard deviations by which noise and chance may have moved a sum.
-_SURE = 3.0
+_FARTHEST = 30.0  # larger scores are not considered, as the curve is flat there
+_SURE = 3.0  # standard deviations by which noise and chance may have moved a sum
 
 
 @dataclass(frozen=True)
@@ -60,9 +55,8 @@ class Scores:
     ) -> Scores:  # fmt: skip
         """Return the distributions that the sums of steps to ``values`` with ``covariance`` allow.
 
-        ``people`` is the number of records with a target and its error, ``bounds`` the largest size of a single feature
-        and of all together, ``target_weight`` a of the steps' matrix, and ``constant`` whether the last feature is 1 in
-        every record that counts.
+        ``people`` is the number of records with a target and its error, ``bounds`` are on a single feature and all
+        together, and ``constant`` tells whether the last feature is 1 in every record that counts.
         """
         p, count = len(values), people[0]
         u, v = _grid((sums.low, sums.high), values, bounds, constant)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from murk.errors import UserError
+from murk.learners.core.parameters import check_choices
 from murk.learners.sketches.sums import gram_precision, sketch_precision
 from murk.learners.sketches.surrogate import Surrogate, quadratic
 from murk.stream.messages.codec import longest_release
@@ -20,19 +21,13 @@ if TYPE_CHECKING:
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
 
-ROWS = 4096
-"""Default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory."""
-
-SIGNAL = 0.1
-"""A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal."""
+ROWS = 4096  # default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory
+SIGNAL = 0.1  # A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal
 
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """Public settings that decide what is learned from released windows.
-
-    Raises UserError naming an invalid value.
-    """
+    """Public settings that decide what is learned from released windows. Raises UserError naming an invalid value."""
 
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     feature_bound: float  # C_X
@@ -51,8 +46,7 @@ class WindowSettings:
     prefix: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        if self.weighting not in ("inverse-variance", "uniform"):
-            raise UserError(f'weighting={self.weighting!r} is not one of "inverse-variance", "uniform"')
+        check_choices(self, weighting=("inverse-variance", "uniform"))
         if self.window is not None and self.window < 1:
             raise UserError(f"window={self.window!r}: a sketch has at least one record")
         if self.reach is not None:
@@ -194,8 +188,6 @@ def default_rows(columns: int) -> int:
 
     Raises UserError if not even twice as many rows as columns fit.
 
-    Examples
-    --------
     >>> default_rows(7), default_rows(50)
     (4096, 1874)
     """

@@ -10,9 +10,8 @@ Two corrections are of the next order, for directions with an eigenvalue near th
 ``sqrt(2 p v)``): the noise in ``A^-1`` and that in ``A theta`` are the same, which stretches theta by ``A^-1 E[N A^-1
 N]``, and adds to the covariance. ``E[N C N] = v/2 (tr C I + C)`` for both.
 
-*Sketches.* A sketch's row is normal with mean 0 and second moment ``Z'Z + v I``, Z the window's records ``(x, y)`` and
-v the noise variance. The paper solves ``argmin ||Y~ - X~ theta||``, ridge regression with penalty v, which shrinks more
-with more rows, as v grows with the root of k. Subtracting the known v first,
+*Sketches.* A sketch's row is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise variance.
+The paper's ``argmin ||Y~ - X~ theta||`` is ridge regression with penalty v. Subtracting the known v first,
 
 .. math:: \hat A = \sum_s w_s (M_s'M_s / k_s - v_s I), \qquad \theta = \hat A_{xx}^{-1} \hat A_{xy},
 
@@ -28,23 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.sketches.sums import GramSums, SketchSums
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Directions with an eigenvalue of X'X below this many times the radius of pure noise's eigenvalues are hidden.
 EDGE = 1.5
-
-# A coefficient with more than this share of its squared length in hidden directions has no interval.
-LOADING = 0.02
+LOADING = 0.02  # A coefficient with more than this share of its squared length in hidden directions has no interval
 
 # Eigenvalues of the second moment are raised to this many times the fluctuation of pure noise's eigenvalues.
 FLOOR = 2.0
 
 # Least excess of rows over coefficients for an interval; with fewer rows it would hold the truth too rarely.
 FEWEST = 10
-
 _RELATIVE = 1e-10
 
 
@@ -63,8 +57,8 @@ class GramSolution:
 def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: bool = True) -> GramSolution:
     """Return coefficients and their covariance from the sums of any number of windows.
 
-    ``target_weight`` is a, the factor of the target with which noise is isotropic. ``slope`` is the public scale of
-    coefficients in hidden directions. Without a ``constant`` as last feature, all records count as having a target.
+    ``target_weight`` is the factor a of the target with which noise is isotropic, ``slope`` the public scale of
+    coefficients in hidden directions. Without a ``constant``, all records count as having a target.
     """
     p = sums.columns - 1
     unknown = np.full((p, p), math.inf)
@@ -109,13 +103,10 @@ class Solution:
 
 
 def least_squares(sketch: Matrix) -> Vector:
-    """Return the paper's estimate from the rows of one sketch, ``argmin ||Y~ - X~ theta||``, the target last.
+    """Return the paper's ``argmin ||Y~ - X~ theta||`` from one sketch, the target last (Lev et al., Algorithm 2).
 
-    Raises UserError for fewer rows than features, whose fit would be exact (Lev et al., The Gaussian Mixing Mechanism,
-    Algorithm 2).
+    Raises UserError for fewer rows than features, whose fit would be exact.
 
-    Examples
-    --------
     >>> least_squares(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 3.0], [1.0, 1.0, 5.0]])).round(6).tolist()
     [2.0, 3.0]
     """

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._jit import jit
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from murk.learners.core.arrays import Integers, Matrix, Vector
 
 SIGNAL = 0.1
 """A person's mean square of residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""
@@ -52,7 +49,7 @@ class WindowSums:
     def counted(self, square: float) -> float:
         """Return the number of people whom a fit uses, from the released sum of squares of their constants.
 
-        Records without a target are rows of zeros: they are counted in ``people``, but a fit does not use them.
+        Records without a target are rows of zeros.
         """
         return min(max(square, float(self.columns)), max(self.people, 1.0))
 
@@ -67,10 +64,7 @@ class WindowSums:
 
 @dataclass
 class GramSums(WindowSums):
-    """Sums over Gram matrices.
-
-    ``M`` is a noisy matrix of n records with weight w, and v the noise variance on the diagonal of its X'X, v/2 off it.
-    """
+    """Sums over Gram matrices ``M`` of n records, with weight w, and noise variance v on the diagonal of their X'X."""
 
     noise: float = 0.0  # sum w^2 v
 
@@ -92,9 +86,9 @@ def gram_precision(*, records: int, noise: float, square: float) -> float:
 class NewtonSums(WindowSums):
     """Sums over Newton steps: those of `GramSums` for the first parts, and sums over the steps.
 
-    ``B = (L, b; b', r)`` is the noisy matrix of a step at the model s, n the number of its records, v the noise
-    variance on the diagonal of its L and w its weight. With S the identity above a last row ``(s', 0)``, ``S B S'``
-    also contains ``L s``, ``s'b`` and ``s'L s``, so steps from different models are one regression.
+    ``B = (L, b; b', r)`` is the noisy matrix of a step at the model s, with v the noise variance on the diagonal of L.
+    With S the identity above a last row ``(s', 0)``, ``S B S'`` also contains ``L s``, ``s'b`` and ``s'L s``, so steps
+    from different models are one regression.
     """
 
     noise: float = 0.0  # sum w^2 v of the first parts
@@ -156,7 +150,7 @@ class NewtonSums(WindowSums):
 
 
 @jit
-def gram(payload: NDArray[np.int64], unit: float, out: Matrix) -> None:
+def gram(payload: Integers, unit: float, out: Matrix) -> None:
     """Add ``unit^2 M'M`` for the rows of an integer sketch ``(k, d)`` to ``out``, always in the same order."""
     rows, columns = payload.shape
     for r in range(rows):
@@ -171,11 +165,7 @@ def gram(payload: NDArray[np.int64], unit: float, out: Matrix) -> None:
 
 @dataclass
 class SketchSums(WindowSums):
-    """Sums over sketches.
-
-    ``M`` is the second moment of a sketch of k rows, n the number of its records, v its noise variance and w its
-    weight.
-    """
+    """Sums over sketches: second moments ``M`` of k rows from n records, with noise variance v and weight w."""
 
     noise: float = 0.0  # sum w v, the noise's part of each diagonal entry of moment
     square: float = 0.0  # sum w^2 n^2 / k

@@ -1,9 +1,9 @@
 """Logistic models from a least-squares fit on labels -1 and +1.
 
 *Quadratic* (the paper's): ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose maximum is at
-``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: the second moments of a sketch give the mean and the
-variance of the scores ``x'u``. If scores were normal, the logistic coefficients would be ``c u``, with the c for which
-the mean slope of the logistic curve gives the least-squares fit (Stein's identity), so no range is needed.
+``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: a sketch's second moments give the mean and variance of
+the scores ``x'u``. If scores were normal, the logistic coefficients would be ``c u``, with the c for which the mean
+slope of the logistic curve gives the least-squares fit (Stein's identity), so no range is needed.
 """
 
 from __future__ import annotations
@@ -14,18 +14,14 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from murk.learners.core.arrays import Matrix, Vector
 
 Surrogate = Literal["minimax", "chebyshev"]
 
 # Largest standard deviation of logits for which a curve is sought: beyond, nearly all labels would be certain.
 WIDEST = 10.0
-
 _NODES = 64
 _RANGE = (1e-3, 1e3)
 
@@ -50,16 +46,12 @@ def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
     """Return the quadratic with the least maximal distance from ``-log(1 + e^-s)`` on ``[-reach, reach]`` (minimax).
 
     ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which it
-    is convex: the best line through a convex function has the chord's slope and lies midway between the chord and the
-    parallel tangent (Chebyshev). The surrogate ``"chebyshev"`` instead meets the curve at the three Chebyshev nodes, 0
-    and ``+-Q sqrt(3) / 2``. Raises UserError for a range Q outside 0.001 to 1000, or an unknown surrogate.
+    is convex: the best line has the chord's slope and lies midway between the chord and the parallel tangent
+    (Chebyshev). The surrogate ``"chebyshev"`` meets the curve at the Chebyshev nodes, 0 and ``+-Q sqrt(3) / 2``.
+    Source: Lev et al., The Gaussian Mixing Mechanism, section 5.2; Huggins, Adams and Broderick 2017.
 
-    References
-    ----------
-    Lev et al., The Gaussian Mixing Mechanism, section 5.2; Huggins, Adams and Broderick 2017.
+    Raises UserError for a range Q outside 0.001 to 1000, or an unknown surrogate.
 
-    Examples
-    --------
     >>> round(quadratic(6.0).scale, 3), round(quadratic(6.0, "chebyshev").scale, 3)
     (3.897, 3.533)
     """
@@ -98,14 +90,11 @@ def by_quadratic(fit: Vector, reach: float, surrogate: Surrogate = "minimax") ->
 def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None:
     """Return logistic coefficients (p,) from the least-squares ``fit`` on labels -1 and +1, by normal scores.
 
-    With ``u = fit / 2`` (the fit on labels 0 and 1), ``s = x'u`` without the constant, and ``p(s) = 1/(1 + e^-(a + c
-    s))``, it solves ``E p = E y`` and ``c E p (1 - p) = 1`` for ``(a, c)``: both hold for the maximum-likelihood
-    coefficients ``(c u, a)`` if x is normal, and nearly so if many features add up. ``moment`` is ``E x x'`` (p, p),
-    the constant last, and ``label`` the mean label. Returns None if the equations have no solution: noise may make the
-    fit explain more of the labels than a logistic curve on normal scores can.
-
-    The equations are those of Wang, Zhang, Gaboardi and Xu (public-data GLM) with an intercept, and with normal scores
-    in place of public covariates.
+    With ``u = fit / 2``, ``s = x'u`` without the constant, and ``p(s) = 1/(1 + e^-(a + c s))``, it solves ``E p = E y``
+    and ``c E p (1 - p) = 1`` for ``(a, c)``: both hold for the maximum-likelihood coefficients ``(c u, a)`` if x is
+    normal, and nearly so if many features add up (Wang, Zhang, Gaboardi and Xu, with an intercept). ``moment`` is
+    ``E x x'`` (p, p), the constant last, and ``label`` the mean label. Returns None if there is no solution: noise may
+    make the fit explain more of the labels than a logistic curve on normal scores can.
     """
     from scipy.optimize import brentq
     from scipy.special import expit

@@ -129,7 +129,7 @@ def test_the_noise_of_real_sketches_is_taken_off_with_the_right_sign():
     for seed in range(draws):
         accumulator = SketchAccumulator(mechanism, SimulatedNoise(seed), 0)
         accumulator.add_block(z)
-        engine.learn_sketch(accumulator.release().integers, records=100, spread=mechanism.largest_spread)
+        engine.learn_window(accumulator.release())
     second = z.T @ z
     whole = second + noise * np.eye(4)
     errors = np.sqrt((np.outer(np.diag(whole), np.diag(whole)) + whole**2) / (300 * draws))

@@ -199,7 +199,7 @@ def test_what_no_organisation_sends_is_refused():
             engine.admit(good.model_copy(update=changes))
         assert error.value.reason == reason
     with pytest.raises(MurkError, match="coefficients"):
-        engine.learn_newton(good.integers, model=np.zeros(2), records=20_000)
+        engine.learn_window(good.model_copy(update={"model": [0.0, 0.0]}))
 
 
 def test_the_estimator_takes_windows_in_two_parts():

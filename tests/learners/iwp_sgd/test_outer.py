@@ -18,8 +18,8 @@ from murk.learners.core.scoring.mechanism import OuterGaussian, noise_of, outer_
 from murk.learners.core.scoring.mechanism import outer as outer_products
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.misfit import UNLIKE, misfit
+from murk.learners.examples import engine as engines
 from murk.learners.examples import layout as k
-from murk.learners.examples import outer_engine
 from murk.learners.examples.covariate_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.outer import matrix_of, to_units
@@ -363,7 +363,7 @@ def test_nothing_of_a_record_stays_behind(budget, broken, monkeypatch):
         held.append(found)
         return found
 
-    monkeypatch.setattr(outer_engine, "to_units", units)
+    monkeypatch.setattr(engines, "to_units", units)
     monkeypatch.setattr(score_mechanism, "outer", products)
     # Compiled, these keep the matrix of one record at a time, which nobody else sees.
     monkeypatch.setattr(score_kernels, "noisy_outer", score_kernels._noisy_outer_early)

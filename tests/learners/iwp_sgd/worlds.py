@@ -3,7 +3,7 @@
 import numpy as np
 
 from murk.learners.examples import layout as k
-from murk.learners.examples.outer_engine import engine_of
+from murk.learners.examples.engine import engine_of
 from murk.learners.examples.settings import ExampleSettings, settle
 from murk.privacy import GaussianDP
 from murk.stream.messages.releases import ExampleRelease

@@ -16,7 +16,7 @@ from murk.learners.core.scoring.forecasting import _answers as planned_answers
 from murk.learners.core.scoring.model import QUESTIONS, Model, vectors
 from murk.learners.problem import problem_for
 from murk.planning.forecast import DRAWS, forecast, forecasts
-from murk.planning.line import outlook
+from murk.planning.outlook import outlook
 from murk.stream import Task
 from tests.learners.planning.people import halves, population, task
 

@@ -9,8 +9,7 @@ from murk.errors import UserError
 from murk.learners.core.design import Effects
 from murk.learners.estimates.sequence import nominal_level
 from murk.planning.choice import recommend
-from murk.planning.forecast import Forecast
-from murk.planning.needed import people_for
+from murk.planning.forecast import Forecast, people_for
 from murk.planning.plan import Cell, choose, plan, remarks
 from murk.stream import Task
 from tests.learners.planning.people import population, task

@@ -9,7 +9,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.core.covariates import KEPT, Covariates, PublicSample
-from murk.learners.moments.bounds import normal_reach
+from murk.learners.moments.statistics import normal_reach
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
 RECORDS = [{"b": float(b), "a": float(a)} for a, b in ROWS]

@@ -8,7 +8,6 @@ from murk.learners.gradients.kernels import (
     newest_published,
     ring_size,
     spacing,
-    staleness_limit,
 )
 from murk.stream.task.learner import MaxStaleness
 from murk.stream.task.task import Task
@@ -73,7 +72,6 @@ def test_limit_is_the_larger_of_number_and_share(limits: MaxStaleness) -> None:
     for count in [*range(0, 20_000, 13), *(version // 10 for version in LARGE)]:
         wanted = max(limits.releases, count * limits.share_ppm // 10**6)
         assert limits.limit(count) == wanted
-        assert staleness_limit(count, limits.releases, limits.share_ppm) == wanted
 
 
 @pytest.mark.parametrize("limits", SETTINGS, ids=repr)
@@ -105,4 +103,3 @@ def test_compiled_and_plain_agree() -> None:
     for version in (0, 199, 200, 399, 400, 10**6, 2**62):
         for floor in FLOORS:
             assert spacing(version, floor) == spacing.py_func(version, floor)  # type: ignore[attr-defined]
-        assert staleness_limit(version, 100, 20_000) == staleness_limit.py_func(version, 100, 20_000)  # type: ignore[attr-defined]

@@ -1,0 +1,150 @@
+"""A plan in one line, shown when a run begins, and the words for a forecast's assumptions."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from murk.errors import UserError
+from murk.learners.core.design import Effects, designs, rate_of
+from murk.learners.estimates.units import units
+from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
+from murk.stream.task.data.features import CategoryFeature, RealTarget
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+
+RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
+
+
+def rate_words(task: Task, effects: Effects) -> str:
+    """Return the assumed rate and its source in words.
+
+    Examples
+    --------
+    >>> text = '''
+    ... name: readmission
+    ... features: [{name: age, low: 20, high: 90}]
+    ... target: {name: again, kind: binary, positive: yes, negative: no, rate: 0.06}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... '''
+    >>> rate_words(Task.parse(text), Effects())
+    '6% of the targets positive, as the task states'
+    >>> rate_words(Task.parse(text.replace(", rate: 0.06", "")), Effects())
+    '50% of the targets positive, a guess (state target: {rate: ...} or --rate)'
+    """
+    rate = rate_of(task, effects)
+    key = "typical" if isinstance(task.target, RealTarget) else "rate"
+    option = "" if isinstance(rate.value, tuple) else " or --rate"
+    known = {
+        "stated": "as stated",
+        "task": "as the task states",
+        "assumed": f"a guess (state target: {{{key}: ...}}{option})",
+    }[rate.source]
+    if isinstance(rate.value, tuple):
+        shares = "equal shares of the classes" if rate.assumed else "classes in their shares"
+        return f"{shares}, {known}"
+    if isinstance(task.target, RealTarget):
+        return f"the target's mean at {rate.value:.2g} of its range, {known}"
+    return f"{percent(rate.value)} of the targets positive, {known}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with two digits.
+
+    >>> percent(0.06), percent(0.5), percent(0.0123)
+    ('6%', '50%', '1.2%')
+    """
+    return f"{100.0 * share:.2g}%"
+
+
+def features_words(task: Task) -> str:
+    """Return the assumptions about features in words; empty with public rows."""
+    if task.public is not None:
+        return ""
+    numbers = [feature for feature in task.features if not isinstance(feature, CategoryFeature)]
+    stated = [feature for feature in numbers if feature.typical is not None]
+    if len(stated) == len(task.features):
+        return "features as the task's typical ranges"
+    others = "other features" if stated else "features"
+    return f"{others} spread over their bounds"
+
+
+def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
+    """Return what half-widths would be for a rare outcome, in words; empty if somebody stated a rate."""
+    rate = rate_of(task, effects)
+    if not rate.assumed or task.target.kind != "binary" or not found.spread:
+        return ""
+    rare = Effects(effects.each, effects.named, RARE)
+    # Another rate changes only the constants.
+    other = forecast(task, designs(task, rare)[0], found.people, draws=1, more=False)
+    if not other.learned or not math.isfinite(other.points):
+        said = "most coefficients would not be learned"
+    else:
+        said = f"a half-width of {found.points:.2g} points would be {other.points:.2g}"
+    return (
+        f"The rate is a guess, and forecasts depend on it: were {percent(RARE)} of the targets positive, with "
+        f"{found.people:,} people {said}."
+    )
+
+
+LARGEST: Final = 25
+"""Most coefficients for a forecast before a run; halved for few people, and for chains with models of their own."""
+MANY: Final = 20_000  # number of people from which a run takes so long that another second does not matter
+SETTLED: Final = 13  # most coefficients for which there is more than one draw, to see how much draws differ
+_NAMED = 3
+
+
+def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
+    """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
+
+    ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
+    whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
+    covariates must be resolved.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> outlook(task, 500).partition(". ")[0]
+    '500 people at mu = 1: hardly anything can be learned from so few'
+    """
+    levels, unit_of = task.privacy.levels, units(task)
+    shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
+    if people < 1 or not shares.keys() <= levels.keys():
+        return None
+    # Without covariates gradients have no interval, or one by random scaling, which is slow to simulate.
+    if task.protocol == "gradients" and (task.public is None or people < MANY):
+        return None
+    chains = getattr(task.block, "models", None) == "own" and task.log.partitions > 1
+    if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
+        return None
+    try:
+        assumed = Effects(rate=rate)
+        population = designs(task, assumed)[0]
+        draws = 3 if task.coding.size <= SETTLED else 1
+        expected = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
+    except UserError:
+        return None
+    if not unit_of or (expected.learned and not expected.effects):
+        return None
+    kind = "records" if task.of_organisations else "people"
+    budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
+    named = [name for name, points in expected.spread.items() if points <= WIDEST]
+    given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
+    if not named:
+        return (
+            f"{people:,} {kind} at {budget}: hardly anything can be learned from so few. Assumed: {given} (murk plan)"
+        )
+    unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
+    parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    noun = "half-width of the average effect" if len(parts) == 1 else "half-widths of average effects"
+    about = "about" if expected.settled and draws > 1 else "roughly"
+    loose = "" if expected.settled else "; they differ from run to run"
+    return (
+        f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
+    )
