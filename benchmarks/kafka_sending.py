@@ -10,8 +10,8 @@ from benchmarks.on_kafka import Clock, Learner, feed_for, filled, releases
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.producers.populations.backpressure import wait_for_models
 from murk.producers.populations.file_source import FileSource
+from murk.producers.populations.people import wait_for_models
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage

@@ -10,9 +10,9 @@ from murk.learners.problem import interactive_of, problem_for
 from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.wire import Received, block_receiver, receiver
-from murk.stream.worker.intake import admit, check_expiry
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
+from murk.stream.worker.worker import admit, check_expiry
 
 if TYPE_CHECKING:
     from murk.stream.log.base import Log

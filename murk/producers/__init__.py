@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
     from murk.producers.populations.records.records import open_records
     from murk.producers.producer import Producer
-    from murk.producers.sketches.producer import SketchProducer
+    from murk.producers.sketches import SketchProducer
 
 __all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer", "open_records"]
 
@@ -24,7 +24,7 @@ _HOMES = {
     "Ledger": ".ledger.ledger",
     "Policy": ".policy",
     "Producer": ".producer",
-    "SketchProducer": ".sketches.producer",
+    "SketchProducer": ".sketches",
     "open_records": ".populations.records.records",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -9,7 +9,7 @@ from river import base
 from river.utils import dataframe
 
 from murk.learners.core.frames import frame_of
-from murk.producers.delivery import Counts
+from murk.producers.producer import Counts
 from murk.stream.task.task import Task
 
 

@@ -33,9 +33,9 @@ from murk.stream.messages.state import Counters, StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow, Received, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
+from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 
 _BATCH = 8_192  # most messages that a step takes in from a partition
 _STEP_BYTES = 2**26  # most bytes of them

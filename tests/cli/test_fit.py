@@ -14,7 +14,7 @@ from murk.learners.estimates.looks import Looks
 from murk.privacy import GaussianDP
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
-from murk.stream.messages.estimates import EstimateMessage
+from murk.stream.messages.state import EstimateMessage
 from tests.cli.harness import Done, murk, query, refused, run, start, world
 
 HEAD = """\

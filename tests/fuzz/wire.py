@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from murk.learners.problem import problem_for
-from murk.producers.models import Models
+from murk.producers.randomization import Models
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
 from murk.stream.messages.releases import IterateMessage, Release

@@ -15,7 +15,7 @@ from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream.log.base import Log
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import encode, encode_iterate
 from murk.stream.messages.releases import IterateMessage, ScoreRelease
 from murk.stream.task.task import Task

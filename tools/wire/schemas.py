@@ -11,14 +11,13 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from murk.stream.messages.codec import REASONS, json_schema
-from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
-from murk.stream.messages.state import StateMessage
+from murk.stream.messages.state import EstimateMessage, StateMessage
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK
 from murk.stream.task.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
-from murk.stream.worker.intake import DEAD_BYTES
+from murk.stream.worker.worker import DEAD_BYTES
 
 Schema = dict[str, Any]
 

@@ -101,7 +101,7 @@ def _ask_name() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
-    from murk.producers.ledger.hashing import hash_names
+    from murk.producers.ledger.ledger import hash_names
     from murk.producers.ledger.names import key_path
 
     done, key = hash_names(path), str(key_path(Path(path)))

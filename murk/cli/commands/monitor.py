@@ -122,7 +122,7 @@ def _print_address(task: Task, server: Server, as_json: bool) -> None:
 
 def _compare(task: Task, carried: Task, url: str) -> None:
     """Check that the log carries the given task, real or simulated."""
-    from murk.stream.task.change import check_task_change
+    from murk.stream.task.task import check_task_change
 
     # The file does not contain the public covariates.
     expected = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)

@@ -47,14 +47,14 @@ def command(
     from murk.errors import UserError
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
-    from murk.producers.populations.constants import check_public, constant_in_public
+    from murk.producers.populations.file_work import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
     from murk.stream.task.disclosure import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
-    from murk.stream.log.kafka.topic_creation import TopicSetup
+    from murk.stream.log.kafka.log import TopicSetup
 
     task = Task.load(task_path).with_simulated(simulated)
     if task.public_path is not None:

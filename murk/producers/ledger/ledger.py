@@ -17,10 +17,9 @@ from typing import Any, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger import outbox, statements
+from murk.producers.ledger import statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
-from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.merging import EarlierAccounts, adopt
+from murk.producers.ledger.migration import EarlierAccounts, adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Id,
@@ -33,12 +32,20 @@ from murk.producers.ledger.names import (
     make_key,
     read_key,
 )
-from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, bind, book, loosen, promises
-from murk.producers.ledger.progress import Run, check_people, read_run
-from murk.producers.ledger.recognition import check_named, several_ways, strangers
-from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.transaction import DAY, Common, Spending
+from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
+from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
+from murk.producers.ledger.statements import GroupSums
+from murk.producers.ledger.transaction import (
+    DAY,
+    Common,
+    Owner,
+    Queued,
+    Spending,
+    change_owners,
+    drop_unconfirmed,
+    ranges,
+)
 from murk.producers.ledger.windows import Windows
 from murk.stream.log.base import truncate_time
 
@@ -235,7 +242,7 @@ class Settling:
 
         The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
         """
-        self._confirmed.extend(outbox.ranges(numbers))
+        self._confirmed.extend(ranges(numbers))
         # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
         with suppress(MurkError):
             self.delete_confirmed()
@@ -265,7 +272,8 @@ class Settling:
         self._removed(deleted)
 
     def _remove(self, connection: Connection) -> int:
-        outbox.remove(connection, self._confirmed)
+        if self._confirmed:
+            connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
         return len(self._confirmed)
 
     def _removed(self, deleted: int) -> None:
@@ -408,16 +416,22 @@ class Ledger:
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases in the outbox, of one task or of all."""
         self.delete_confirmed()
-        return outbox.count(self._file, self._optional_number(task_hash))
+        task, query = self._optional_number(task_hash), "SELECT count(*) FROM outbox WHERE ? IS NULL OR task = ?"
+        return int(self._file.query(query, (task, task))[0][0])
 
-    def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
+    def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[Queued]:
         """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
-        return outbox.read(self._file, self._booked(task_hash).number, after, limit)
+        query = (
+            "SELECT number, chain, message, since, expires FROM outbox "
+            "WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
+        )
+        return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Return whether a release still waits for the log's confirmation."""
         self.delete_confirmed()
-        return outbox.holds(self._file, self._booked(task_hash).number, number)
+        query = "SELECT 1 FROM outbox WHERE number = ? AND task = ?"
+        return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
         """Delete releases that are on the log. After a crash, they are searched on the log before being sent again."""
@@ -436,7 +450,7 @@ class Ledger:
         with self._settling.write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
-            return outbox.drop(connection, self.names.sealing(connection), where, values)
+            return drop_unconfirmed(connection, self.names.sealing(connection), where, values)
 
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
@@ -460,7 +474,7 @@ class Ledger:
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             key, owner = self.names.sealing(connection), Owner(home, known)
-            return outbox.drop(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return a person's own view: what was promised, spent, sent and refused, by task.
@@ -582,3 +596,76 @@ class Ledger:
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")
         return int(rows[0][0])
+
+
+_WITH_NAMES = ("spending", "debits", "withdrawals", "reported")
+
+
+def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
+    """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
+
+    The file is locked exclusively, since a process that still writes plain names would give people new accounts with
+    nothing spent; ``timeout`` is the number of seconds to wait for others to close it. Afterwards the file is
+    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true.
+
+    Raises UserError if the ledger's key is lost, and changes nothing. Raises MurkError if another process has the file
+    open or it cannot be written; the message says if only the rewriting is left to do.
+    """
+    file = LedgerFile(path, create=False, timeout=timeout, alone=True)
+    try:
+        names = Names(file)
+        if not file.has_digests and not names.is_unfinished:
+            return False
+        if file.has_digests:
+            with file.write() as connection:
+                _hash_all(connection, file, names)
+            file.look_again()
+        Names(file)  # Gives the key its final name.
+        _overwrite(file)
+        return True
+    finally:
+        file.close()
+
+
+def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
+    key = make_key(file.path) if file.is_plain else names.writing(connection)
+    change_owners(connection, key, lambda owner: Owner(owner.home, _hashed_person(owner.person, key)))
+    if file.is_plain:
+        _hash_people(connection, key)
+        connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
+    connection.create_function("source", 1, key.source, deterministic=True)
+    connection.execute("UPDATE sources SET digest = source(digest)")
+    connection.execute("DELETE FROM meta WHERE key = ?", (NAMING,))
+    connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
+
+
+def _hashed_person(person: Id, key: NameKey) -> Id:
+    return key.person(person) if isinstance(person, str) else person
+
+
+def _hash_people(connection: Connection, key: NameKey) -> None:
+    connection.create_function("name", 1, key.person, deterministic=True)
+    connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
+    for table in [*_WITH_NAMES, *["windows"] * has_windows(connection)]:
+        record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
+        connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
+
+
+def _overwrite(file: LedgerFile) -> None:
+    """Rewrite the file and empty its write-ahead log, so that neither holds deleted names."""
+    try:
+        file.query("VACUUM")
+        busy = not file.empty_log()
+    except MurkError as error:
+        raise MurkError(f"{error}. {_unfinished_words(file)}") from error
+    if busy:
+        raise MurkError(f"the ledger {file.path} is in use by another process: stop it. {_unfinished_words(file)}")
+    with file.write() as connection:
+        connection.execute("DELETE FROM meta WHERE key = 'names left'")
+
+
+def _unfinished_words(file: LedgerFile) -> str:
+    return (
+        f"({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still hold the "
+        "names and digests that they replaced. Run --migrate again)"
+    )

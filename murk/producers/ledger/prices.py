@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
-from murk.producers.ledger.schema import LedgerFile
 from murk.stream.task.shuffle import CentralGuarantee
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def parse_history(text: str) -> dict[int, int]:
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 
-def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
+def bind(file: Database, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
     """Bind a task to a log; see `Ledger.bind`."""
     query = "SELECT log, name FROM tasks WHERE hash = ?"
     known = file.query(query, (task_hash,))
@@ -218,7 +217,7 @@ def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulat
 
 
 def book(
-    file: LedgerFile,
+    file: Database,
     prices: Prices,
     task_hash: str,
     charges: Sequence[Charge],
@@ -239,19 +238,19 @@ def book(
     return Booked(task, levels)
 
 
-def promises(file: LedgerFile, task: int) -> list[Promise]:
+def promises(file: Database, task: int) -> list[Promise]:
     """Read the caps of a task, or those over all tasks (0)."""
     query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
     return [Promise(*row) for row in file.query(query, (task,))]
 
 
-def loosen(file: LedgerFile, task: int, level: str, cap: PrivacyLoss) -> None:
+def loosen(file: Database, task: int, level: str, cap: PrivacyLoss) -> None:
     """Raise a cap; see `Ledger.loosen`."""
     with file.write() as connection:
         connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 
 
-def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+def _tighten(file: Database, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
     if cap.currency == "gdp":

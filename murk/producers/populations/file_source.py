@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.producers.ledger.names import are_plain, is_unicode, number_name, person_name
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, suspects
-from murk.stream.task.data.columns import Cell, as_boolean
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, suspects
+from murk.stream.task.data.coding import Cell, as_boolean
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.errors import shown
 

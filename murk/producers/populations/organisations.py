@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.delivery import WindowReceipt
 from murk.producers.populations.file_source import NOBODY
 from murk.producers.populations.file_work import FilePopulation, Step
-from murk.producers.sketches.producer import ORGANISATION, SketchProducer, sketch_problem_for
-from murk.producers.sketches.window import remedy
+from murk.producers.producer import WindowReceipt
+from murk.producers.sketches import ORGANISATION, SketchProducer, remedy, sketch_problem_for
 
 if TYPE_CHECKING:
     from murk.learners.sketches.problem import WindowProblem

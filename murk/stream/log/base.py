@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE
 
 _PAGE = 4096  # messages read at once by `Log.releases`
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
@@ -281,8 +281,7 @@ class Log(ABC):
 
         Raises `UserError` if the log carries no task.
         """
-        from murk.stream.messages.replay import Replay
-        from murk.stream.messages.wire import DuplicateWindow
+        from murk.stream.messages.wire import DuplicateWindow, Replay
         from murk.stream.task.task import Task
 
         document = self.document()

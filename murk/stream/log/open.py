@@ -75,7 +75,7 @@ def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None 
         raise UserError(
             f"{url!r} names no file: write sqlite:///PATH (a log is a file, which outlives its process)", code=ADDRESS
         )
-    from murk.stream.log.sqlite.log import SqliteLog
+    from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create, model=model)
 

@@ -13,8 +13,11 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.messages.limits import MAX_MESSAGE
 from murk.stream.messages.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
+
+MAX_MESSAGE: Final = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
+MAX_STATE: Final = 8 * 2**20  # longest state of a chain in bytes
+
 
 Reason = Literal[
     "too-large", "malformed", "schema", "wrong-task", "simulated", "dimension", "level", "magnitude", "chain",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.stream.messages.codec import WireRules, decode, encode
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, parse
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
 Rows = NDArray[np.int64]
@@ -376,3 +377,35 @@ class DuplicateWindow:
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Tell which messages of a partition are releases of a task that a learner learns, in order."""
+
+    kind: str
+    task: str  # hash
+    simulated: bool
+    levels: Collection[str]
+    partition: int
+    window: DuplicateWindow = field(repr=False)
+
+    def admitted(self, messages: Iterable[tuple[int, int, bytes]]) -> Iterator[Release]:
+        """Return the releases among messages (offset, time of appending, bytes), whose offsets grow."""
+        for offset, appended, value in messages:
+            try:
+                release = self._release(value)
+            except RejectedError:
+                continue
+            # Recorded whatever the outcome, as by a worker.
+            repeated = self.window.seen(offset, release.id)
+            if release.chain == self.partition and appended <= release.expires and not repeated:
+                yield release
+
+    def _release(self, value: bytes) -> Release:
+        release = parse(value, self.kind)
+        if release.task != self.task or release.simulated is not self.simulated:
+            raise RejectedError("wrong-task", "a release of another task")
+        if release.level not in self.levels:
+            raise RejectedError("level", f"level {release.level!r} is not one of the task's")
+        return release

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from murk.stream.task.block import format_duration
 from murk.stream.task.data.coding import class_clash
 from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target
-from murk.stream.task.durations import format_duration
 from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock
 

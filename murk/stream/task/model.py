@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, Val
 
 from murk.errors import UserError
 from murk.stream.task.block import Block, Integer, Number, Text
-from murk.stream.task.canonical import canonical_json
 from murk.stream.task.data.coding import INTERCEPT
 from murk.stream.task.data.features import (
     BinaryTarget,
@@ -28,7 +27,7 @@ from murk.stream.task.data.features import (
 )
 from murk.stream.task.errors import nearest, shown, task_error, user_error
 from murk.stream.task.learner import LearnerBlock
-from murk.stream.task.task import Task, check_name
+from murk.stream.task.task import Task, canonical_json, check_name
 from murk.stream.task.yaml import read_yaml
 
 OWN: Final = -1

@@ -4,7 +4,9 @@ A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modul
 ``forecast`` are imported when they are used.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -13,11 +15,12 @@ from pydantic import BeforeValidator
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms import BEST
 from murk.stream.task.block import Block
-from murk.stream.task.checks import OBJECTIVES
+from murk.stream.task.checks import FORMER_OBJECTIVE, OBJECTIVES
 from murk.stream.task.data.features import Target
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.learner import LearnerBlock, MaxStaleness
+from murk.stream.task.learner import LearnerBlock, MaxStaleness, PublicBlock
 from murk.stream.task.protocol import TaskProtocol, coded_features
 
 FOLDERS: Final[Mapping[str, str]] = {
@@ -195,3 +198,33 @@ def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = 
             f"protocol: {protocol} cannot give {guarantee.kind}: {offer.why_no_other}; it can give "
             f"{', '.join(offer.guarantees)}"
         )
+
+
+def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
+    """Return the log's values for keys that the task file leaves out and that earlier versions filled in differently.
+
+    ``by_rule`` are the keys that the file leaves out, of "protocol", "release", "method", "objective", "delays",
+    "models" and "effects".
+    """
+    changes: dict[str, Any] = {}
+    for name in BLOCKS:
+        block, former = getattr(task, name), getattr(carried, name)
+        kept = {} if block is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
+        if kept:
+            changes[name] = block.model_dump(mode="json") | kept
+    if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
+        # The step settings of the log's task: the rules for the new default protocol filled in none.
+        learner = carried.learner.model_dump(mode="json")
+        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
+    same = "protocol" in changes or task.protocol == carried.protocol
+    logistic = carried.objective == FORMER_OBJECTIVE and task.target.kind == "binary"
+    if same and logistic and "objective" in by_rule:
+        changes["objective"] = FORMER_OBJECTIVE
+    if "delays" in by_rule and carried.learner.delays is None:
+        changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
+    sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
+    if task.protocol == "moments" and task.public is None and carried.public == sample:
+        changes["public"] = sample.model_dump(mode="json")
+    if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
+        changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+    return changes

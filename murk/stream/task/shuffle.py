@@ -11,8 +11,7 @@ from pydantic import Field
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
 from murk.privacy.shuffling import largest_local_epsilon, shuffled_epsilon
-from murk.stream.task.block import Block, Integer, Number
-from murk.stream.task.durations import Duration
+from murk.stream.task.block import Block, Duration, Integer, Number
 from murk.stream.task.errors import task_error
 
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none

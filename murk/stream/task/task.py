@@ -1,5 +1,7 @@
 """The task: the public specification that devices, learners and monitors share."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -13,16 +15,12 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
-from murk.stream.task.block import Block, Integer, Text
-from murk.stream.task.canonical import canonical_json
+from murk.stream.task.block import Block, Duration, Integer, Text
 from murk.stream.task.checks import check_contrasts, check_intervals, check_names, check_objective, check_times
 from murk.stream.task.data.coding import INTERCEPT, Coding
-from murk.stream.task.data.covariates import PublicCovariates, covariates
 from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
-from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
-from murk.stream.task.former import former_defaults
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,
@@ -33,6 +31,8 @@ from murk.stream.task.learner import (
     LogBlock,
     MaxStaleness,
     PublicBlock,
+    PublicCovariates,
+    covariates,
 )
 from murk.stream.task.privacy import DEFAULT_LEVEL, PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
@@ -42,6 +42,7 @@ from murk.stream.task.registry import (
     ProtocolName,
     check_forgetting,
     check_protocol,
+    former_defaults,
     protocol_by_rule,
     release_named,
     resolved,
@@ -50,6 +51,39 @@ from murk.stream.task.registry import (
 )
 from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
 from murk.stream.task.yaml import read_yaml
+
+
+def canonical_json(content: object) -> bytes:
+    """Return data as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8.
+
+    >>> canonical_json({"b": 0.1, "a": [1, None]})
+    b'{"a":[1,null],"b":0.1}'
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def differences(first: bytes, second: bytes) -> list[str]:
+    """Return the keys in which two tasks' documents differ, as a task file writes them.
+
+    >>> differences(b'{"a": {"b": 1}, "c": 2}', b'{"a": {"b": 3}, "c": 2}')
+    ['a.b']
+    """
+    return _differences(json.loads(first), json.loads(second), "")
+
+
+def _differences(left: object, right: object, path: str) -> list[str]:
+    keys: list[str] = []
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted({*left, *right}):
+            keys += _differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, pair in enumerate(zip(left, right, strict=True)):
+            keys += _differences(*pair, f"{path}[{index}]")
+    elif left != right:
+        keys.append(path)
+    return keys
+
 
 SCHEMA_VERSION: Final = 1
 # Keys of the resolved document that no task file sets.
@@ -397,7 +431,7 @@ class Task(_ProtocolBlocks):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with the former defaults of the version that began a log, where its file names no value.
 
-        ``carried`` is the task of the log. See ``murk.stream.task.former``.
+        ``carried`` is the task of the log. See ``murk.stream.task.registry``.
         """
         changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
@@ -462,3 +496,36 @@ class Task(_ProtocolBlocks):
         return f"Task({self.name!r}, hash={self.hash[:12]!r})"
 
     __str__ = __repr__
+
+
+def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
+    """Return the offered task if its document is to be stored on the log, or None if nothing changes.
+
+    Raises `UserError` if the log carries another task, or its number of partitions would change.
+    """
+    if standing == offered:
+        return None
+    task = Task.from_document(offered)
+    if standing is None:
+        return task
+    carried = Task.from_document(standing)
+    task = task.with_defaults_of(carried)
+    if task == carried:
+        return None
+    if carried.hash != task.hash:
+        # Never values: a document may hold people's covariates.
+        keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
+        raise UserError(
+            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
+            f"differs in: {', '.join(keys)}. The task of a log cannot be changed: use another log, or the task as it "
+            "was",
+            code="MURK-TASK-003",
+        )
+    if carried.log.partitions != task.log.partitions:
+        raise UserError(
+            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
+            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
+            f"Set log.partitions back to {carried.log.partitions}, or use another log",
+            code="MURK-TASK-003",
+        )
+    return task

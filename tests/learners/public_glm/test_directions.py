@@ -13,7 +13,7 @@ from murk.producers.randomization import answers_of
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
-from murk.stream.task.change import check_task_change
+from murk.stream.task.task import check_task_change
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """

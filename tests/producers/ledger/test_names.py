@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers.ledger import hashing as renaming
 from murk.producers.ledger import ledger as names
+from murk.producers.ledger import ledger as renaming
 from murk.producers.ledger import names as key
-from murk.producers.ledger.hashing import hash_names
-from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.ledger import Ledger, hash_names
 from murk.producers.ledger.names import NameKey, ReleaseRequests, key_path
 from murk.producers.ledger.transaction import Spending
 from tests.producers.ledger.accounts import FILE, TASK, as_format, ask, booked, charge, rho, spend

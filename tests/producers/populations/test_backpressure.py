@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.producers.models import NoModels
-from murk.producers.populations.backpressure import wait_for_models
+from murk.producers.populations.people import wait_for_models
+from murk.producers.randomization import NoModels
 from murk.stream import open_log
 from murk.stream.log.base import Checkpoint, Log, UnreachableError
 from murk.stream.messages.codec import encode_iterate

@@ -23,7 +23,7 @@ from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.sketches import SketchAccumulator
 from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
 from murk.producers.ledger.transaction import Spending
-from murk.producers.sketches.window import index_of
+from murk.producers.sketches import index_of
 from murk.stream import Task, open_log
 from murk.stream.messages.releases import SketchRelease
 from tests.producers.ledger.accounts import by_name

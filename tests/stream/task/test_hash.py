@@ -14,7 +14,6 @@ from murk.learners.moments.protocol import MomentsBlock
 from murk.learners.scores.protocol import ScoresBlock
 from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block
-from murk.stream.task.canonical import canonical_json, differences
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.data.features import (
     BinaryTarget,
@@ -37,7 +36,7 @@ from murk.stream.task.learner import (
 )
 from murk.stream.task.privacy import PrivacyBlock
 from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
-from murk.stream.task.task import Task
+from murk.stream.task.task import Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 

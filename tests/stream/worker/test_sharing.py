@@ -12,11 +12,10 @@ from murk.errors import MurkError
 from murk.learners.estimates.curve import merged_curve
 from murk.learners.problem import problem_for
 from murk.stream.log.base import Checkpoint, UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
-from murk.stream.worker.committed import CommittedLearners
-from murk.stream.worker.sharing import Making, Told, sharing_of
+from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_of
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped
 from tests.protocols import OWN_MODELS, SCORES

@@ -24,8 +24,7 @@ from typing import IO, Any, BinaryIO, Protocol
 
 from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv_rows, cut_lines, wide_csv
 from murk.errors import UserError
-from murk.producers.populations.records.arrow import ParquetTable
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, index_columns
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT, ParquetTable, index_columns
 from murk.stream.task.data.text_files import GZIP, explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20

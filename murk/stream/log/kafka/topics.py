@@ -20,7 +20,7 @@ from murk.errors import MurkError, UserError
 from murk.stream.log.base import segment_seconds
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
 from murk.stream.log.kafka.connection.errors import translate_errors
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")

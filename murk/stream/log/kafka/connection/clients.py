@@ -18,7 +18,7 @@ from murk.stream.log.kafka.connection.members import Member
 from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 
 PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
 SENDING_MS = 6_000

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,22 +18,83 @@ from numpy.typing import NDArray
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
-from murk.producers.delivery import WindowReceipt
 from murk.producers.ledger.names import Key, ReleaseRequests, number_name, person_name
-from murk.producers.producer import Releaser
-from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
+from murk.producers.producer import Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 
 if TYPE_CHECKING:
     from murk.learners.sketches.problem import WindowProblem
     from murk.privacy.noise import NoiseSource
+    from murk.privacy.sketches.window import WindowAccumulator
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Spending
+    from murk.producers.ledger.transaction import Refusal, Spending
     from murk.producers.ledger.windows import Ending
     from murk.producers.policy import Policy
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
+
+
+KNOWN = "this window was released before"
+
+
+@dataclass
+class Window:
+    """An open window. Without an accumulator it is refused: its records are counted and not read.
+
+    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its chain's partition
+    when it was opened. ``outcome`` is "added" (opened), "refused" or "known", with the ``reason``. ``next_row`` is the
+    row after its last, ``message`` its sketch once made. ``accumulator`` and ``owners`` (records of each person, if the
+    task bounds them) are in memory only.
+    """
+
+    key: Key
+    index: int
+    chain: int
+    since: int
+    outcome: str = "added"
+    reason: str = ""
+    accumulator: WindowAccumulator[Any] | None = field(default=None, repr=False)
+    records: int = 0
+    next_row: int = 0
+    message: bytes | None = field(default=None, repr=False)
+    owners: Counter[str] = field(default_factory=Counter, repr=False)
+
+    def receipt(self) -> WindowReceipt:
+        """Return a receipt for the window's current state."""
+        return WindowReceipt(self.outcome, "none", self.records, self.reason)
+
+
+def index_of(organisation: str, key: Key, source: str | None) -> int:
+    """Return a number in [0, 2^62) that identifies an organisation's window."""
+    name = f"{source or ''}\0{organisation}\0{key}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
+
+
+def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
+    """Return why a window was refused, with a remedy if a cap has no room.
+
+    ``refusals`` is empty if it was refused in an earlier process.
+    """
+    reason = "the window was refused when it began"
+    for refusal in refusals:
+        if refusal.scope not in ("task", "level"):
+            return refusal.reason
+        reason = refusal.reason
+    return f"{reason}; {remedy(task, level)}"
+
+
+def remedy(task: Task, level: str) -> str:
+    """Return what to do if another window would exceed an organisation's cap for a task."""
+    guarantee = task.privacy.levels[level]
+    # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise.
+    share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
+    amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
+    return (
+        "the costs of windows add up: allow an organisation ten windows, for example, with privacy.per_person: "
+        f"{{{guarantee.kind}: {{{amounts}}}}}, or use larger windows (sketch.window)"
+    )
+
 
 ORGANISATION = "organisation"
 """Default name of an organisation's account."""

@@ -1,7 +1,8 @@
-"""The embedded log's tables, batches, ownership and `SqliteLog`.
+"""The embedded log: one SQLite file, for one machine.
 
-A row of the table ``batches`` holds up to `BATCH_MESSAGES` messages of one append, since a row costs SQLite as much
-time as a release costs everything else.
+Every append and commit is one transaction with ``synchronous=FULL``, which survives a power failure. Readers need no
+lock (WAL). A number, the *epoch*, identifies a chain's owner: taking the chain over increments it, and a commit first
+checks, within its transaction, that its epoch is current.
 """
 
 from __future__ import annotations
@@ -36,9 +37,8 @@ from murk.stream.log.base import (
     not_an_intake,
     taken_over,
 )
-from murk.stream.messages.estimates import KEY
-from murk.stream.task.change import check_task_change
-from murk.stream.task.task import Task
+from murk.stream.messages.state import KEY
+from murk.stream.task.task import Task, check_task_change
 
 VERSION = 2  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
