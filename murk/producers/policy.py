@@ -38,6 +38,10 @@ class Policy:
     A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
     (``privacy.per_person``, or one release at the person's level).
 
+    >>> from murk.privacy import GaussianDP
+    >>> Policy(lifetime=GaussianDP(2.0)).lifetime
+    GaussianDP(mu=2.0)
+
     Parameters
     ----------
     lifetime
@@ -50,12 +54,6 @@ class Policy:
     public_sample
         Whether people may be set aside for a task's public sample: their features (without the target) are then
         published unprotected, and they release nothing. False by default; the command line asks before publishing.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> Policy(lifetime=GaussianDP(2.0)).lifetime
-    GaussianDP(mu=2.0)
     """
 
     lifetime: Guarantee | None = None
@@ -66,9 +64,7 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
-        """Decide which levels of a task may be used, and under which caps.
-
-        ``mechanisms`` maps each of the task's levels to its mechanism.
+        """Decide which levels of a task, each with its mechanism, may be used, and under which caps.
 
         Raises UserError if the task asks for more per person than the policy allows, or no level may be used.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -95,20 +96,16 @@ class FlushReport:
 class Counts:
     """Sums over the coded records, for the device only.
 
-    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people. A
-    second process may count all of these records except one; the difference would disclose that person's values.
+    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people: a
+    second process may count all of these records except one, and the difference would disclose that person's values.
     """
 
     def __init__(self) -> None:
         self.records = self.clamped = self.missing = 0
 
-    def add(self, person: object, clamped: int, missing: int) -> None:
-        """Count one record."""
-        self.add_many([person], clamped, missing)
-
-    def add_many(self, people: Collection[object], clamped: int, missing: int) -> None:
-        """Count one record of each person."""
-        self.records += len(people)
+    def add(self, records: int, clamped: int, missing: int) -> None:
+        """Count records, and their values that were clamped or missing."""
+        self.records += records
         self.clamped += clamped
         self.missing += missing
 
@@ -117,28 +114,21 @@ class Counts:
         return "Counts()"
 
 
-OUTBOX_BATCH = 10_000
-"""Largest number of releases read from the outbox at once."""
-BROKER_BATCH = 100
-"""The same for a broker; small, so that the backlog of an unreachable broker fills the disk and not the memory."""
-OUTBOX_BYTES = 64 * 2**20
-"""Approximate largest number of bytes read from the outbox at once."""
-
+OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
+BROKER_BATCH = 100  # the same for a broker: the backlog of an unreachable broker fills the disk and not the memory
+OUTBOX_BYTES = 64 * 2**20  # approximate largest number of bytes read from the outbox at once
 READ = 4096
-_MARGIN = 8
-"""A share of 1/8 of the window for duplicates is for what others append while the outbox is sent."""
+_MARGIN = 8  # an eighth of the window for duplicates is for what others append while the outbox is sent
 
 
 class Delivery:
-    """Sends a task's releases and tells the ledger which of them are on the log.
+    """Sends a task's releases unchanged and in order, and tells the ledger which of them are on the log.
 
     ``window`` is the size of the window for duplicates if a shuffler deletes what it has taken in, and otherwise 0.
     """
 
     def __init__(self, log: Log, ledger: Ledger, task_hash: str, window: int = 0) -> None:
-        self._log = log
-        self._ledger = ledger
-        self._task = task_hash
+        self._log, self._ledger, self._task = log, ledger, task_hash
         self._window = window - window // _MARGIN
         # An earlier process may have sent its releases without receiving the confirmation.
         self._backlog = ledger.pending(task_hash) > 0
@@ -165,12 +155,9 @@ class Delivery:
         return ""
 
     def try_flush(self, now: float) -> None:
-        """Send the backlog if the log can be reached."""
-        try:
+        """Send the backlog if the log can be reached; otherwise it stays in the outbox."""
+        with suppress(MurkError, OSError):
             self.flush_backlog(now)
-        except (MurkError, OSError):
-            # It stays in the outbox, as the receipt says.
-            return
 
     def flush_backlog(self, now: float) -> None:
         """Send the backlog, if there may be one."""
@@ -178,10 +165,7 @@ class Delivery:
             self.flush(now)
 
     def flush(self, now: float) -> FlushReport:
-        """Send the backlog; see `Producer.flush`.
-
-        The log is searched before anything is sent or expires, so that an account states correctly which were sent.
-        """
+        """Send the backlog (see `Producer.flush`), after searching the log for it so that accounts are right."""
         self._backlog = True
         sent = already = expired = after = 0
         size = OUTBOX_BATCH if self._log.readable_by_senders else BROKER_BATCH
@@ -210,10 +194,8 @@ class Delivery:
 
         A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
         second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
-        device's clock is ahead of the log's.
-
-        A shuffler deletes whatever it has taken in, and keeps the ids of its window: within that, a second copy counts
-        as a duplicate.
+        device's clock is ahead of the log's. A shuffler deletes whatever it has taken in, and keeps the ids of its
+        window: within that, a second copy counts as a duplicate.
         """
         chains = {queued.chain for queued in waiting}
         begins = {chain: self._log.begin(chain) for chain in chains}
@@ -245,17 +227,15 @@ class Delivery:
 
 P = TypeVar("P", bound="Problem")
 
+# Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64.
 CANDIDATES = 64
-"""Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64."""
 
 
 class Releaser(ABC, Generic[P]):
     """Base class for everything that releases data to a task.
 
-    It checks the task, books the costs of releases, and sends what was released. Subclasses document the parameters.
-
-    Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
-    kind, or the policy refuses the task.
+    It checks the task, books the costs of releases, and sends what was released. Raises UserError if the log carries
+    another task, the ledger is bound to another log, the noise is of the wrong kind, or the policy refuses the task.
     """
 
     def __init__(
@@ -269,25 +249,22 @@ class Releaser(ABC, Generic[P]):
         clock: Callable[[], float] = time.time,
         problem: P | None = None,
     ) -> None:
-        self.task = task
-        self._log = log
-        self._ledger = ledger
-        self._clock = clock
+        self.task, self._log, self._ledger, self._clock = task, log, ledger, clock
         self._noise = self._check_noise(noise)
         check_carries(log, task)
         check_intake(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
-        self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)
+        self._admission = admission = (policy or Policy()).admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
-        ledger.book(
-            task.hash,
-            list(self._admission.charges.values()),
-            caps=self._admission.caps,
-            lifetime=self._admission.lifetime,
-        )
+        charges = list(admission.charges.values())
+        ledger.book(task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Prepare what a subclass needs, once the task is admitted and booked."""
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -341,16 +318,10 @@ class Releaser(ABC, Generic[P]):
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
-        """Return the fields that all releases of one moment share."""
         task, second = self.task, int(now)
         if second != self._moment[0]:
-            fields = {
-                "task": task.hash,
-                "time": truncate_time(now, task.granularity),
-                "expires": self._expiry(now),
-                "simulated": task.simulated,
-            }
-            self._moment = second, fields
+            times = {"time": truncate_time(now, task.granularity), "expires": self._expiry(now)}
+            self._moment = second, {"task": task.hash, **times, "simulated": task.simulated}
         return dict(self._moment[1])
 
     def _day(self, now: float) -> int:
@@ -360,9 +331,7 @@ class Releaser(ABC, Generic[P]):
         return truncate_time(now + self.task.expiry, self.task.granularity)
 
 
-SINGLES = 1 << 40
-"""First index of simulated draws for records that come from no file, beyond every row."""
-
+SINGLES = 1 << 40  # first index of simulated draws for records that come from no file, beyond every row
 _ALONE = np.zeros(1, dtype=np.int64)
 
 
@@ -371,40 +340,10 @@ class Producer(Releaser["PersonProblem"]):
 
     Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
     model is checked before a record is read. Missing values are coded by the task's public rule; a record without a
-    usable target is randomized as a zero gradient.
+    usable target is randomized as a zero gradient. ``counts`` are sums over the records read, for the device only. The
+    producer works only in the thread that opened its ledger. Raises UserError if the log carries another task, the
+    ledger is bound to another log, the noise is of the wrong kind, or the policy refuses the task.
 
-    The producer works only in the thread that opened its ledger.
-
-    Parameters
-    ----------
-    task
-        The task, as the log carries it.
-    log
-        The log.
-    ledger
-        The accounts of the people whose records are released.
-    noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
-    policy
-        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
-
-    Attributes
-    ----------
-    counts
-        Sums over the records read, for the device only.
-
-    Raises
-    ------
-    UserError
-        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
-        policy refuses the task.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.producers import Ledger
     >>> from murk.stream import Task, open_log
@@ -418,26 +357,28 @@ class Producer(Releaser["PersonProblem"]):
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
     ...     log.register_task(task.document())
     ...     producer = Producer(task, log, ledger)
-    ...     producer.release({"age": 31, "worked": "yes"}).outcome
-    ...     producer.release({"age": 31, "worked": "yes"}).outcome
-    'released'
-    'refused'
+    ...     [producer.release({"age": 31, "worked": "yes"}).outcome for _ in range(2)]
+    ['released', 'refused']
+
+    Parameters
+    ----------
+    task, log
+        The task, as the log carries it, and the log.
+    ledger
+        The accounts of the people whose records are released.
+    noise
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+    policy
+        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, if it exists already.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        log: Log,
-        ledger: Ledger,
-        *,
-        noise: NoiseSource | None = None,
-        policy: Policy | None = None,
-        clock: Callable[[], float] = time.time,
-        problem: PersonProblem | None = None,
-    ) -> None:
-        super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
+    def _set_up(self) -> None:
         self.counts = Counts()
-        self._models = models_of(log, task, self._problem)
+        self._models = models_of(self._log, self.task, self._problem)
         # Releases that use no model have no version.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
@@ -447,30 +388,15 @@ class Producer(Releaser["PersonProblem"]):
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
     ) -> Receipt:
-        """Release one record, if the person's caps have room.
+        """Release one record, if the person's caps have room; the record is read only after the release was paid.
 
-        Parameters
-        ----------
-        record
-            Raw values by column. It is read only after the model was checked and the release paid.
-        person
-            Name of the person's account in the ledger.
-        key
-            Identifies the record if it comes again; must not depend on its values. None for a record that comes once.
-        level
-            The privacy level that the person chose without looking at the record.
+        ``record`` has raw values by column. ``person`` is the name of the person's account in the ledger. ``key``
+        identifies the record if it comes again, and must not depend on its values; None for a record that comes once.
+        ``level`` is the privacy level that the person chose without looking at the record.
 
-        Returns
-        -------
-        Receipt
-            "released" even if the log cannot be reached: the release then waits in the outbox.
-
-        Raises
-        ------
-        UserError
-            For an unknown or refused level, or a hostile model.
-        MurkError
-            If the log cannot be read or the ledger cannot be written: nothing was debited or released.
+        The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
+        UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
+        cannot be written: nothing was debited or released.
         """
         self._ledger.check_thread()
         person = person_name(person)
@@ -492,7 +418,7 @@ class Producer(Releaser["PersonProblem"]):
             self._delivery.try_flush(self._clock())
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
             return Receipt("known", "queued" if queued else "none", "this record was released before")
-        self.counts.add(person, coded.clamped, coded.missing)
+        self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend, self._clock())
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
@@ -509,10 +435,8 @@ class Producer(Releaser["PersonProblem"]):
 
         Gradients and scores are computed at the newest model of each record's chain. The backlog is sent first, so that
         the log keeps the order of blocks; within a block the order is drawn from the operating system (a simulation
-        keeps the file's).
-
-        Raises MurkError if ledger or log cannot be written. What was debited waits in the outbox and is sent first next
-        time.
+        keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the outbox and
+        is sent first next time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
@@ -521,13 +445,8 @@ class Producer(Releaser["PersonProblem"]):
         self._check_levels(levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        requests = ReleaseRequests(
-            rows.tolist(),
-            block.people,
-            levels,
-            source=block.source,
-            keep_levels=block.levels is None and block.people is not None,
-        )
+        keep_levels = block.levels is None and block.people is not None
+        requests = ReleaseRequests(rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels)
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
@@ -536,8 +455,7 @@ class Producer(Releaser["PersonProblem"]):
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
-        people: Sequence[object] = rows.tolist() if block.people is None else block.people
-        self.counts.add_many(people, block.clamped, block.missing)
+        self.counts.add(len(block), block.clamped, block.missing)
         self._delivery.send(spend)
         return report
 

@@ -33,8 +33,8 @@ _NONE.setflags(write=False)
 class PublishedModel:
     """A model at which a gradient or score is computed.
 
-    ``version`` is the number of releases that the chain had learned. ``iterate`` is a float64 vector of shape
-    (model_size,), empty if releases use no model. ``end`` is the end of the chain's partition when the model was read:
+    ``version`` is the number of releases that the chain had learned; ``iterate`` a float64 vector of shape
+    (model_size,), empty if releases use no model; ``end`` the end of the chain's partition when the model was read:
     later releases are stored at or after this offset.
     """
 
@@ -47,9 +47,7 @@ class Models:
     """Reads a log's models and trusts none of them."""
 
     def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
-        self._log = log
-        self._task = task
-        self._problem = problem
+        self._log, self._task, self._problem = log, task, problem
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
 
     def newest(self, chain: int) -> PublishedModel:
@@ -60,7 +58,7 @@ class Models:
         """Return the last received iterate of a chain, even while the log cannot be reached.
 
         Raises UserError, before any record is used, if no honest learner publishes it (damaged, of another task or
-        size, infinite, outside the radius, of an impossible version). Raises MurkError if the log cannot be read.
+        size, infinite, outside the radius, of an impossible version); MurkError if the log cannot be read.
         """
         message, end = self._log.cached_model(chain)
         source = self._source(chain)
@@ -137,10 +135,8 @@ def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels
     return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)
 
 
-FEW = 64
-"""Number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms."""
-MOST_HELD = 16
-"""Largest number of kernels in memory, one for each chain and level."""
+FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
+MOST_HELD = 16  # largest number of kernels in memory, one for each chain and level
 
 Key = TypeVar("Key", int, str)
 
@@ -150,10 +146,9 @@ def answers_of(
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
 ) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
-    """Randomize coded records into payloads, each the answer to one of the problem's questions.
+    """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
 
-    Return payloads, and the question of each (None if the problem has only one). Questions are drawn from noise and
-    model alone, before any record is read. For the parameters see `payloads_of`.
+    Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
     """
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
@@ -264,7 +259,6 @@ def payloads_of(
 
 
 def _rows(values: NDArray[np.float64], own: slice | NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return rows of records: a view, or a copy that is wiped."""
     return values[own] if isinstance(own, slice) else keep(values[own])
 
 

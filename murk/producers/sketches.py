@@ -72,10 +72,7 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
 
 
 def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
-    """Return why a window was refused, with a remedy if a cap has no room.
-
-    ``refusals`` is empty if it was refused in an earlier process.
-    """
+    """Return why a window was refused, perhaps in an earlier process, with a remedy if a cap has no room."""
     reason = "the window was refused when it began"
     for refusal in refusals:
         if refusal.scope not in ("task", "level"):
@@ -96,8 +93,7 @@ def remedy(task: Task, level: str) -> str:
     )
 
 
-ORGANISATION = "organisation"
-"""Default name of an organisation's account."""
+ORGANISATION = "organisation"  # default name of an organisation's account
 
 
 class SketchProducer(Releaser["WindowProblem"]):
@@ -110,52 +106,14 @@ class SketchProducer(Releaser["WindowProblem"]):
     A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). If a window
     would exceed a cap, it is refused before any of its records is read. A full window that cannot be released because
     the ledger cannot be written stays in memory; the next call tries the same bytes again before it takes a record.
-
     Nothing is counted that depends on the records' values: to publish such a count would be another release.
 
-    The producer works only in the thread that opened its ledger.
+    The producer works only in the thread that opened its ledger. ``taken`` counts the records taken so far, by all
+    windows: after an error it shows which must not be added again. ``next_row`` is the row after the last one taken
+    from a file; earlier rows are skipped. Raises UserError if the log carries another task, the ledger is bound to
+    another log, the noise is of the wrong kind, or the policy refuses the task; for a task of another protocol, an
+    unknown level, or an invalid name.
 
-    Parameters
-    ----------
-    task
-        The task (``protocol: sketch``), as the log carries it.
-    log
-        The log.
-    ledger
-        The organisation's account; each window spends its (epsilon, delta), and they add up.
-    organisation
-        Name of the account. It stays in the ledger.
-    level
-        The privacy level that the organisation chose.
-    noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
-    policy
-        What the organisation allows. By default the only cap is the task's own promise; nothing caps all tasks
-        together.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
-    source
-        Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
-
-    Attributes
-    ----------
-    lost
-        Windows of the organisation that were open when an earlier process died.
-    taken
-        Records taken so far, by all windows. After an error it shows which are in a window and must not be added again.
-    next_row
-        The row after the last one taken from a file; earlier rows are skipped.
-
-    Raises
-    ------
-    UserError
-        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
-        policy refuses the task; for a task of another protocol, an unknown level, or an invalid name.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.producers import Ledger
     >>> from murk.stream import Task, open_log
@@ -174,6 +132,27 @@ class SketchProducer(Releaser["WindowProblem"]):
     ...     receipts = [producer.add({"age": 20 + day % 20, "weeks": 26}) for day in range(101)]
     >>> [receipt.outcome for receipt in receipts[-3:]]
     ['added', 'released', 'refused']
+
+    Parameters
+    ----------
+    task, log
+        The task (``protocol: sketch``), as the log carries it, and the log.
+    ledger
+        The organisation's account; each window spends its (epsilon, delta), and they add up.
+    organisation
+        Name of the account. It stays in the ledger.
+    level
+        The privacy level that the organisation chose.
+    noise
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+    policy
+        What the organisation allows. By default the only cap is the task's own promise.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, if it exists already.
+    source
+        Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
     """
 
     def __init__(
@@ -226,11 +205,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:
-        """Open a window unless one is open, and return its receipt; adding a record does this, too.
-
-        ``row`` is the window's first row if its records come from a file. Raises MurkError if the log was never
-        reached, or the ledger cannot be written.
-        """
+        """Open a window (at ``row`` of a file) unless one is open, as adding a record does, and return its receipt."""
         self._catch_up()
         return (self._window or self._begin(row)).receipt()
 
@@ -240,8 +215,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
         Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
         target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
-
-        Raises MurkError if the log was never reached, or the ledger cannot be written; nothing was released. ``taken``
+        Raises MurkError if the log was never reached, or the ledger cannot be written: nothing was released. ``taken``
         shows whether the record was added: it was if only the release of the full window failed, which the next call
         tries again.
         """
@@ -262,21 +236,11 @@ class SketchProducer(Releaser["WindowProblem"]):
     ) -> list[WindowReceipt]:  # fmt: skip
         """Add coded records in order, and release every window that they fill.
 
-        Parameters
-        ----------
-        x, y
-            Coded features, the constant last, shape (m, p); coded targets, NaN if missing, shape (m,).
-        rows
-            Their rows in the file, ascending. Rows taken before are skipped, so after an error the same block may be
-            given again.
-        people
-            Owners of the records, if the task has ``sketch.person``. Records beyond a person's bound, and those of
-            None, are counted and mixed as zeros.
-
-        Returns
-        -------
-        list of WindowReceipt
-            One for each window that ended, and one for the open window.
+        ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).
+        ``rows`` are their rows in the file, ascending; rows taken before are skipped, so after an error the same block
+        may be given again. ``people`` are the owners of the records, if the task has ``sketch.person``; records beyond
+        a person's bound, and those of None, are counted and mixed as zeros. Return a receipt for each window that
+        ended, and one for the open window.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError("people= (the owners of the records) is required with sketch.person, and only allowed then")
@@ -312,9 +276,8 @@ class SketchProducer(Releaser["WindowProblem"]):
     def release(self) -> WindowReceipt:
         """Release the open window, whatever its number of records, and send it.
 
-        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox.
-
-        Raises UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
+        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
+        UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
         `release` may be called again for the same sketch.
         """
         window = self._need_window()
@@ -335,9 +298,8 @@ class SketchProducer(Releaser["WindowProblem"]):
             self._set_refused(window, spend)
             return window.receipt()
         reason = self._delivery.try_send(spend, self._clock())
-        return WindowReceipt(
-            "released", "queued" if reason else "sent", window.records, reason, self.level, window.chain
-        )
+        delivery = "queued" if reason else "sent"
+        return WindowReceipt("released", delivery, window.records, reason, self.level, window.chain)
 
     def leave_out(self) -> WindowReceipt:
         """Discard the open window: nothing of it is released or debited. Without one, raise a UserError."""
@@ -371,20 +333,16 @@ class SketchProducer(Releaser["WindowProblem"]):
         window = Window(key, index, chain, self._log.cached_model(chain)[1])
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
-            if spend.known:
-                self._set_refused(window, spend)
-            elif before == "refused":
-                # An earlier process has refused the window and counted the refusal.
-                self._set_refused(window, spend)
-                spend.cancel()
-            elif before == "open":
+            if not spend.known and before == "open":
                 raise MurkError("another process has just opened this window: run one process per organisation")
-            elif spend.refusals:
+            if spend.known or before == "refused" or spend.refusals:
                 self._set_refused(window, spend)
-                spend.windows.begin(key, self.organisation, self._today(), "refused")
-            else:
+            if not spend.known and before != "refused":
+                today = truncate_time(self._clock(), self.task.granularity)
+                spend.windows.begin(key, self.organisation, today, "refused" if spend.refusals else "open")
+            # An earlier process has counted the refusal of a window that it refused.
+            if before == "refused" or not spend.refusals:
                 spend.cancel()
-                spend.windows.begin(key, self.organisation, self._today(), "open")
         if window.outcome == "added":
             window.accumulator = self._problem.accumulator(self.level, self._noise, index)
         self._window = window
@@ -440,9 +398,6 @@ class SketchProducer(Releaser["WindowProblem"]):
         [name] = identifiers(self._noise, np.array([window.index]))
         return encode(self._problem.release(made, id=name, level=self.level, chain=window.chain, **self._fields(now)))
 
-    def _today(self) -> int:
-        return truncate_time(self._clock(), self.task.granularity)
-
     def _set_refused(self, window: Window, spend: Spending) -> None:
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
@@ -451,7 +406,6 @@ class SketchProducer(Releaser["WindowProblem"]):
 
 
 def _owner_name(value: Any) -> str | None:
-    """Return a record's owner; None if it names nobody."""
     if type(value) not in (str, int, float, Decimal):
         return None
     try:

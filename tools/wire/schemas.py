@@ -21,6 +21,8 @@ from murk.stream.worker.worker import DEAD_BYTES
 
 Schema = dict[str, Any]
 
+_ADDED_TO_FEATURES: Final = [(name, key) for name, keys in ADDED_TO_FEATURES.items() for key in keys]
+
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Pydantic writes bounds within a choice under its own names, which no validator knows.
 _BOUNDS: Final = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
@@ -90,7 +92,7 @@ def schemas() -> dict[str, Schema]:
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
     task["required"] = [key for key in task["required"] if key not in BLOCKS and key not in ADDED_TO_TASK] + ["schema"]
-    for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *ADDED_TO_FEATURES):
+    for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *_ADDED_TO_FEATURES):
         block = task["$defs"][name]
         block["required"] = [key for key in block["required"] if key != added]
     found = {

@@ -75,10 +75,8 @@ class CapStatus:
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
         """Return the cap and the amount spent as guarantees in plain data."""
-        return {
-            name: None if amount is None else amount.to_dict()
-            for name, amount in (("spent", self.spent), ("cap", self.cap))
-        }
+        amounts = {"spent": self.spent, "cap": self.cap}
+        return {name: None if amount is None else amount.to_dict() for name, amount in amounts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,21 @@ class Account:
 
     def describe(self) -> list[str]:
         """Describe the account in plain words, a sentence or two per line."""
-        return account_lines(self)
+        if not self.is_known:
+            return [
+                "Nothing was ever released by this ledger under this name. (Capitals count. Where each row of a file "
+                "is a person, give the row and the file (--source). An organisation that no column names is called "
+                "'organisation'.)"
+            ]
+        lines = [line for task in self.tasks for line in _task_lines(task)]
+        # Without a release, published features still disclose something.
+        if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):
+            lines.append(f"All tasks: {self.accountant.describe()}")
+        lines += [f"Promised over all tasks: {_cap_words(status)}" for status in self.caps]
+        if self.withdrawn:
+            who = "organisation" if any(task.windows is not None for task in self.tasks) else "person"
+            lines.append(f"The {who} has withdrawn{_on_day(self.withdrawn_on)}: nothing more is released to any task.")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,27 +170,6 @@ class Totals:
         """Number of accounts, in words."""
         one, more = ("organisation", "organisations") if self.who == "organisation" else ("person", "people")
         return f"{self.people:,} {one if self.people == 1 else more}"
-
-
-def account_lines(account: Account) -> list[str]:
-    """Describe a person's account, a sentence or two per line."""
-    if not account.is_known:
-        return [
-            "Nothing was ever released by this ledger under this name. (Capitals count. Where each row of a file is a "
-            "person, give the row and the file (--source). An organisation that no column names is called "
-            "'organisation'.)"
-        ]
-    lines = []
-    for task in account.tasks:
-        lines += _task_lines(task)
-    # Without a release, published features still disclose something.
-    if len(account.tasks) > 1 and (account.accountant.releases or not any(task.published for task in account.tasks)):
-        lines.append(f"All tasks: {account.accountant.describe()}")
-    lines += [f"Promised over all tasks: {_cap_words(status)}" for status in account.caps]
-    if account.withdrawn:
-        who = "organisation" if any(task.windows is not None for task in account.tasks) else "person"
-        lines.append(f"The {who} has withdrawn{_on_day(account.withdrawn_on)}: nothing more is released to any task.")
-    return lines
 
 
 def _task_lines(task: TaskAccount) -> list[str]:
@@ -236,15 +227,18 @@ def _windows(count: int) -> str:
 
 
 def _cap_words(status: CapStatus) -> str:
-    spent = "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
-    return f"at most {status.cap}; spent {spent}"
+    return f"at most {status.cap}; spent {_spent_words(status)}"
+
+
+def _spent_words(status: CapStatus) -> str:
+    return "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
 
 
 def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
     """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
     lines = []
     for one in statuses:
-        spent = "an amount unknown in its currency" if one.spent is None else one.spent.rounded()
+        spent = _spent_words(one)
         if one.cap is None:
             lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")
         else:

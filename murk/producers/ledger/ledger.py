@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from murk.errors import MurkError, UserError
@@ -32,7 +31,7 @@ from murk.producers.ledger.names import (
     make_key,
     read_key,
 )
-from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, bind, book, loosen, promises
+from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, book
 from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
 from murk.producers.ledger.statements import GroupSums
@@ -70,6 +69,7 @@ class Names:
         self._file = file
         self._key = NameKey(None) if file.is_plain else None
         self._is_new = False
+        self._sources: dict[str, int] = {}
         # Look for the key first: it gets its name after the ledger has its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
@@ -164,7 +164,7 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for the people of a block, within a transaction, and the result of `EarlierAccounts.adopt`.
+        """Return the key for a block's people, within a transaction, and the result of `EarlierAccounts.adopt`.
 
         ``people`` is None if they are rows, which have no earlier spellings.
         """
@@ -189,6 +189,18 @@ class Names:
             return digest
         return (self.reading() if connection is None else self.writing(connection)).source(digest)
 
+    def source_number(self, connection: Connection, digest: str | None) -> int:
+        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
+        if digest is None or digest in self._sources:
+            return 0 if digest is None else self._sources[digest]
+        called = self.source(digest, connection)
+        row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
+        if row is None:
+            # Not cached: the transaction may still be rolled back.
+            return int(connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,)).lastrowid or 0)
+        self._sources[digest] = int(row[0])
+        return self._sources[digest]
+
     def committed(self) -> None:
         """Give a new key its final name, after the transaction."""
         if self._is_new:
@@ -203,29 +215,6 @@ class Names:
 
 def _fingerprint_in(rows: list[Any]) -> str | None:
     return str(rows[0][0]) if rows else None
-
-
-class Sources:
-    """Numbers of the record sources of one open ledger."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._numbers: dict[str, int] = {}
-
-    def number(self, connection: Connection, digest: str | None) -> int:
-        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
-        if digest is None:
-            return 0
-        known = self._numbers.get(digest)
-        if known is None:
-            called = self._names.source(digest, connection)
-            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
-            if row is None:
-                # Not cached: the transaction may still be rolled back.
-                added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,))
-                return int(added.lastrowid or 0)
-            known = self._numbers[digest] = int(row[0])
-        return known
 
 
 class Settling:
@@ -290,10 +279,9 @@ class Ledger:
     and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``).
 
     Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
-    foreign, empty, of another version or identity), with two exceptions that cannot be detected: an older copy put in
-    its place, and a file without the ``-wal`` that a crash left.
-
-    One object serves one thread of one process; any number of processes may open the same file.
+    foreign, empty, of another version or identity). Two cases cannot be detected: an older copy put in its place, and a
+    file without the ``-wal`` that a crash left. One object serves one thread; any number of processes may open the
+    file.
 
     Parameters
     ----------
@@ -333,7 +321,6 @@ class Ledger:
         self._prices = Prices()
         self._common = Common(self._prices)
         self._tasks: dict[str, Booked] = {}
-        self._sources = Sources(self.names)
         self._settling = Settling(self._file, self.names)
         self.identity = self._file.identity
         """Random identifier, drawn when the ledger was made."""
@@ -352,7 +339,21 @@ class Ledger:
 
     def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
         """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
-        bind(self._file, log_identity, task_hash, name, simulated)
+        query = "SELECT log, name FROM tasks WHERE hash = ?"
+        known = self._file.query(query, (task_hash,))
+        if not known:
+            with self._file.write() as connection:
+                connection.execute(
+                    "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
+                    (task_hash, name, log_identity, simulated),
+                )
+            known = self._file.query(query, (task_hash,))
+        if known[0][0] != log_identity:
+            raise UserError(
+                f"people of the ledger {self.path} release to the task {known[0][1] or task_hash[:12]!r} on another "
+                f"log (identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
+                "log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
+            )
 
     def book(
         self,
@@ -362,37 +363,33 @@ class Ledger:
         caps: Sequence[tuple[str, PrivacyLoss]] = (),
         lifetime: PrivacyLoss | None = None,
     ) -> None:
-        """Record the costs of a bound task's releases, and the caps promised to everyone.
+        """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
 
-        ``charges`` are the costs at the levels that may be chosen. ``caps`` are (level, amount) pairs for a person who
-        asks for that level ('' for any), and all of them hold; ``lifetime`` is a cap over all tasks.
-
-        Raises UserError if a cap is larger than the one promised before.
+        ``caps`` are (level, amount) pairs for a person who asks for that level ('' for any), and all of them hold;
+        ``lifetime`` is a cap over all tasks. Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
         self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
-        """Raise a cap, with its owners' consent.
-
-        ``cap`` replaces the cap in its currency for this task and level; without a task, the cap over all tasks.
-        """
+        """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks."""
         self._common.forget()
-        loosen(self._file, self._optional_number(task_hash) or 0, level, cap)
+        row = (self._optional_number(task_hash) or 0, level, cap.currency, cap.units, cap.delta_units)
+        with self._file.write() as connection:
+            connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
         """Return the caps of a task, or those over all tasks (None)."""
-        return promises(self._file, self._optional_number(task_hash) or 0)
+        query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
+        return [Promise(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
-        Yields a ``Spending``. Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes
-        to ``freeze``. If the block fails, nothing is debited.
-
-        Raises UserError for an unknown level or an invalid name, and MurkError if the ledger cannot be written: nothing
-        was debited and nothing may be sent.
+        Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. If the
+        block fails, nothing is debited. Raises UserError for an unknown level or an invalid name, and MurkError if the
+        ledger cannot be written: nothing was debited and nothing may be sent.
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
@@ -400,7 +397,7 @@ class Ledger:
         with self._settling.write() as connection:
             common.refresh(connection)
             common.forget()
-            source = self._sources.number(connection, requests.source)
+            source = self.names.source_number(connection, requests.source)
             if (booked.number, source) not in common.recognised:
                 check_named(connection, self.path, booked, source, common)
             names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
@@ -434,7 +431,7 @@ class Ledger:
         return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log. After a crash, they are searched on the log before being sent again."""
+        """Delete releases that are on the log."""
         self._settling.confirm(numbers)
 
     def delete_confirmed(self) -> None:
@@ -455,18 +452,17 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Stop all further releases of a person, and delete those in the outbox. What was spent stays spent.
+        """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        A withdrawal from a task holds for all tasks of its name; None is every task. ``person`` is a name, or a row of
-        the file with the digest ``source``. ``now`` is recorded to the day; by default it is the current time.
-
-        Return the number of deleted releases; the log may have received some of them without confirming.
+        What was spent stays spent, and the log may have received some of the deleted releases. A withdrawal from a task
+        holds for all tasks of its name; None is every task. ``person`` is a name, or a row of the file with the digest
+        ``source``; ``now`` is recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
         with self._settling.write() as connection:
             self._common.forget()
-            home = self._sources.number(connection, source)
+            home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
             known = self.names.called(connection, named, earlier=True)[0].person(person)
             connection.execute(
@@ -477,10 +473,7 @@ class Ledger:
             return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
-        """Return a person's own view: what was promised, spent, sent and refused, by task.
-
-        ``person`` is a name, or a row of the file with the digest ``source``.
-        """
+        """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""
         person = known_by(person, source)
         self.delete_confirmed()
         if source is None:
@@ -492,15 +485,24 @@ class Ledger:
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
         """Return the rows of a file whose people have withdrawn from every task or from one of this name."""
-        return statements.withdrawn(self._file, self.names.source(source), task_name)
+        query = """SELECT person FROM withdrawals JOIN sources ON sources.number = home
+                   WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))"""
+        return frozenset(person for (person,) in self._file.query(query, (self.names.source(source), task_name)))
 
     def has_released(self, source: str, *, task_name: str) -> bool:
         """Return whether people of a file have released to a task of this name, whatever its public sample was."""
-        return statements.has_released(self._file, self.names.source(source), task_name)
+        query = """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
+                   WHERE digest = ? AND name = ? AND next_row > 0"""
+        return bool(self._file.query(query, (self.names.source(source), task_name)))
 
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
-        return statements.tasks_named(self._file, name)
+        known = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
+        hashes = [task_hash for other, task_hash in known if other == name]
+        if not hashes:
+            names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
+            raise UserError(f"the ledger {self.path} knows no task of the name {name!r}: it knows {names}")
+        return hashes
 
     def together(self) -> tuple[CapStatus, ...]:
         """Return the largest amount that anyone has spent over all tasks, with each cap over all tasks."""
@@ -527,18 +529,15 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin to work through a file with a booked task, or return the progress made so far.
 
-        ``people`` is "row" or "column NAME". ``excluded`` are rows that release nothing (a public sample), stored at
-        the beginning.
-
-        Raises UserError if the file's people were named differently before, or people of another file may be the same
-        ones.
+        ``people`` is "row" or "column NAME"; ``excluded`` are rows that release nothing (a public sample). Raises
+        UserError if the file's people were named differently before, or people of another file may be the same ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
         check_people(self._file, task, self.names.source(source), people, begun=begun)
         if not begun:
             with self._settling.write() as connection:
-                row = (task, self._sources.number(connection, source), *Run(people, tuple(excluded)).row())
+                row = (task, self.names.source_number(connection, source), *Run(people, tuple(excluded)).row())
                 connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         run = self.run(task_hash, source)
         if run is None or run.people != people:
@@ -567,9 +566,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -604,12 +601,12 @@ _WITH_NAMES = ("spending", "debits", "withdrawals", "reported")
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
     """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
 
-    The file is locked exclusively, since a process that still writes plain names would give people new accounts with
-    nothing spent; ``timeout`` is the number of seconds to wait for others to close it. Afterwards the file is
-    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true.
-
-    Raises UserError if the ledger's key is lost, and changes nothing. Raises MurkError if another process has the file
-    open or it cannot be written; the message says if only the rewriting is left to do.
+    A ledger reveals who takes part in what, and no noise protects that; from a file's unkeyed digest, anyone who knows
+    all its records but one could guess the last. The file is locked exclusively, since a process that still writes
+    plain names would give people new accounts with nothing spent; ``timeout`` is in seconds. Afterwards the file is
+    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true. Raises
+    UserError if the ledger's key is lost, and changes nothing; MurkError if another process has the file open or it
+    cannot be written.
     """
     file = LedgerFile(path, create=False, timeout=timeout, alone=True)
     try:
@@ -629,7 +626,11 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
 
 def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
     key = make_key(file.path) if file.is_plain else names.writing(connection)
-    change_owners(connection, key, lambda owner: Owner(owner.home, _hashed_person(owner.person, key)))
+    change_owners(
+        connection,
+        key,
+        lambda one: Owner(one.home, key.person(one.person) if isinstance(one.person, str) else one.person),
+    )
     if file.is_plain:
         _hash_people(connection, key)
         connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
@@ -637,10 +638,6 @@ def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
     connection.execute("UPDATE sources SET digest = source(digest)")
     connection.execute("DELETE FROM meta WHERE key = ?", (NAMING,))
     connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
-
-
-def _hashed_person(person: Id, key: NameKey) -> Id:
-    return key.person(person) if isinstance(person, str) else person
 
 
 def _hash_people(connection: Connection, key: NameKey) -> None:

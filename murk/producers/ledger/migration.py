@@ -1,7 +1,9 @@
-"""Migration of a ledger in an earlier format when it is opened, in one transaction.
+"""Migration of a ledger in an earlier format when it is opened, and merging of a person's accounts.
 
-A migration never raises a promised cap and never lowers what anyone has spent. Earlier versions of Murk refuse the
-migrated ledger.
+A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. A person may have
+accounts under several spellings of their name. In a ledger with plain names, migration merges them. A ledger with keyed
+hashes cannot read its names, so migration only lists its accounts in the table ``earlier``; they are merged when a
+caller names the person, before any release is decided.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ class EarlierAccounts:
     def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
         """Merge people's accounts under earlier spellings into their current ones.
 
-        Return the earlier stored names of people whose accounts were ever merged, by their current stored name: the
-        names of their records were hashed together with these.
+        Return the earlier stored names of people whose accounts were ever merged, by current stored name: the names of
+        their records were hashed together with these.
         """
         wanted = {
             self._key.person(spelling): self._key.person(str.__str__(name))
@@ -144,9 +146,7 @@ file digests unhashed, up to 2 also names; `hashing.hash_names` hashes both. For
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
     """Bring a ledger of an earlier format to the current one (``target``), within a transaction.
 
-    ``tables`` are the statements that make the current format's missing tables.
-
-    Raises UserError if releases wait in the outbox and the ledger's key is lost.
+    ``tables`` makes the missing tables. Raises UserError if releases wait in the outbox and the ledger's key is lost.
     """
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:

@@ -62,13 +62,11 @@ class PersonName(str):
 
 
 def person_name(name: str) -> str:
-    """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
+    r"""Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
     The result is a `PersonName` if it was written differently. Raises UserError if the name is empty or has an
     invisible, unassigned or non-text character; the message does not quote it.
 
-    Examples
-    --------
     >>> person_name(" Zoe\u0301\u00a0 Li ") == person_name("Zo\u00e9 Li")
     True
     >>> [person_name(one) for one in ("7", "7.0", "007", "+7", "7e0", "\uff17", "\u0667", "7.50", "1e3")]
@@ -104,11 +102,6 @@ def person_name(name: str) -> str:
     return normalized
 
 
-def person_names(names: Sequence[str]) -> Sequence[str]:
-    """Return the normalized names of several people; the same object if they are normalized."""
-    return names if are_plain(names) else [person_name(name) for name in names]
-
-
 def are_plain(names: Sequence[str]) -> bool:
     """Return whether all names are surely normalized; a quick check."""
     joined = "\n".join(names)
@@ -121,10 +114,7 @@ def are_plain(names: Sequence[str]) -> bool:
 
 
 def number_name(value: float | Decimal) -> str:
-    """Return the name of a person whose id was read as a float or decimal: 7.0 is 7.
-
-    Raises UserError if it is not a whole number, or too large for a float to represent exactly.
-    """
+    """Return the name of a person whose id was read as a float or decimal; raise a UserError if it is inexact."""
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:
         raise UserError("this names nobody: not a whole number. Give every row a name: a text, or a whole number")
@@ -152,10 +142,7 @@ def is_unicode(text: str) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return the current name of an account that a ledger stores as ``name`` under earlier rules.
-
-    Characters that are refused now are removed, as people will have to spell the name without them.
-    """
+    """Return the current name of an account of earlier rules, without the characters that are refused now."""
     normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
     seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
     try:
@@ -248,14 +235,13 @@ class ReleaseRequests:
             raise UserError("a record's key must be a text; for records of a file, its row, an integer")
         if self.source is None:
             _check_texts([key for key in self.keys if isinstance(key, str)])
-        else:
-            _check_rows(cast(Sequence[int], self.keys))
+        elif self.keys and not 0 <= min(rows := cast(Sequence[int], self.keys)) <= max(rows) < 2**62:
+            raise UserError("a row must be an integer from 0 to 2^62 - 1")
         if self.people is None:
             return self
         if set(map(type, self.people)) - {str, PersonName}:
             raise UserError("a person's name must be a text")
-        names = person_names(self.people)
-        return self if names is self.people else replace(self, people=names)
+        return self if are_plain(self.people) else replace(self, people=[person_name(name) for name in self.people])
 
 
 def known_by(person: Key, source: str | None) -> Key:
@@ -267,11 +253,6 @@ def known_by(person: Key, source: str | None) -> Key:
     raise UserError(
         "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
     )
-
-
-def _check_rows(rows: Sequence[int]) -> None:
-    if rows and (min(rows) < 0 or max(rows) >= 2**62):
-        raise UserError("a row must be an integer from 0 to 2^62 - 1")
 
 
 def _check_texts(texts: Sequence[str]) -> None:
@@ -351,10 +332,7 @@ def make_key(ledger: Path) -> NameKey:
 
 
 def read_key(ledger: Path, fingerprint: str) -> NameKey:
-    """Read a ledger's key.
-
-    Raises UserError if it is missing, damaged, or another ledger's. The message does not quote it.
-    """
+    """Read a ledger's key; raise a UserError, without quoting it, if it is missing, damaged, or another ledger's."""
     path = key_path(ledger)
     wrong = False
     # Another process may rename the draft between two attempts.

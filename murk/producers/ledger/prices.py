@@ -139,8 +139,8 @@ class Promise:
     def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
         """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
 
-        A level's cap also counts releases at the task's other levels. Return None if a release has no cost in this
-        currency: the remainder is then unknown and counts as 0.
+        A level's cap also counts releases at the task's other levels. None if a release has no cost in this currency:
+        the remainder is then unknown and counts as 0.
         """
         units = delta_units = 0
         for number, count in history.items():
@@ -197,25 +197,6 @@ def parse_history(text: str) -> dict[int, int]:
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 
-def bind(file: Database, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
-    """Bind a task to a log; see `Ledger.bind`."""
-    query = "SELECT log, name FROM tasks WHERE hash = ?"
-    known = file.query(query, (task_hash,))
-    if not known:
-        with file.write() as connection:
-            connection.execute(
-                "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
-                (task_hash, name, log_identity, simulated),
-            )
-        known = file.query(query, (task_hash,))
-    if known[0][0] != log_identity:
-        raise UserError(
-            f"people of the ledger {file.path} release to the task {known[0][1] or task_hash[:12]!r} on another log "
-            f"(identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that log. (A "
-            "task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
-        )
-
-
 def book(
     file: Database,
     prices: Prices,
@@ -238,18 +219,6 @@ def book(
     return Booked(task, levels)
 
 
-def promises(file: Database, task: int) -> list[Promise]:
-    """Read the caps of a task, or those over all tasks (0)."""
-    query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
-    return [Promise(*row) for row in file.query(query, (task,))]
-
-
-def loosen(file: Database, task: int, level: str, cap: PrivacyLoss) -> None:
-    """Raise a cap; see `Ledger.loosen`."""
-    with file.write() as connection:
-        connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
-
-
 def _tighten(file: Database, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
@@ -269,8 +238,5 @@ def _tighten(file: Database, connection: Connection, task: int, level: str, cap:
             f"the ledger {file.path} promises each person a cap of {promised} {scope}, and {cap} was requested: "
             f"request {promised} or less, or call Ledger.loosen once the people have agreed"
         )
-    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
-
-
-def _row(task: int, level: str, cap: PrivacyLoss) -> tuple[int, str, str, int, int]:
-    return task, level, cap.currency, cap.units, cap.delta_units
+    row = (task, level, cap.currency, cap.units, cap.delta_units)
+    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)

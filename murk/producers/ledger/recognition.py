@@ -40,8 +40,8 @@ def is_capped(query: Query, task: int) -> bool:
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
     """Return how those were named who released to a real task and cannot be matched with ``people``.
 
-    Rows match rows of the same records only; columns match columns of the same name; applications match each other.
-    People and organisations are different accounts and are not compared.
+    Rows match rows of the same records only, columns those of the same name, applications each other. People and
+    organisations are different accounts and are not compared.
     """
     others = [
         named
@@ -53,11 +53,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
 
 
 def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
-    """Refuse people who are promised a cap over all tasks if others were named differently before.
-
-    This runs within the transaction that releases, once for a task and source, and again after another process has
-    written.
-    """
+    """Refuse people who are promised a cap over all tasks if others were named differently before."""
 
     def query(sql: str, values: tuple[Any, ...]) -> list[Any]:
         return connection.execute(sql, values).fetchall()
@@ -218,7 +214,7 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
     """Raise a UserError if some of these people may have released before under names that cannot be compared.
 
-    That is so if another file's people released to the task and rows name people in either file; and, when the work
+    They may if another file's people released to the task and rows name people in either file; and, when the work
     through the file begins under a cap over all tasks, if others were named differently.
     """
     if not begun and is_capped(file.query, task):

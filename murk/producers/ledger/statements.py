@@ -101,36 +101,6 @@ def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
 
 
-def tasks_named(file: Database, name: str) -> list[str]:
-    """Read the hashes of the tasks of a name; see `Ledger.tasks_named`."""
-    known = file.query("SELECT name, hash FROM tasks ORDER BY number")
-    hashes = [task_hash for other, task_hash in known if other == name]
-    if not hashes:
-        names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
-        raise UserError(f"the ledger {file.path} knows no task of the name {name!r}: it knows {names}")
-    return hashes
-
-
-def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
-    """Read the rows of a file whose people have withdrawn from every task or from one of this name."""
-    rows = file.query(
-        """SELECT person FROM withdrawals JOIN sources ON sources.number = home
-           WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
-        (source, task_name),
-    )
-    return frozenset(person for (person,) in rows)
-
-
-def has_released(file: Database, source: str, task_name: str) -> bool:
-    """Return whether a file's people have released to a task of a name."""
-    rows = file.query(
-        """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
-           WHERE digest = ? AND name = ? AND next_row > 0""",
-        (source, task_name),
-    )
-    return bool(rows)
-
-
 def totals(file: Database) -> Totals:
     """Read sums over everyone."""
     releases, refused, dropped = file.query(
@@ -241,12 +211,12 @@ class PeopleTotals:
 
 
 class GroupSums:
-    """Sums over the people of a task that may be reported to others, repeatedly.
+    """Sums over the people of a task that may be reported to others, repeatedly; made by `Ledger.group_sums`.
 
     They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
     difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
     this also holds for several exporters. Current accounts are copied to SQLite's temporary storage; memory does not
-    grow with the number of people. Made by `Ledger.group_sums`; ``opening`` returns the key that decrypts the outbox.
+    grow with the number of people. ``opening`` returns the key that decrypts the outbox.
     """
 
     def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:

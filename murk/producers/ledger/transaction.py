@@ -43,7 +43,7 @@ class Owner(NamedTuple):
 def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
     """Encrypt owners, each with its own pad (BLAKE2b of a random nonce under the key), all to one length.
 
-    Without a secret (ledgers of earlier formats, which store plain names) they are not encrypted.
+    Ledgers of earlier formats, whose key has no secret, store plain names.
     """
     if key.secret is None:
         return [_PLAIN + json.dumps(owner).encode() for owner in owners]
@@ -104,8 +104,6 @@ def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner]
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return ascending numbers as ranges (first, last).
 
-    Examples
-    --------
     >>> ranges([3, 4, 5, 9])
     [(3, 5), (9, 9)]
     """
@@ -339,9 +337,9 @@ class Spending:
         """Set the bytes to be sent, in the order of ``granted``.
 
         ``since`` is the end of each release's partition now: the log cannot have it before that offset. ``expires`` is
-        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` is the order of sending, as
-        positions in ``granted``. Debits keep that of ``granted``, so after the log's confirmation nothing links
-        messages to people.
+        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order``, positions in ``granted``, is
+        the order of sending. Debits keep that of ``granted``, so after the log's confirmation nothing links messages to
+        people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("each granted release needs one message, one chain and one offset")
@@ -501,5 +499,4 @@ class Spending:
 
 
 def _remainder(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
-    """Return a cap's remainder, at least 0; a tightened cap may lie below what was spent."""
     return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

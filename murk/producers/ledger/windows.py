@@ -108,7 +108,7 @@ class Windows:
 
     def count(self, person: Key) -> int:
         """Return how many windows an organisation has begun."""
-        return int(self._query("SELECT count(*)", person)[0][0]) if exist(self._file) else 0
+        return self._query("SELECT count(*)", person)[0][0] if exist(self._file) else 0
 
     def done(self, people: Iterable[str]) -> Mapping[str, int]:
         """Return the row after the last window that has ended, for each organisation that has one."""

@@ -52,10 +52,7 @@ if TYPE_CHECKING:
 
 
 class ConstantSurvey:
-    """Finds columns of a source that have one value in all rows, or none.
-
-    The result depends on records, so only simulations are surveyed.
-    """
+    """Finds columns of a simulation's source that have one value in all rows, or none."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -224,11 +221,6 @@ class LabelSurvey:
         if self._source.task.target.kind != "real":
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
 
-    def check(self) -> None:
-        """Refuse a file in which all labels are the same; raise a UserError stating which label occurs."""
-        if mistake := self.mistake():
-            raise UserError(mistake)
-
     def mistake(self) -> str:
         """Return what is wrong with the labels; empty if nothing is. Values are quoted for simulations only."""
         source, task = self._source, self._source.task
@@ -289,11 +281,7 @@ class PopulationConfig:
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
-        """Open the file for a task; see `FileSource` for ``strict``.
-
-        Raises UserError if the file cannot be read, has no rows, or lacks a column, or if levels would be read from a
-        feature or the target, or if ``person`` or individual levels are given for a sketch task.
-        """
+        """Open the file for a task (see `FileSource`); a `UserError` for settings that do not fit a sketch task."""
         if task.of_organisations:
             self._check_organisations(task)
             column = task.block.organisation
@@ -350,10 +338,8 @@ class FilePopulation(ABC):
     ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
     about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
     missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
-    holder.
-
-    Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not those that
-    the log was begun with; or if another process releases to the log.
+    holder. Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not
+    those that the log was begun with; or if another process releases to the log.
     """
 
     problem: Problem
@@ -433,9 +419,9 @@ class FilePopulation(ABC):
         self.findings += tuple(coded.findings())
 
     def _check_labels(self) -> None:
-        if self.source.strict:
-            self._labels.check()
-        elif mistake := self._labels.mistake():
+        if mistake := self._labels.mistake():
+            if self.source.strict:
+                raise UserError(mistake)
             self.findings += (mistake,)
 
     def _caution(self, check: Callable[[], None]) -> str:
@@ -578,26 +564,24 @@ class FilePopulation(ABC):
             self.warnings += check_recognised(self.source, self.ledger, capped=capped)
 
     def _config(self) -> RunConfig:
-        return RunConfig(
-            person=self.crowd.person, level=self.crowd.level, seed=self.crowd.seed, ledger=self.ledger.identity
-        )
+        return RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:
     """Read a population's file as strictly as a simulation does, and return the number of rows.
 
-    Neither log nor ledger is opened, so only the caller sees whether the file is refused.
-
-    Raises UserError for an undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a
-    row that names nobody or no level, labels that are all the same, and people in the task's file of public covariates.
-    Messages name file, row and column, and never a value.
+    Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
+    undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
+    no level, labels that are all the same, and people in the task's file of public covariates. Messages name file, row
+    and column, and never a value.
     """
     source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
     labels, rows = LabelSurvey(source), 0
     for block in source.blocks():
         labels.add(block)
         rows += len(block)
-    labels.check()
+    if mistake := labels.mistake():
+        raise UserError(mistake)
     if task.public_path is not None:
         check_apart(source, task.public_path)
     return rows

@@ -1,9 +1,12 @@
-"""Where a ledger lies. The people of a file have one ledger for all tasks.
+"""Where a ledger lies, and the settings with which the work on a log was begun.
 
-A ledger lies beside its file. The ledgers in which the file's people have accounts are listed beside it
-(``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people, cannot be
-detected. Records in memory have no default. Simulations spend no budget: each task has its own ledger, which is not
-listed.
+The people of a file have one ledger for all tasks. It lies beside its file. The ledgers in which the file's people have
+accounts are listed beside it (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file
+of the same people, cannot be detected. Records in memory have no default. Simulations spend no budget: each task has
+its own ledger, which is not listed.
+
+The settings of a run are stored in a small file beside its log, which also locks the work. For a log on a cluster the
+file lies beside the ledger; it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -42,10 +45,7 @@ SUFFIX = ".run.json"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings that must be the same to continue the work on a log.
-
-    Only the ledger checks the data file: this file must not hold its digest, from which a short file could be guessed.
-    """
+    """Settings that must be the same to continue the work on a log; no digest, which could reveal a short file."""
 
     person: str | None
     level: str
@@ -91,11 +91,9 @@ def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
 
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
     """Return the error for settings other than those that the work on a log was begun with."""
-    again = (
-        "what its people spent stays spent. For another task, give another --log and the same ledger"
-        if seed is None
-        else "to begin again, give another --log and --ledger"
-    )
+    again = "to begin again, give another --log and --ledger"
+    if seed is None:
+        again = "what its people spent stays spent. For another task, give another --log and the same ledger"
     return UserError(f"{log.url} was begun with {found}: give the same {options} again to continue; {again}")
 
 
@@ -191,10 +189,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     """Return the path of the ledger of a file's people if none was named.
 
     That is the one of earlier versions (``TASK.ledger.db``) if it exists; else the one in which the file's people have
-    accounts; else a new one beside the file.
-
-    Raises UserError if the records are in memory, the file cannot be read, its people have accounts in several ledgers
-    or in a missing one, or the folder of a new one cannot be written.
+    accounts; else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read,
+    its people have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
@@ -245,11 +241,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
     """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
 
-    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame.
-    ``source`` are records from which people first release to a real task; ``capped`` is whether the caller wants a cap
-    over all tasks.
-
-    Raises UserError if there is a cap, and others have released by the ledger who may be the same people.
+    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
+    ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -323,10 +316,7 @@ def _listed(source: Path | None) -> Sequence[Noted]:
 
 @contextmanager
 def _locked_folder(source: Path | None) -> Iterator[None]:
-    """Lock a file's folder, so that no other command changes the list of ledgers meanwhile.
-
-    The list itself is replaced when it is written, so it cannot carry the lock.
-    """
+    """Lock a file's folder, as the list of ledgers is replaced whenever it is written and cannot carry the lock."""
     if source is None:
         yield
         return
@@ -418,9 +408,7 @@ def _read_contents(path: Path) -> _Contents | None:
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
         tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        meta = dict(
-            found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)).fetchall()
-        )
+        meta = dict(found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)))
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
         return _Contents(identity, names, hashed, _key(path, meta))
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from murk.errors import UserError
@@ -116,9 +115,7 @@ class LocalRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
 
@@ -254,10 +251,7 @@ def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
 
 
 def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: bool = False) -> dict[str, Any]:
-    """Report a run: what its log holds, who released, and what they have spent.
-
-    ``start`` is when it began, by `time.monotonic`; for the others see `murk.learners.results.report.report_log`.
-    """
+    """Report a run begun at ``start`` (`time.monotonic`): what its log holds, who released, what they spent."""
     from murk.planning.advice import advise
 
     totals = run.ledger.totals()

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from murk.producers.populations.file_source import Block
     from murk.stream.task.task import Task
 
-MOST = 1000
-"""Largest number of organisations of a file: each has an open window in memory."""
+MOST = 1000  # largest number of organisations of a file: each has an open window in memory
 BLOCK = 4096
 
 Groups = Mapping[str, NDArray[np.int64]]
@@ -38,10 +37,8 @@ class OrganisationPopulation(FilePopulation):
     process begins again at its first row; nothing was debited, and ``lost`` counts it.
 
     ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
-    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none.
-
-    See `FilePopulation` for parameters and errors. A new log also needs an organisation with enough rows, and at most
-    1000 organisations.
+    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none. A
+    new log also needs an organisation with enough rows, and at most 1000 organisations.
     """
 
     problem: WindowProblem
@@ -186,16 +183,9 @@ class OrganisationPopulation(FilePopulation):
     def _producer(self, name: str) -> SketchProducer:
         if name not in self._producers:
             self._producers[name] = SketchProducer(
-                self.task,
-                self.log,
-                self.ledger,
-                organisation=name,
-                level=self.crowd.level,
-                noise=self.crowd.noise,
-                policy=self._policy,
-                problem=self.problem,
-                source=self.source.digest,
-            )
+                self.task, self.log, self.ledger, organisation=name, level=self.crowd.level, noise=self.crowd.noise,
+                policy=self._policy, problem=self.problem, source=self.source.digest,
+            )  # fmt: skip
         return self._producers[name]
 
     def _open_rows(self, block: Block) -> Groups:
@@ -234,9 +224,7 @@ class OrganisationPopulation(FilePopulation):
 
     def _release_overdue(self) -> None:
         """Release windows that were full when the ledger could not be written, before any row is read."""
-        for _, producer in sorted(self._producers.items()):
-            if producer.overdue:
-                self._collect([producer.release()])
+        self._collect([producer.release() for _, producer in sorted(self._producers.items()) if producer.overdue])
 
     def _end_windows(self) -> None:
         """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""

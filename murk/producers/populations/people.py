@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
-MOST = 16_384
-"""Largest number of records in a block, which is one transaction of the ledger."""
+MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
+BLOCK = 2048  # records of a block if releases use no model
+# With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
+# is more, so that few people release at a chain's old model after it has a new one.
 SHARE, FEW = 20, 256
-"""With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
-is more, so that few people release at a chain's old model after it has a new one."""
-BLOCK = 2048
-"""Records of a block if releases use no model."""
 
 
 class Population(FilePopulation):
     """The people of a file: each row is a record, of its own person or of one named by a column.
 
-    See `FilePopulation` for the parameters; by default a block has as many records as the problem allows at one model.
-    ``producer`` simulates all their devices.
+    By default a block has as many records as the problem allows at one model. ``producer`` simulates all devices.
     """
 
     problem: PersonProblem
@@ -133,8 +130,7 @@ def population_of(
     return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
 
 
-_SHORTEST, _LONGEST = 0.005, 0.05
-"""Shortest and longest pause between two polls, in seconds."""
+_SHORTEST, _LONGEST = 0.005, 0.05  # shortest and longest pause between two polls, in seconds
 
 
 def wait_for_models(
@@ -148,9 +144,8 @@ def wait_for_models(
     """Wait until every model that follows from the log's current releases is published.
 
     With gradients, this keeps at most one block in flight; with scores, it waits only for the models at the ends of
-    epochs. ``idle`` is called once if waiting is necessary.
-
-    Raises MurkError if no learner has read anything for ``patience`` seconds.
+    epochs. ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for
+    ``patience`` seconds.
     """
     ends = log.ends()
     before: object = None

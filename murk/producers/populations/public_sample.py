@@ -36,9 +36,8 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
     """Return the distinct coded features of a file and how often each occurs; the target is not read.
 
     Missing values are coded by the task's rule. For features with a ``missing_share``, values of further rows are
-    removed until that share is missing: pseudorandomly, and the same ones at every reading.
-
-    Raises UserError if the file cannot be read, lacks a column, has fewer than two rows, or has an undeclared value.
+    removed until that share is missing: pseudorandomly, and the same ones at every reading. Raises UserError if the
+    file cannot be read, lacks a column, has fewer than two rows, or has an undeclared value.
     """
     coding = task.coding
     table = open_table(path, list(coding.columns))
@@ -70,10 +69,7 @@ def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDAr
 
 
 def left_out(missing: NDArray[np.bool_], stated: Sequence[float | None]) -> NDArray[np.bool_]:
-    """Return which values (m, features) to treat as missing, so that each feature's stated share is missing.
-
-    ``missing`` values stay missing; a share of None changes nothing.
-    """
+    """Return which values (m, features) to treat as missing, so that each feature's share (if any) is missing."""
     missing = missing.copy()
     for column, share in enumerate(stated):
         if share is None:
@@ -90,12 +86,9 @@ Counts = NDArray[np.int64]
 
 CHUNK: Final = 65_536
 UNLIKELY: Final = math.log(1e-6)
-RUNS: Final = 32
-"""Consecutive runs of equal rows that both files share only if one was copied."""
-FEWEST: Final = 5
-"""Fewer shared rare rows are never evidence, since they may be chance; but see `distinct`."""
-ENOUGH: Final = 100
-"""From fewer people it cannot be estimated how often two are alike."""
+RUNS: Final = 32  # consecutive runs of equal rows that both files share only if one was copied
+FEWEST: Final = 5  # fewer shared rare rows are never evidence, since they may be chance; but see `distinct`
+ENOUGH: Final = 100  # from fewer people it cannot be estimated how often two are alike
 _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 
@@ -113,8 +106,7 @@ class OverlapError(UserError):
 def check_apart(source: FileSource, path: Path) -> None:
     """Refuse a file of public covariates that holds rows of the people who are to release.
 
-    Raises OverlapError naming the evidence, never a value. Raises UserError if both are the same file, which is checked
-    without reading it.
+    Raises OverlapError naming the evidence, never a value; UserError if both are the same file, without reading it.
     """
     task = source.task
     if source.path is not None and path.exists() and source.path.samefile(path):
@@ -140,10 +132,7 @@ def check_apart(source: FileSource, path: Path) -> None:
 
 
 def check_carried(source: FileSource, covariates: Covariates) -> None:
-    """Refuse people whose records are in the public covariates of a task's document; see `check_apart`.
-
-    A document has the covariates' values without their order.
-    """
+    """Refuse people whose records are in the public covariates of a task's document, which have no order."""
     task = source.task
     mine, _ = _read(_table(source.records, source, task.coding.columns), task, [])
     theirs = np.repeat(hashed(covariates.points), covariates.counts)
@@ -225,10 +214,7 @@ def _split_share(ratio: float) -> float:
 
 
 def consecutive(mine: Hashes, theirs: Hashes) -> bool:
-    """Return whether 32 consecutive runs of equal rows occur once in both.
-
-    Runs are compared, not rows, so that two sorted files do not match.
-    """
+    """Return whether 32 consecutive runs of equal rows occur once in both; of rows, two sorted files would match."""
     once: list[Hashes] = []
     for rows in (mine, theirs):
         starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])

@@ -41,8 +41,7 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     Examples
     --------
     >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> with open_log(f"sqlite:///{folder}/log.db") as log:
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
     ...     print(log.document())
     None
     """

@@ -2,7 +2,8 @@
 
 Every append and commit is one transaction with ``synchronous=FULL``, which survives a power failure. Readers need no
 lock (WAL). A number, the *epoch*, identifies a chain's owner: taking the chain over increments it, and a commit first
-checks, within its transaction, that its epoch is current.
+checks, within its transaction, that its epoch is current. A row of the table ``batches`` holds up to `BATCH_MESSAGES`
+messages of one append, since a row costs SQLite as much time as a release costs everything else.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ class States:
 
     def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return the committed checkpoint of a chain, none if it has none or, given an epoch, has another."""
-        if self.model is not None and not self._exists(database):
+        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if self.model is not None and not database.query(exists, (self.table,)):
             return []
         where, values = self.condition(chain, epoch)
         kinds = ((bytes, type(None)), int)
@@ -210,9 +212,6 @@ class States:
         ).fetchall()
         return int(rows[0][0]) if rows else None
 
-    def _exists(self, database: Database) -> bool:
-        return bool(database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.table,)))
-
 
 def _crowd_mark(value: object) -> CrowdMark | None:
     shuffler, _, crowds = value.partition(":") if isinstance(value, str) else ("", "", "")
@@ -225,12 +224,8 @@ class Epoch(Ownership):
     def __init__(
         self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: States
     ) -> None:
-        self.chain = chain
-        self._url = url
-        self._database = database
-        self._epoch = epoch
-        self._clock = clock
-        self._states = states
+        self.chain, self._url, self._database = chain, url, database
+        self._epoch, self._clock, self._states = epoch, clock, states
 
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit."""
@@ -278,18 +273,10 @@ class Epoch(Ownership):
 class SqliteLog(Log):
     """The embedded log in one SQLite file; `open_log` opens it by URL.
 
-    The file must be on a local disk: SQLite's WAL does not work across machines.
-
-    Parameters
-    ----------
-    create
-        Create the file if it does not exist.
-    clock
-        Time in seconds since 1970, recorded with every message.
-    timeout
-        Seconds to wait for another process's write.
-    model
-        Name of the model whose states this object reads and writes; by default those of the task's own learner.
+    The file must be on a local disk: SQLite's WAL does not work across machines. ``create`` makes a missing file.
+    ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is the number of seconds to wait for
+    another process's write. ``model`` names the model whose states this object reads and writes; by default those of
+    the task's own learner.
     """
 
     def __init__(
@@ -301,10 +288,8 @@ class SqliteLog(Log):
         timeout: float = 30.0,
         model: str | None = None,
     ) -> None:
-        self.url = f"sqlite:///{path}"
-        self.model_name = model
-        self._states = States(model)
-        self._clock = clock
+        self.url, self.model_name = f"sqlite:///{path}", model
+        self._states, self._clock = States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
         self._task: Task | None = None
@@ -462,10 +447,7 @@ class SqliteLog(Log):
         return bytes(rows[0][0]) if rows else None
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old.
-
-        In a simulation, which must not depend on a clock, both are read each time.
-        """
+        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
         known = self._heard.get(chain)
         if known is not None and now - known[0] < HEARD:

@@ -93,10 +93,7 @@ class Trail(BaseModel):
     numbers: str = ""
 
     def table(self, coefficients: int, where: str) -> NDArray[np.float32]:
-        """Decode ``numbers`` as an array (points, 2 coefficients + 1); ``where`` names the chain in errors.
-
-        Raises `MurkError` when the trail is damaged.
-        """
+        """Decode ``numbers`` as an array (points, 2 coefficients + 1); raise `MurkError` if the trail is damaged."""
         try:
             numbers = np.frombuffer(base64.b64decode(self.numbers, validate=True), dtype="<f4")
             table = numbers.reshape(len(self.counts), 2 * coefficients + 1)
@@ -120,17 +117,12 @@ class TrailRecorder:
         self._most = most_points(coefficients)
         self._counts, self._times = list(start.counts), list(start.times)
         self._rows = list(start.table(coefficients, where))
-        self._trail = start
-
-    @property
-    def trail(self) -> Trail:
-        """All points."""
-        return self._trail
+        self.trail = start
 
     def forget(self) -> None:
         """Drop all points."""
         self._counts, self._times, self._rows = [], [], []
-        self._trail = Trail()
+        self.trail = Trail()
 
     def next(self, count: int) -> int | None:
         """Return the next grid count above ``count``; None where the task has no trail."""
@@ -177,7 +169,7 @@ class TrailRecorder:
         self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
         self._rows = [self._rows[i] for i in kept]
         numbers = base64.b64encode(np.concatenate(self._rows).astype("<f4").tobytes()).decode("ascii")
-        self._trail = Trail(counts=self._counts, times=self._times, numbers=numbers)
+        self.trail = Trail(counts=self._counts, times=self._times, numbers=numbers)
 
 
 def most_points(coefficients: int) -> int:
@@ -308,10 +300,7 @@ class StateMessage(BaseModel):
 
 
 def decode_state(message: bytes, where: str) -> StateMessage:
-    """Decode a state message; ``where`` names its origin in errors.
-
-    Raises `MurkError` when it is damaged, or was written by another version.
-    """
+    """Decode a state message of ``where``; raise `MurkError` when it is damaged, or was written by another version."""
     try:
         data = json.loads(message)
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -66,10 +66,7 @@ class Block(list[Any]):
         return part
 
     def split(self, *names: str) -> dict[Any, Rows]:
-        """Return the rows by value of a field, or by tuple of values of several fields, in order of appearance.
-
-        Raises `MurkError` if payloads of one group differ in length.
-        """
+        """Return the rows by value of a field, or by tuple of values of several, in order of appearance."""
         known, parts = self._split
         if known != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
@@ -90,10 +87,7 @@ def block_of(releases: Sequence[Any]) -> Block:
 
 
 def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
-    """Return payloads as rows (m, size), faster than `numpy.array`.
-
-    Raises `MurkError` if a payload has another length or an entry is not a 64-bit integer.
-    """
+    """Return payloads as rows (m, size), faster than `numpy.array`; raise `MurkError` if one does not fit."""
     pack = _row(size).pack
     try:
         packed = bytearray().join([pack(*payload) for payload in payloads])
@@ -119,8 +113,7 @@ _BRACES = (ord("{"), ord("}"))
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
     """Return a msgspec struct with the fields of a release model, without the regular expressions of texts.
 
-    The payload must be a list of integers. ``widest`` is the largest magnitude of an integer, and ``only`` has the
-    allowed values of some text fields.
+    The payload must be a list of integers of at most ``widest``; ``only`` has the allowed values of some text fields.
     """
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     limit = min(widest, LARGEST)
@@ -191,32 +184,8 @@ def rewriter(kind: str) -> Callable[..., bytes]:
     return rewrite
 
 
-class Received(Protocol):
-    """Fields that all received releases have."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of release."""
-
-    @property
-    def id(self) -> str:
-        """Id, 32 hexadecimal digits."""
-
-    @property
-    def level(self) -> str:
-        """Level."""
-
-    @property
-    def chain(self) -> int:
-        """Chain."""
-
-    @property
-    def expires(self) -> int:
-        """Expiry in seconds since 1970."""
-
-
-def receiver(rules: WireRules) -> Callable[[bytes], Received]:
-    """Return a faster `decode` for one task's rules, with the same results and errors.
+def receiver(rules: WireRules) -> Callable[[bytes], Release]:
+    """Return a faster `decode` for one task's rules, with the same errors; its results have the fields of `Release`.
 
     >>> receive = receiver(WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}))
     >>> receive(b"{}")
@@ -232,7 +201,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     widest = max(magnitudes.values(), default=0)
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct_of(model, widest)).decode
 
-    def receive(data: bytes) -> Received:
+    def receive(data: bytes) -> Release:
         # As many colons as fields: no key is repeated (see `decode`).
         if len(data) <= longest and data.count(b":") == fields:
             try:
@@ -251,18 +220,15 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
                 and magnitude is not None
                 and (magnitude == widest or -magnitude <= min(payload) <= max(payload) <= magnitude)
             ):
-                received: Received = release
-                return received
+                parsed: Release = release
+                return parsed
         return decode(data, rules)
 
     return receive
 
 
 def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None]:
-    """Return a function that decodes many messages at once.
-
-    It returns None if there are none or any of them may be invalid; then `receiver` decodes each by itself.
-    """
+    """Return a function that decodes many messages at once, or returns None if any may be invalid (see `receiver`)."""
     model = KINDS[rules.kind]
     if issubclass(model, PackedRelease) or not rules.magnitudes:
         return lambda values: None
@@ -310,11 +276,8 @@ class DuplicateWindow:
     """Ids at the previous ``size`` offsets of a partition.
 
     A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
-    <= o' < o``, whether or not that message was learned. This depends on the log alone: a window rebuilt from ``o -
-    size`` on gives the same answers.
-
-    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
-    dropped.
+    <= o' < o``, whether or not that message was learned. A window rebuilt from ``o - size`` on gives the same answers.
+    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each.
 
     >>> window = DuplicateWindow(2)
     >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
@@ -346,10 +309,7 @@ class DuplicateWindow:
         return before is not None and offset - before <= self.size
 
     def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
-        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False.
-
-        A known id need not be a duplicate.
-        """
+        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False."""
         if offsets[0] // self.size != offsets[-1] // self.size:
             return False
         self._turn_to(offsets[0])

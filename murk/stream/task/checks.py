@@ -65,8 +65,8 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
 def check_times(expiry: int, granularity: int, retention: int) -> None:
     """Check that a release does not expire immediately, and that the log keeps it until its expiry.
 
-    Devices send again until the expiry, which is truncated to the granularity; a repeated release that the log has
-    already removed would count twice. Raises `PydanticCustomError`, naming the key.
+    Devices send again until the expiry, truncated to the granularity; a repeated release that the log has already
+    removed would count twice. Raises `PydanticCustomError`, naming the key.
     """
     if expiry < granularity:
         raise task_error(

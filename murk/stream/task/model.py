@@ -1,7 +1,7 @@
 """A model: what is learned from a log's releases beside the task's own fit.
 
-A task says what people release, a model says what is learned of it: which of the task's features, which of its columns
-as the target, and how. It costs nobody further budget, as it reads releases alone.
+A model says which of the task's features are used, which of its columns is the target, and how to learn it. It costs
+nobody further budget, as it reads releases alone.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from murk.stream.task.data.features import (
 from murk.stream.task.errors import nearest, shown, task_error, user_error
 from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.task import Task, canonical_json, check_name
-from murk.stream.task.yaml import read_yaml
+from murk.stream.task.yaml import read_file, read_yaml
 
 OWN: Final = -1
 """Place of the task's target among its coded columns."""
@@ -50,9 +50,7 @@ TargetOf = Annotated[
 
 
 class Model(Block):
-    """What to learn from the releases of a log: columns of its task, a loss or link, and a solver.
-
-    `Model.load` reads a file and `Model.parse` its text. See docs/models.md.
+    """What to learn from the releases of a log: columns of its task, a loss or link, and a solver. See docs/models.md.
 
     >>> Model.parse("{name: by-age, features: [age]}").features
     ('age',)
@@ -104,17 +102,8 @@ class Model(Block):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model's file.
-
-        Raises `UserError` if it cannot be read or has mistakes: each with its line, key, value and remedy.
-        """
-        try:
-            text = Path(path).read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a model's file") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
-        return cls.parse(text, source=str(path))
+        """Read a model's file; see `parse`. Raises `UserError` if it cannot be read, too."""
+        return cls.parse(read_file(path, "model"), source=str(path))
 
     @classmethod
     def parse(cls, text: str, source: str = "model") -> Self:
@@ -182,10 +171,7 @@ class Columns:
 
 
 def columns_of(model: Model, task: Task) -> Columns:
-    """Return the columns of a task that a model uses.
-
-    Raises `UserError` for a column that the task does not have, or that cannot be a target or a feature.
-    """
+    """Return the columns of a task that a model uses; raise `UserError` for one that cannot be used so."""
     known: dict[str, Feature | Target] = {feature.name: feature for feature in task.features}
     known[task.target.name] = task.target
     for name in model.features or ():
@@ -264,7 +250,6 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
 
 
 def _feature(model: Model, column: Feature | Target) -> Feature:
-    """Return a column as a feature."""
     if isinstance(column, RealTarget):
         return NumberFeature(name=column.name, low=column.low, high=column.high)
     if isinstance(column, BinaryTarget):
@@ -276,10 +261,10 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return the task whose own fit would be the model's, with the protocol block ``block``.
+    """Return the task whose own fit would be the model's, with the protocol block ``block``; its releases would be
+    others.
 
-    Its coding, units and words are the model's; its releases would be others than the log's. Raises `UserError` if the
-    block has mistakes.
+    Raises `UserError` if the block has mistakes.
     """
     try:
         return task.with_model(model.name, columns.features, columns.target, block, model.learner)

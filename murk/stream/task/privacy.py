@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -69,7 +70,7 @@ def _mechanism(value: Any) -> Any:
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
     """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`.
 
-    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block is left
+    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block stays
     as it is. ``released`` is the release that the protocol's block names.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
@@ -79,14 +80,10 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
     # Pure noise is costly under a cap in gdp or zcdp.
     costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
-    if (
-        protocol not in PROTOCOLS
-        or BEST not in PROTOCOLS[protocol].offer_of(released).mechanisms
-        or costly
-        or not kinds & {"pure", "approx"}
-    ):
+    if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy
-    return {**privacy, "mechanism": BEST}
+    is_offered = BEST in PROTOCOLS[protocol].offer_of(released).mechanisms
+    return {**privacy, "mechanism": BEST} if is_offered else privacy
 
 
 def _kinds(guarantee: Any) -> set[str]:
@@ -155,10 +152,7 @@ class PrivacyBlock(Block):
         return privacy
 
     def kind_for(self, guarantee: Guarantee) -> str:
-        """Return the kind of mechanism for a level's guarantee, as in `calibrate`.
-
-        A document without one has the former default (see `filled_in`).
-        """
+        """Return the kind of mechanism for a level's guarantee; a document without one has the former default."""
         return former_kind(guarantee) if self.mechanism is None else self.mechanism
 
     def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
@@ -197,11 +191,9 @@ class PrivacyBlock(Block):
             reason = str(error)
         able = []
         for kind in kinds:
-            try:
+            with suppress(UserError):
                 calibrate(kind, guarantee, dimension=dimension, radius=1.0)
-            except UserError:
-                continue
-            able.append(kind)
+                able.append(kind)
         if not able:
             raise task_error(reason, *at)
         raise task_error(

@@ -34,13 +34,7 @@ FOLDERS: Final[Mapping[str, str]] = {
 
 
 def part(protocol: str, module: str) -> Any:
-    """Import a module of a protocol's package, such as ``problem``.
-
-    Raises
-    ------
-    UserError
-        If the protocol has no forecast.
-    """
+    """Import a module of a protocol's package; raise `UserError` if the protocol has no forecast."""
     name = f"{FOLDERS[protocol]}.{module}"
     if module == "forecast" and find_spec(name) is None:
         raise UserError(f"protocol: {protocol} has no forecast: a simulated run (--seed) shows what it learns")
@@ -188,10 +182,7 @@ def check_forgetting(name: str, forget: int | None) -> None:
 
 
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
-    """Raise `UserError` if no mechanism of a protocol can give a guarantee.
-
-    ``released`` is the kind of release, if the protocol has several.
-    """
+    """Raise `UserError` if a protocol cannot give a guarantee with a kind of release (None: the default)."""
     offer = PROTOCOLS[protocol].offer_of(released)
     if guarantee.kind not in offer.guarantees:
         raise UserError(
@@ -201,10 +192,13 @@ def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = 
 
 
 def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
-    """Return the log's values for keys that the task file leaves out and that earlier versions filled in differently.
+    """Return the log's values for the keys ``by_rule`` that a task file leaves out and earlier versions filled in
+    differently.
 
-    ``by_rule`` are the keys that the file leaves out, of "protocol", "release", "method", "objective", "delays",
-    "models" and "effects".
+    Up to version 0.3, a file without ``protocol`` had gradients; binary targets had the logistic loss; moments without
+    ``public`` set 1,000 records aside; organisations mixed their records; no mechanism was ``best``; steps did not
+    depend on a gradient's age; chains of scores had their own models, at the fitted coefficients; and examples and
+    moments were released jointly, later examples as directions.
     """
     changes: dict[str, Any] = {}
     for name in BLOCKS:

@@ -91,9 +91,9 @@ class ShuffleBlock(Block):
         return _honest(self.honest, self.crowd)
 
     def central(self, local: Guarantee) -> ApproxDP:
-        """Return the guarantee of a release towards everybody but the shuffler, epsilon rounded up to thousandths.
+        """Return what everybody but the shuffler may learn from a release under the local guarantee, a `PureDP`.
 
-        ``local`` is its own guarantee, a `PureDP`.
+        Epsilon is rounded up to thousandths.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
         ApproxDP(epsilon=0.407, delta=1e-06)
@@ -150,7 +150,6 @@ class ShuffleBlock(Block):
 
 
 def _figures(guarantee: Guarantee, delta: float) -> str:
-    """Return why a guarantee without a pure epsilon cannot be shuffled, with the numbers."""
     if isinstance(guarantee, ApproxDP):
         return (
             f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
@@ -185,10 +184,7 @@ def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) 
 
 
 def with_promises(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a task's content with the guarantee that follows from the other one.
-
-    The local guarantee, if omitted, follows from the central one; if both are omitted or invalid, nothing changes.
-    """
+    """Return a task's content with the local or central guarantee that follows from the other one, if it is valid."""
     block, privacy = data.get("shuffle"), data.get("privacy")
     if not isinstance(block, Mapping):
         return data

@@ -50,7 +50,7 @@ from murk.stream.task.registry import (
     with_rules_of_scores,
 )
 from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
-from murk.stream.task.yaml import read_yaml
+from murk.stream.task.yaml import read_file, read_yaml
 
 
 def canonical_json(content: object) -> bytes:
@@ -101,17 +101,14 @@ def check_name(name: str, what: str = "task") -> str:
     return name
 
 
-def _block_fields() -> dict[str, Any]:
-    return {
-        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
-        for name, block in BLOCKS.items()
-    }
-
-
 if TYPE_CHECKING:
     _ProtocolBlocks = Block
 else:
-    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_block_fields())
+    _fields = {
+        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
+        for name, block in BLOCKS.items()
+    }
+    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_fields)
 
 
 class Task(_ProtocolBlocks):
@@ -119,13 +116,9 @@ class Task(_ProtocolBlocks):
 
     Create one with `Task.load`, `Task.parse` or `Task.from_document`. Tasks are equal if their resolved documents are.
 
-    Examples
-    --------
     >>> task = Task.parse('''
     ... name: third-child
-    ... features:
-    ...   - {name: age, low: 21, high: 35}
-    ...   - {name: same_sex, categories: [no, yes]}
+    ... features: [{name: age, low: 21, high: 35}, {name: same_sex, categories: [no, yes]}]
     ... target: {name: third_child, kind: binary, positive: yes, negative: no}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
@@ -209,19 +202,9 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a task file.
-
-        Raises `UserError` if the file cannot be read or has mistakes: each with its line, key, value and remedy.
-        """
-        path = Path(path)
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a task file") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
-        task = cls.parse(text, source=str(path))
-        task._path = path
+        """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
+        task = cls.parse(read_file(path, "task"), source=str(path))
+        task._path = Path(path)
         return task
 
     @classmethod
@@ -249,10 +232,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
-        """Read a resolved document, as written by `document`.
-
-        Raises `UserError` if it is damaged, or was written by another version.
-        """
+        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another version."""
         try:
             content = json.loads(document)
         except (ValueError, RecursionError):
@@ -377,10 +357,7 @@ class Task(_ProtocolBlocks):
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of the resolved task without ``log``; every release carries it.
-
-        Retention may change while a task runs; meaning may not.
-        """
+        """Hex SHA-256 of the resolved task without ``log``, whose settings may change; every release carries it."""
         content = {key: value for key, value in self._content.items() if key != "log"}
         return hashlib.sha256(canonical_json(content)).hexdigest()
 
@@ -407,16 +384,9 @@ class Task(_ProtocolBlocks):
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
         """Return the task with its public covariates resolved.
 
-        Raises `UserError` if they do not fit the task's coding, or the task declares no public covariates.
-
-        Parameters
-        ----------
-        points
-            Distinct points in coded units including the constant, shape (u, p).
-        counts
-            Number of people at each point, shape (u,).
-        file
-            Source of the covariates, in place of the declared one.
+        ``points`` are distinct points in coded units including the constant, shape (u, p), ``counts`` the number of
+        people at each; ``file`` replaces the declared source. Raises `UserError` if they do not fit the task's coding,
+        or the task declares no public covariates.
         """
         try:
             declared = {} if file is None else {"public": {"file": file}}
@@ -429,10 +399,7 @@ class Task(_ProtocolBlocks):
         return self._with(covariates=None)
 
     def with_defaults_of(self, carried: Self) -> Self:
-        """Return the task with the former defaults of the version that began a log, where its file names no value.
-
-        ``carried`` is the task of the log. See ``murk.stream.task.registry``.
-        """
+        """Return the task with the defaults of the version that began the log of the task ``carried``."""
         changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
 

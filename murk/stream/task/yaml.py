@@ -7,13 +7,15 @@ able to read what they agree to.
 """
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from murk._printable import unseen_character
 from murk.errors import UserError
-from murk.stream.task.errors import Path, path_text, shown
+from murk.stream.task.errors import Path as KeyPath
+from murk.stream.task.errors import path_text, shown
 
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
@@ -54,7 +56,17 @@ class _Composer(yaml.SafeLoader):
         return node
 
 
-def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
+def read_file(path: str | Path, what: str) -> str:
+    """Return the text of a UTF-8 file; raise `UserError` if it cannot be read. ``what`` names its kind."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a {what} file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
+
+
+def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     r"""Return the content of a task file, and the line of each key and item.
 
     Raises `UserError`, naming the line that breaks the rules above.
@@ -69,7 +81,7 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
         raise UserError(
             f"{source}, line {_line(node)}: not a mapping; a task is keys and values, as in 'name: my-task'"
         )
-    lines: dict[Path, int] = {}
+    lines: dict[KeyPath, int] = {}
     content: dict[str, Any] = _build(node, (), source, lines)
     return content, lines
 
@@ -124,7 +136,7 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _build(node: yaml.Node, path: Path, source: str, lines: dict[Path, int]) -> Any:
+def _build(node: yaml.Node, path: KeyPath, source: str, lines: dict[KeyPath, int]) -> Any:
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, source, lines)
     if isinstance(node, yaml.SequenceNode):
@@ -138,7 +150,7 @@ def _build(node: yaml.Node, path: Path, source: str, lines: dict[Path, int]) -> 
     return node.value if as_text else _scalar(node.value)
 
 
-def _build_mapping(node: yaml.MappingNode, path: Path, source: str, lines: dict[Path, int]) -> dict[str, Any]:
+def _build_mapping(node: yaml.MappingNode, path: KeyPath, source: str, lines: dict[KeyPath, int]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"{source}, line {_line(key_node)}"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from murk.stream.log.base import FencedError, Log, Membership, UnreachableError
@@ -102,18 +101,9 @@ class WorkerPool(Generic[Learner]):
     """A worker for each chain that is assigned to this process.
 
     If a chain moves to another process, its worker is closed, and the other process reads again what was not committed.
-    The pool waits for an unreachable log; all other errors of logs and states are raised.
-
-    Parameters
-    ----------
-    learner
-        Returns a new learner.
-    membership
-        Returns the chains assigned to this process.
-    estimates
-        Called when the first chain is taken over; returns the ``estimates`` of its `Worker`.
-    clock
-        Seconds, for pauses between attempts.
+    The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner`` returns a new
+    learner, ``membership`` the chains assigned to this process. ``estimates`` is called when the first chain is taken
+    over and returns the ``estimates`` of its `Worker`. ``clock`` gives seconds, for pauses between attempts.
     """
 
     def __init__(
@@ -129,15 +119,10 @@ class WorkerPool(Generic[Learner]):
         self.learners: dict[int, Learner] = {}  # by chain
         self.trouble: str | None = None  # why nothing can be done at the moment
         self.pulse = Pulse()  # readable from other threads
-        self._log = log
-        self._task = task
-        self._make = learner
-        self._estimates = estimates
-        self._membership = membership
-        self._clock = clock
+        self._log, self._task, self._make, self._estimates = log, task, learner, estimates
+        self._membership, self._clock = membership, clock
         self._workers: dict[int, Worker] = {}
-        self._not_before = 0.0
-        self._idle = False
+        self._not_before, self._idle = 0.0, False
         self._refused: dict[int, float] = {}
         self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
@@ -190,9 +175,7 @@ class WorkerPool(Generic[Learner]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         # A supervisor restarts a process that fails; even if it fails repeatedly, that should cause no rebalances.
         self.close(for_good=not isinstance(error, Exception))
 

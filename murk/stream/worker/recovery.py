@@ -6,12 +6,14 @@ Resuming with another log would count releases twice or never, so every mismatch
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log, not_an_intake
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import Release
 from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.messages.wire import DuplicateWindow, Received
+from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
 
 _REBUILD_BATCH = 4096
@@ -85,7 +87,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
 
 
 def rebuild_window(
-    log: Log, task: Task, chain: int, receive: Callable[[bytes], Received], offset: int
+    log: Log, task: Task, chain: int, receive: Callable[[bytes], Release], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset."""
     window = DuplicateWindow(task.duplicates)
@@ -97,11 +99,8 @@ def rebuild_window(
         for message in messages:
             if message.offset >= offset:
                 break
-            try:
-                release = receive(message.value)
-            except RejectedError:
-                continue
-            window.seen(message.offset, release.id)
+            with suppress(RejectedError):
+                window.seen(message.offset, receive(message.value).id)
         position = messages[-1].offset + 1
     return window
 

@@ -27,22 +27,14 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class CommittedLearners(Generic[Learner]):
-    """Load chains' learners as last committed; a state is decoded again only if it has changed.
-
-    ``make`` returns a new learner.
-    """
+    """Load chains' learners (made by ``make``) as last committed; a state is decoded again only if it changed."""
 
     def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
-        self._log = log
-        self._task = task
-        self._make = make
+        self._log, self._task, self._make = log, task, make
         self._known: dict[int, tuple[bytes | None, Learner]] = {}
 
     def __call__(self, chain: int) -> Learner:
-        """Return a chain's learner, which must not learn.
-
-        Raises `MurkError` if the chain's state is damaged or not this log's, or the log cannot be read.
-        """
+        """Return a chain's learner, which must not learn; see `decoded`."""
         return self.decoded(chain, self._log.checkpoint(chain))
 
     def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
@@ -69,13 +61,9 @@ class CommittedLearners(Generic[Learner]):
         return known[1]
 
 
-LOOK_AT_ALL: Final = 0.2
-"""Least number of seconds between two looks of the first chain's worker at what all chains have learned."""
-
-_SHARE = 50
-"""The pause between two looks is this multiple of the duration of a look, within `LOOK_AT_ALL` and `_LONGEST`."""
-
+LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first chain's worker at what all chains have learned
 _LONGEST = 5.0  # longest pause in seconds between two looks
+_SHARE = 50  # the pause between two looks is this multiple of the duration of a look, within these bounds
 _AFTER_FAILURE = 30.0  # seconds between a failed look and the next one
 _log = logging.getLogger(__package__)
 
@@ -115,9 +103,7 @@ class Sharing:
     """Whether this chain's worker publishes its learner's model."""
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        self._log = log
-        self._task = task
-        self._learner = learner
+        self._log, self._task, self._learner = log, task, learner
         self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
@@ -163,9 +149,8 @@ class Making(Sharing):
     """Sharing of the first chain, whose worker makes the next model when all chains together have learned enough.
 
     If it cannot read the others' states it makes none, and its own chain goes on learning. It must know a model on the
-    log that is newer than its state, since people may have answered it already.
-
-    ``look`` is the least number of seconds between two looks at what all chains have learned.
+    log that is newer than its state, since people may have answered it already. ``look`` is the least number of seconds
+    between two looks at what all chains have learned.
     """
 
     def __init__(
@@ -180,10 +165,7 @@ class Making(Sharing):
         self._look, self._clock, self._due = look, clock, clock()
 
     def begin(self) -> None:
-        """Continue with the newest model on the log, if the state is an older copy.
-
-        Raises `MurkError` if the log cannot be read.
-        """
+        """Continue with the newest model on the log, if the state is an older copy."""
         self._inform(self._log.model(FIRST_CHAIN), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:

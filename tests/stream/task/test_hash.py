@@ -310,7 +310,8 @@ def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> Non
     hashed = json.loads(before.document())
     for step in path:
         hashed = hashed[step]
-    added = {*ADDED, *ADDED_TO_FEATURES, *((Task.__name__, name) for name in ADDED_TO_TASK)}
+    of_features = {(name, key) for name, keys in ADDED_TO_FEATURES.items() for key in keys}
+    added = {*ADDED, *of_features, *((Task.__name__, name) for name in ADDED_TO_TASK)}
     assert key in hashed or not added.isdisjoint({(*path[-1:], key), (block.__name__, key)})
     other = OTHERS[block][key]
     changed = deepcopy(base)

@@ -29,12 +29,9 @@ from murk.stream.task.data.text_files import GZIP, explain_row, is_gzipped, kind
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
-WIDE = 2**14
-"""Characters of a row beyond which only wanted values are kept."""
-NO_ROW = '""\n'
-"""Replaces a line that is too long: neither a CSV row of several cells nor a JSON object."""
-BRIEF = 2**10
-"""Characters that are kept of a long value in such a row, followed by a digest of the whole value."""
+WIDE = 2**14  # characters of a row beyond which only wanted values are kept
+BRIEF = 2**10  # characters that are kept of a long value in such a row, followed by a digest of the whole value
+NO_ROW = '""\n'  # replaces a line that is too long: neither a CSV row of several cells nor a JSON object
 _HEAD = 16
 
 
@@ -73,7 +70,7 @@ def survey(path: Path) -> Survey:
     """
     digest = hashlib.sha256()
     with _user_errors(path), path.open("rb") as file:
-        stamp = _stamp(file)
+        stamp = stamp_of(file)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
         gzipped = is_gzipped(file)
@@ -126,19 +123,8 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
         raise UserError(f"{path} is not UTF-8 text, it begins with control characters: save it as UTF-8")
 
 
-def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
-    """Return whether the file was replaced or written to."""
-    try:
-        return _stamp(path) != stamp
-    except OSError:
-        return True
-
-
 class CSVTable:
-    """A comma-separated file with a header, plain or gzipped, with cells in double quotes if needed.
-
-    Unless ``strict``, all cells of an unreadable row are None.
-    """
+    """A comma-separated file with a header; unless ``strict``, all cells of an unreadable row are None."""
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.path, self.strict = path, strict
@@ -207,7 +193,7 @@ class CSVTable:
 
 
 class JSONLinesTable:
-    """A file with one JSON object per line, plain or gzipped; an absent key is a missing value.
+    """A file with one JSON object per line; an absent key is a missing value.
 
     ``strict`` refuses lines that are not objects, and wanted keys that the first lines lack; otherwise these are listed
     in ``absent``.
@@ -381,7 +367,8 @@ def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str
             yield narrow(cells) if lines.size > WIDE else cells
 
 
-def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
+def stamp_of(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
+    """Return the identity of a file and its modification time."""
     status = os.stat(file if isinstance(file, Path) else file.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from murk.errors import UserError
-from murk.producers.populations.records.files import Survey, Table, changed, open_table, survey
+from murk.producers.populations.records.files import Survey, Table, open_table, stamp_of, survey
 from murk.producers.populations.records.tables import KEYS_LOOKED_AT, SLICE, TupleTable, arrow, check_types
 from murk.stream.task.data.coding import is_absent, is_nan
 from murk.stream.task.data.containers import check_zone, python_values
@@ -153,9 +153,8 @@ def _as_json(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "tolist"):
         return value.tolist()
-    return (
-        str(value) if type(value).__module__ in ("decimal", "uuid", "datetime", "fractions") else type(value).__name__
-    )
+    is_stable = type(value).__module__ in ("decimal", "uuid", "datetime", "fractions")
+    return str(value) if is_stable else type(value).__name__
 
 
 class Records(ABC):
@@ -169,10 +168,7 @@ class Records(ABC):
 
     @abstractmethod
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open the records for reading; raise a UserError if a wanted column is missing or duplicated.
-
-        Unless ``strict``, an unreadable row has only missing values.
-        """
+        """Open the records; a `UserError` if a wanted column is missing. If not ``strict``, bad rows are empty."""
 
     @abstractmethod
     def changed(self, survey: Survey) -> bool:
@@ -201,7 +197,10 @@ class FileRecords(Records):
 
     def changed(self, survey: Survey) -> bool:
         """Return whether the file was replaced or written to."""
-        return changed(self.path, survey.stamp)
+        try:
+            return stamp_of(self.path) != survey.stamp
+        except OSError:
+            return True
 
     def __str__(self) -> str:
         return str(self.path)
@@ -232,32 +231,15 @@ class MemoryRecords(Records):
 
 
 def open_records(source: object) -> Records:
-    """Open records of people from any source.
+    """Open records of people for `FileSource` and populations, which check their columns.
 
-    Parameters
-    ----------
-    source
-        The path of a CSV (``.csv``), JSON lines (``.jsonl``, ``.ndjson``) or Parquet (``.parquet``) file; a pandas or
-        Polars DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of mappings
-        from column to value, which is copied unless it is a sequence.
+    ``source`` is the path of a CSV (``.csv``), JSON lines (``.jsonl``, ``.ndjson``) or Parquet (``.parquet``) file; a
+    pandas or Polars DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of
+    mappings from column to value, which is copied unless it is a sequence. A file is read in slices and never held as a
+    whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet and Polars are missing values; NaN elsewhere
+    is refused when its row is read. A pandas index is not a column. Raises UserError for anything else, or if pyarrow
+    is needed and missing.
 
-    Returns
-    -------
-    Records
-        Input of `FileSource` and populations, which open them and check their columns.
-
-    Raises
-    ------
-    UserError
-        For anything else, or if pyarrow is needed and missing.
-
-    Notes
-    -----
-    A file is read in slices and never held as a whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet
-    and Polars are missing values; NaN elsewhere is refused when its row is read. A pandas index is not a column.
-
-    Examples
-    --------
     >>> import pandas as pd
     >>> from murk.producers import FileSource
     >>> from murk.stream import Task

@@ -33,10 +33,8 @@ def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     yield from enumerate(column)
 
 
-SLICE: Final = 4096
-"""Rows that are read at a time."""
-KEYS_LOOKED_AT: Final = 1000
-"""Number of first records searched for a key; a key in none of them is taken for misspelled, not missing."""
+SLICE: Final = 4096  # rows that are read at a time
+KEYS_LOOKED_AT: Final = 1000  # number of first records of which one must have a key that is not misspelled
 PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
 
 
@@ -54,7 +52,7 @@ def index_columns(what: str, names: Sequence[str], wanted: Sequence[str], hint: 
 class TupleTable(ABC):
     """Base class for tables whose rows are tuples of the wanted columns' values. ``what`` is its name in messages.
 
-    Raises UserError if a wanted column is missing or duplicated.
+    Raises UserError if a wanted column is missing or duplicated, or of an unsuitable type.
     """
 
     def __init__(self, what: str, names: Sequence[str], wanted: Sequence[str]) -> None:
@@ -83,10 +81,8 @@ class TupleTable(ABC):
 
 _MOST_METADATA = 2**31 - 1
 
-MOST_BATCH = 2**28
-"""Largest number of bytes of the wanted columns in `SLICE` rows."""
-MOST_EXPANSION = 500
-"""Largest ratio of unpacked to packed bytes of a large column."""
+MOST_BATCH = 2**28  # largest number of bytes of the wanted columns in `SLICE` rows
+MOST_EXPANSION = 500  # largest ratio of unpacked to packed bytes of a large column
 
 
 def arrow(what: str) -> Any:
@@ -127,10 +123,7 @@ def _type_in_words(types: Any, kind: Any) -> str:
 
 
 class ParquetTable(TupleTable):
-    """A Parquet file, read by row groups; only the wanted columns are decoded.
-
-    Raises UserError if it is not a Parquet file, or a wanted column is missing, duplicated, or of an unsuitable type.
-    """
+    """A Parquet file, read by row groups; only the wanted columns are decoded. See `TupleTable`."""
 
     def __init__(self, path: Path, wanted: Sequence[str]) -> None:
         self.path = path

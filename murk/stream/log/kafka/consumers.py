@@ -22,8 +22,7 @@ _TAIL = 8
 _BATCH = 500
 _UNDECIDED = 2.0
 _UNUSED = 30.0  # seconds after which an unused reader of a partition is closed
-_SHORTEST, _LONGEST = 0.002, 0.05
-"""First and longest pause in seconds between two checks of an open transaction; the pause doubles."""
+_SHORTEST, _LONGEST = 0.002, 0.05  # pauses in seconds between two checks of an open transaction; they double
 _CLOSE_MS = 1_000
 _REASON = "reason"
 _DETAIL = "detail"
@@ -31,10 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begins and ends of partitions.
-
-    It has its own connections: a broker answers no other request on a connection that waits for new records.
-    """
+    """Begins and ends of partitions, on connections of their own: one that waits for records answers nothing else."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
@@ -96,10 +92,8 @@ class Reader:
     def __init__(
         self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
     ) -> None:
-        self._url = clients.url
-        self._doing = f"reading {topic}"
-        self._ends = ends
-        self._is_committed = committed
+        self._url, self._doing = clients.url, f"reading {topic}"
+        self._ends, self._is_committed = ends, committed
         self._place = TopicPartition(topic, partition)
         self._consumer = consumer or clients.reader(committed=committed)
         self._next = -1
@@ -233,8 +227,7 @@ class Shared:
     """One consumer for the newest records of several partitions: a consumer for each takes sockets and a thread."""
 
     def __init__(self, clients: Clients, *, committed: bool) -> None:
-        self._clients = clients
-        self._committed = committed
+        self._clients, self._committed = clients, committed
         self._consumer = clients.reader(committed=committed)
         self._newest: dict[tuple[str, int], Newest] = {}
 
@@ -264,9 +257,7 @@ class Table:
     """A compacted topic: the newest value of each key, in memory."""
 
     def __init__(self, clients: Clients, topic: str, partitions: int, ends: Ends) -> None:
-        self._ends = ends
-        self._url = clients.url
-        self._doing = f"reading {topic}"
+        self._ends, self._url, self._doing = ends, clients.url, f"reading {topic}"
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
         # Before there is a consumer to be closed: the topic may have been deleted.
         begin = ends.begin(*self._places)
@@ -348,21 +339,15 @@ class ModelCache:
     """A thread that keeps a log's newest models."""
 
     def __init__(self, clients: Clients, names: Names, partitions: int) -> None:
-        self._clients = clients
-        self._names = names
-        self._partitions = partitions
+        self._clients, self._names, self._partitions = clients, names, partitions
         self._cached: CachedModels | None = None
         self._error: MurkError | None = None
-        self._first = threading.Event()
-        self._stop = threading.Event()
+        self._first, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="murk-models", daemon=True)
         self._thread.start()
 
     def cached(self) -> CachedModels:
-        """Return what was last read; wait only the first time.
-
-        Raises `MurkError` if nothing was ever read.
-        """
+        """Return what was last read, waiting only the first time; raise `MurkError` if nothing was ever read."""
         if self._cached is None:
             self._first.wait(2 * PATIENCE_MS / 1000)
             if self._cached is None:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from time import sleep, time
-from types import TracebackType
 from typing import Any, Self
 
 from kafka import TopicPartition
@@ -55,21 +54,12 @@ _LONGEST_PAUSE = 0.5
 
 
 class KafkaLog(Log):
-    """A log on a cluster; `murk.stream.open_log` opens it by URL.
+    """A log on a cluster; `murk.stream.open_log` opens it by URL, ``kafka://host:port[,host:port][/NAME]``.
 
-    Raises `UserError` if the log does not exist and may not be created, or the broker refuses the credentials;
-    `UnreachableError` if no server answers.
-
-    Parameters
-    ----------
-    url
-        ``kafka://host:port[,host:port][/NAME]``.
-    create
-        Whether this process may create topics. With False, as on devices, a log without topics is an error.
-    name
-        Name of the log if the URL does not give it: that of its task.
-    model
-        Name of the model whose states this object reads and writes; by default those of the task's own learner.
+    ``create`` says whether this process may create topics; without it, as on devices, a log without topics is an error.
+    ``name`` is the log's name if the URL does not give it: that of its task. ``model`` names the model whose states
+    this object reads and writes; by default those of the task's own learner. Raises `UserError` if the log does not
+    exist and may not be created, or the broker refuses the credentials; `UnreachableError` if no server answers.
     """
 
     readable_by_senders = False
@@ -83,13 +73,14 @@ class KafkaLog(Log):
         self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
+        self._is_shuffled = False
+        # Made on first use.
         self._readers = Readers()
         self._state_reader: Shared | None = None
         self._table: Table | None = None
         self._ends: Ends | None = None
         self._cache: ModelCache | None = None
         self._crowds: CrowdWriter | None = None
-        self._is_shuffled = False
         self.url = self._address.url(self._name)
         self._sending = Sending(self._clients)
         self._admin = self._clients.admin()
@@ -446,11 +437,7 @@ class KafkaLog(Log):
         return self._table
 
     def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
-        """Read at least one partition's models, or raise if their topic is gone.
-
-        The library asks for the end of a deleted topic until time runs out; a caller that then waits for a broker would
-        wait for ever.
-        """
+        """Read at least one partition's models, or raise if their topic is gone, for which the library waits."""
         try:
             return self._models().refresh(partition)
         except UnreachableError:
@@ -473,25 +460,17 @@ class KafkaLog(Log):
 
 
 class TopicSetup:
-    """A task's topics on a cluster.
+    """A task's topics on a cluster, at ``kafka://host:port[/NAME]``.
 
-    Parameters
-    ----------
-    url
-        ``kafka://host:port[/NAME]``.
-    replication
-        Replication factor; None for the brokers' default.
-    estimates
-        Whether to create a topic of estimates; an existing one stays.
+    ``replication`` is the replication factor, None for the brokers' default. With ``estimates`` a topic of estimates is
+    created; an existing one stays.
     """
 
     def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:
         address = Address.parse(url)
         name = address.name or task.name
-        self.url = address.url(name)
-        self._task = task
-        self._names = Names(name)
-        self._estimates = estimates
+        self.url, self._names = address.url(name), Names(name)
+        self._task, self._estimates = task, estimates
         self._replication = -1 if replication is None else replication
         self._admin = Clients(address, Settings.read(), self.url).admin()
 
@@ -568,7 +547,5 @@ class TopicSetup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -18,10 +18,7 @@ _SHORTEST, _LONGEST = 1.0, 30.0  # seconds between a failed attempt and the next
 
 
 class Sending:
-    """A producer, created on first use, that pauses after failures.
-
-    Without the pause, every record would wait for a broker that is away.
-    """
+    """A producer, created on first use, that pauses after failures: no record waits for a broker that is away."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -47,10 +44,7 @@ class Sending:
             self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
-        """Send a record without waiting; return a future.
-
-        Raises `UnreachableError` if the topic was not found in time, or the last failure was a moment ago.
-        """
+        """Send a record without waiting; return a future. Raises `UnreachableError` as `deliver` does."""
         with self._trying():
             return self._producer.send(topic, value, key=key, partition=partition)
 
@@ -83,10 +77,7 @@ class Sending:
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """Allow a request that belongs to a send, unless the broker was unreachable a moment ago.
-
-        Raises `UnreachableError` if the broker was unreachable a moment ago, or is now.
-        """
+        """Allow a request that belongs to a send; `UnreachableError` if the broker is unreachable or just was."""
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
         try:

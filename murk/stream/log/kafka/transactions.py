@@ -37,16 +37,9 @@ class KafkaOwnership(Ownership):
     """The newest producer with a chain's transactional id.
 
     Creating it fences the previous producer and aborts its open transaction. After a commit whose outcome is unknown,
-    the chain must be acquired again, which reads what was really committed.
-
-    Parameters
-    ----------
-    load
-        Reads the committed state and offset.
-    check
-        Raises if the topics are not those with which the log was opened.
-    start_model
-        Sends a model without waiting and returns a future.
+    the chain must be acquired again, which reads what was really committed. ``load`` reads the committed state and
+    offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a model
+    without waiting and returns a future.
     """
 
     def __init__(
@@ -59,11 +52,8 @@ class KafkaOwnership(Ownership):
         start_model: Callable[[int, bytes], Any],
     ) -> None:
         self.chain = chain
-        self._url = clients.url
-        self._names = names
-        self._load = load
-        self._check = check
-        self._start_model = start_model
+        self._url, self._names = clients.url, names
+        self._load, self._check, self._start_model = load, check, start_model
         self._sent_model: Any = None
         self._lost: MurkError | None = None
         self._producer = clients.owner(names.owner(chain))
@@ -138,10 +128,8 @@ class KafkaOwnership(Ownership):
 
     def _record_loss(self, error: KafkaError) -> MurkError:
         lost = translate(error, self._url, f"committing chain {self.chain}")
-        if isinstance(lost, FencedError):
-            lost = taken_over(self.chain, self._url)
-        self._lost = lost
-        return lost
+        self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+        return self._lost
 
 
 TASK = b"task"  # key of the task's document on the topic of models
@@ -164,10 +152,7 @@ def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, s
 
 
 def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that topics are those on which the task was registered: a recreated topic has the same name.
-
-    Raises `MurkError` if one was recreated or is missing.
-    """
+    """Raise `MurkError` if one of the topics on which the task was registered was recreated or is missing."""
     for topic, known in announced.items():
         if topic not in now:
             raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
@@ -212,15 +197,10 @@ def mark_of(models: Mapping[bytes, bytes]) -> CrowdMark | None:
 
 
 class CrowdWriter:
-    """A transactional producer, which fences the shuffler before it.
-
-    ``read`` returns the newest committed mark.
-    """
+    """A transactional producer, which fences the shuffler before it; ``read`` returns the newest committed mark."""
 
     def __init__(self, clients: Clients, names: Names, read: Callable[[], CrowdMark | None]) -> None:
-        self._url = clients.url
-        self._names = names
-        self._read = read
+        self._url, self._names, self._read = clients.url, names, read
         self._producer = clients.owner(names.shuffler, CROWD_MS)
         try:
             self._producer.init_transactions()
@@ -240,7 +220,7 @@ class CrowdWriter:
         return found
 
     def append(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
-        """Write a crowd and its mark in one transaction; see `Log.append_crowd`."""
+        """Write a crowd and its mark; see `Log.append_crowd`."""
         check_mark(self._url, self._read(), mark)
         self._write(messages, mark, ms)
 

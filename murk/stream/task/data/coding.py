@@ -61,10 +61,7 @@ def as_boolean(value: Any) -> bool | None:
 
 
 def are_plain_numbers(joined: str) -> bool:
-    """Return whether ``float`` reads the numbers in these joined texts as `read_number` does.
-
-    False means uncertain (non-ASCII digits, underscores, or letters of infinity and NaN): then read them one by one.
-    """
+    """Return whether ``float`` surely reads the numbers in these joined texts as `read_number` does."""
     return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
 
 
@@ -74,10 +71,11 @@ def read_number(value: Any) -> float | None:
     Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text. Times, durations, bytes and
     containers are not numbers.
 
-    >>> [read_number(value) for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24])]
-    [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None]
-    >>> [read_number(value) for value in (None, "", "nan")]
-    [nan, nan, nan]
+    >>> [
+    ...     read_number(value)
+    ...     for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24], None, "nan")
+    ... ]
+    [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None, nan, nan]
     """
     kind = type(value)
     if kind is float:
@@ -112,14 +110,10 @@ def _read_text(text: str) -> float | None:
 
 
 def exact_number(value: Any) -> int | float | None:
-    """Return a finite number for comparisons, or None.
+    """Return a finite number for comparisons, or None; integers that floats cannot represent stay exact.
 
-    Numbers are compared as floats, except for integers that floats cannot represent, which are compared exactly.
-
-    >>> exact_number("24.0") == exact_number(24) == exact_number(" 24 ")
-    True
-    >>> exact_number("9007199254740993") == exact_number(2.0**53)
-    False
+    >>> exact_number("24.0") == exact_number(24), exact_number("9007199254740993") == exact_number(2.0**53)
+    (True, False)
     """
     number = read_number(value)
     if number is None or not math.isfinite(number):
@@ -157,14 +151,14 @@ class Cell(IntEnum):
         return _WORDS[self]
 
 
-_WORDS: Final = {
-    Cell.FINE: "is fine",
-    Cell.CLAMPED: "is outside its bounds",
-    Cell.MISSING: "is missing",
-    Cell.UNDECLARED: "is none of the declared categories",
-    Cell.NOT_A_NUMBER: "is not a finite number",
-    Cell.NOT_A_DATE: "is not a date as in 2024-05-31",
-}
+_WORDS: Final = (
+    "is fine",
+    "is outside its bounds",
+    "is missing",
+    "is none of the declared categories",
+    "is not a finite number",
+    "is not a date as in 2024-05-31",
+)
 
 _DIRECT: Final = frozenset({str, int, float, type(None)})
 """Types whose equal values are the same category; not booleans, since 1 equals True."""
@@ -199,15 +193,12 @@ class NumberColumn:
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
         """Write coded values into x and outcomes into cells."""
         with wiping():
-            coded = keep(self._coded(column, cells))
+            coded = keep(self.targets(column, cells))
             coded[cells >= _MISSING] = 0.0
             x[:, self.start] = coded
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Return coded targets, NaN if missing or invalid."""
-        return self._coded(column, cells)
-
-    def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return coded values, NaN if missing or invalid, and write outcomes into cells."""
         values = keep(self._numbers(column, cells))
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
@@ -252,20 +243,12 @@ class NumberColumn:
 
 
 class CategoryColumn:
-    """Find raw values among declared categories.
+    """Find raw values among declared categories; None is an undeclared one.
 
     A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
     its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
-    otherwise 1 or 0. White space around a text is ignored.
-
-    Parameters
-    ----------
-    categories
-        Declared categories; None for an undeclared one.
-    start
-        Position of the first coded feature.
-    other
-        Index that undeclared values get, or None.
+    otherwise 1 or 0. White space around a text is ignored. ``start`` is the position of the first coded feature,
+    ``other`` the index that undeclared values get, or None.
     """
 
     half_range = 1.0
@@ -403,10 +386,8 @@ def day_number(value: Any) -> tuple[int, Cell]:
     A value is a date, a time, or text like ``2024-05-31`` or ``2024-05-31T12:30``; the day of a time is the local one.
     Days before year 1 are 0 and less, and years may have more than four digits.
 
-    >>> day_number("2024-05-31T23:30:00+02:00") == day_number(datetime.date(2024, 5, 31))
-    True
-    >>> day_number("31/05/2024")
-    (0, <Cell.NOT_A_DATE: 5>)
+    >>> day_number("2024-05-31T23:30:00+02:00") == day_number(datetime.date(2024, 5, 31)), day_number("31/05/2024")
+    (True, (0, <Cell.NOT_A_DATE: 5>))
     """
     if is_absent(value) or is_nan(value):
         return _NO_DAY, Cell.MISSING
@@ -509,9 +490,8 @@ def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
 def _part_of(day: int | None, part: str) -> int | str | None:
     if day is None or part == "number":
         return day
-    if part == "weekday":
-        return WEEKDAYS[(day - 1) % 7]
-    return MONTHS[datetime.date.fromordinal((day - 1) % _CYCLE + 1).month - 1]
+    date = datetime.date.fromordinal((day - 1) % _CYCLE + 1)
+    return WEEKDAYS[date.weekday()] if part == "weekday" else MONTHS[date.month - 1]
 
 
 INTERCEPT: Final = "intercept"
@@ -569,23 +549,14 @@ class EncodedBlock:
 class Coding:
     """Layout of a task's coded features and target.
 
-    Attributes
-    ----------
-    names
-        Names of the ``size`` (p) coded features, ``"intercept"`` last.
-    columns, target
-        Names of the raw features and of the target.
-    low, high
-        float64, shape (p,): box of the coded features; 1 and 1 for the constant.
-    smallest_square, largest_square
-        Bounds of ||x||^2 over the box, missing values (0) included.
-    indicators
-        Positions of the coded features that indicate a missing value.
-    unit_factors
-        float64, shape (p,): factors from coefficients in coded units to those per unit of the feature: 2 unit / (high -
-        low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
-    unit_labels
-        Meaning of a coefficient per unit, in words.
+    ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
+    the raw features and target. ``low`` and ``high`` (float64, shape (p,)) are the box of the coded features, 1 and 1
+    for the constant; ``smallest_square`` and ``largest_square`` bound ||x||^2 over it, missing values (0) included.
+    ``indicators`` are the positions of coded features that indicate a missing value.
+
+    ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature: 2 unit /
+    (high - low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
+    ``unit_labels`` say what a coefficient per unit means.
     """
 
     def __init__(self, features: Sequence[Feature], target: Target) -> None:
@@ -674,7 +645,10 @@ class Coding:
             raise UserError(
                 f"columns of different lengths ({', '.join(map(str, sorted(lengths)))}); give one value a row"
             )
-        columns = {name: _checked_values(columns[name], name) for name in wanted}
+        columns = {
+            name: column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
+            for name, column in ((name, columns[name]) for name in wanted)
+        }
         m = lengths.pop()
         x = np.empty((m, self.size))
         x[:, -1] = 1.0
@@ -688,14 +662,8 @@ class Coding:
                 for place, value in fill:
                     x[gaps, place] = value
         y = self._output.targets(columns[self.target], cells[:, -1]) if target else np.full(m, np.nan)
-        return EncodedBlock(
-            x=x,
-            y=y,
-            clamped=(cells == Cell.CLAMPED).sum(axis=1),
-            missing=(cells >= Cell.MISSING).sum(axis=1),
-            cells=cells,
-            columns=self._all_columns,
-        )
+        clamped, missing = (cells == Cell.CLAMPED).sum(axis=1), (cells >= Cell.MISSING).sum(axis=1)
+        return EncodedBlock(x, y, clamped, missing, cells, self._all_columns)
 
     def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
         """Code one record, whatever it holds; absent keys count as missing. Without ``target``, y is NaN."""
@@ -731,20 +699,12 @@ class Coding:
         return {name: value * factors[name] for name, value in coefficients.items()}
 
     def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-        factors: list[float] = []
-        labels: list[str] = []
+        units: list[tuple[float, str]] = []
         for feature in self._features:
             indicated = [(2.0, f"{feature.name}: missing against known")] * (feature.missing == INDICATOR)
-            for factor, label in (*_units_of(feature), *indicated):
-                factors.append(factor)
-                labels.append(label)
-        factors.append(1.0)
-        labels.append("at the middle of every feature")
-        return np.array(factors) * self._output.half_range, tuple(labels)
-
-
-def _checked_values(column: Any, name: str) -> Any:
-    return column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
+            units += (*_units_of(feature), *indicated)
+        factors, labels = zip(*units, (1.0, "at the middle of every feature"), strict=True)
+        return np.array(factors) * self._output.half_range, labels
 
 
 def indicator_of(feature: Feature) -> str:
@@ -753,7 +713,6 @@ def indicator_of(feature: Feature) -> str:
 
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:
-    """Return the unit factor and label of each coded feature."""
     if isinstance(feature, CategoryFeature):
         return _against_first(feature.name, feature.categories)
     if isinstance(feature, DateFeature):

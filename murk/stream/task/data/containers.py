@@ -19,10 +19,11 @@ _NUMBERS: Final = "biuf"
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
-    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects.
+    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects, None where
+    missing.
 
-    Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
-    if it has more than one column, giving its shape.
+    ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError` if it has more than one
+    column, giving its shape.
 
     >>> column_array(np.zeros((3, 1))).shape, column_array([1, "a", None]).tolist()
     ((3,), [1, 'a', None])
@@ -80,7 +81,6 @@ def check_zone(name: str | None, what: str) -> None:
 
 
 def _one_column(column: Any, what: str) -> Any:
-    """Return the only column of a container."""
     single: Any
     if isinstance(column, np.ndarray):
         shape = column.shape
@@ -105,7 +105,7 @@ def _whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:
-    """Return a column as an array if its type says that all values are numbers and none is missing, else None."""
+    """Return a column as an array if its type rules out missing values and others than numbers, else None."""
     library = library_of(column)
     numbers: Any = None
     if library == "pyarrow":

@@ -28,20 +28,14 @@ def _words(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-ADDED: Final[tuple[tuple[str, str], ...]] = (
-    ("NumberFeature", "unit"),
-    ("NumberFeature", "typical"),
-    ("NumberFeature", "missing"),
-    ("NumberFeature", "missing_share"),
-    ("CategoryFeature", "missing"),
-    ("CategoryFeature", "missing_share"),
-    ("DateFeature", "typical"),
-    ("DateFeature", "missing"),
-    ("DateFeature", "missing_share"),
-    ("BinaryTarget", "rate"),
-    ("ClassTarget", "rate"),
-    ("RealTarget", "typical"),
-)
+ADDED: Final[dict[str, tuple[str, ...]]] = {
+    "NumberFeature": ("unit", "typical", "missing", "missing_share"),
+    "CategoryFeature": ("missing", "missing_share"),
+    "DateFeature": ("typical", "missing", "missing_share"),
+    "BinaryTarget": ("rate",),
+    "ClassTarget": ("rate",),
+    "RealTarget": ("typical",),
+}
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
@@ -338,7 +332,7 @@ def _check_feature_kind(value: Any) -> Any:
 
 def without_defaults(block: "Feature | Target", content: dict[str, Any]) -> dict[str, Any]:
     """Return a feature's or target's content for a document: without keys of `ADDED` that were not given."""
-    added = {key for kind, key in ADDED if kind == type(block).__name__}
+    added = ADDED[type(block).__name__]
     return {key: value for key, value in content.items() if key not in added or value is not None}
 
 

@@ -49,19 +49,11 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 def translate_errors(
     url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Translate the library's errors.
+    """Translate the library's errors, except those ``apart`` that the caller handles.
 
+    ``doing`` is what was being done, as in "reading chain 0"; ``gone`` the message for a topic that does not exist.
     Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
     `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
-
-    Parameters
-    ----------
-    doing
-        What was being done, as in "reading chain 0".
-    gone
-        Message for a topic that does not exist; by default that it was deleted.
-    apart
-        Errors that the caller handles.
     """
     try:
         yield

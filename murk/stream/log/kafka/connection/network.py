@@ -207,10 +207,7 @@ class Network(LeakFreeClient):
 
 
 def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
-    """Deliver received data before the error that closed the connection.
-
-    A broker that refuses a password says so and hangs up. If both arrive at once, the library drops the data.
-    """
+    """Deliver received data before the error that closed the connection, such as the refusal of a password."""
     pending: list[Any] = []
 
     def receive_in_order() -> tuple[bytes, Any]:

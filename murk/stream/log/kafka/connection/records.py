@@ -57,24 +57,10 @@ def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
 def index(data: NDArray[np.uint8], start: int, count: int) -> NDArray[np.int64]:
     """Find the records of a batch, if all have a value, no key and no headers.
 
-    Parameters
-    ----------
-    data
-        An uncompressed batch of magic 2.
-    start
-        Position of its first record.
-    count
-        Number of records.
-
-    Returns
-    -------
-    ndarray
-        ``(count, 4)``: differences of each record's offset and time from the batch's, and begin and end of its value.
-        ``(0, 4)`` for any other or damaged batch.
-
-    References
-    ----------
-    Kafka's message format (https://kafka.apache.org/documentation/#recordbatch).
+    ``data`` is an uncompressed batch of magic 2 in Kafka's message format
+    (https://kafka.apache.org/documentation/#recordbatch) with ``count`` records from the position ``start`` on. Return
+    ``(count, 4)`` integers: differences of each record's offset and time from the batch's, and begin and end of its
+    value; ``(0, 4)`` for any other or damaged batch.
     """
     nothing = np.empty((0, 4), dtype=np.int64)
     # No record is shorter than seven bytes: a forged count reserves no memory.

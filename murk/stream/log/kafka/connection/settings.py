@@ -122,9 +122,7 @@ class Settings:
         return arguments
 
 
-KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}
-"""Fields of `Settings` by key in a properties file."""
-
+KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}  # by key in a properties file
 SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.repr)  # fields that are never shown
 
 
