@@ -11,7 +11,7 @@ import click
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.task import Disclosure
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ from murk.privacy import Guarantee
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.sketches.explain import any_two_records, strongest_replace_one
 from murk.stream import Task
-from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.task import Disclosure
 
 # What a dossier says of each finding of an audit.
 _FINDING: Mapping[str, Callable[[Any], Any]] = {

@@ -75,11 +75,10 @@ class Encoder(base.MiniBatchTransformer):
     def transform_many(self, X: Any) -> Any:
         """Code a pandas, Polars or Arrow data frame (absent columns count as missing) to a float64 frame like it."""
         coding = self.task.coding
-        frame = frame_of(X)
+        names, frame = coding.columns, frame_of(X)
         indices = {name: index for index, name in enumerate(frame.columns)}
         columns: dict[str, Any] = {
-            name: frame[:, indices[name]].to_native() if name in indices else [None] * len(frame)
-            for name in coding.columns
+            name: frame[:, indices[name]].to_native() if name in indices else [None] * len(frame) for name in names
         }
         coded = coding.encode(columns, target=False)
         self.counts.add(len(frame), int(coded.clamped.sum()), int(coded.missing.sum()))

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import keep, wiped
+from murk._scratch import empty, keep, wiped
 from murk.errors import MurkError, UserError
-from murk.privacy.noise import Purpose, SecureNoise, below, identifiers
+from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
+from murk.privacy.mechanisms import KINDS as MECHANISMS
+from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.names import ReleaseRequests, person_name
+from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.transaction import DAY, Refusal
-from murk.producers.policy import Policy
-from murk.producers.randomization import Answering, PublishedModel, answers_of, models_of
-from murk.stream.log.base import truncate_time
+from murk.stream.log.base import FIRST_CHAIN, truncate_time
+from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.wire import writer
 from murk.stream.worker.recovery import check_carries, check_intake
 
 if TYPE_CHECKING:
-    from murk.learners.problem import PersonProblem, Problem
+    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.problem import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
+    from murk.privacy import Guarantee
+    from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.recognition import Run
@@ -35,6 +41,347 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A policy's decision on a task.
+
+    ``charges`` maps allowed levels to the cost of a release, and ``refused`` the others to the reason. ``caps`` are
+    (level, amount) pairs for `Ledger.book`; ``lifetime`` is the cap over all tasks, if any.
+    """
+
+    charges: Mapping[str, Charge]
+    refused: Mapping[str, str]
+    caps: tuple[tuple[str, PrivacyLoss], ...]
+    lifetime: PrivacyLoss | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits on what a device releases, whatever a server asks for.
+
+    A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
+    (``privacy.per_person``, or one release at the person's level).
+
+    >>> from murk.privacy import GaussianDP
+    >>> Policy(lifetime=GaussianDP(2.0)).lifetime
+    GaussianDP(mu=2.0)
+
+    Parameters
+    ----------
+    lifetime
+        A person's cap over all tasks; None for no such cap.
+    per_task
+        Largest cap per person that a task may promise; None for no such limit.
+    mechanisms
+        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each with
+        its own mechanism; "gaussmix" is for organisations, and `Producer` never uses it.)
+    public_sample
+        Whether people may be set aside for a task's public sample: their features (without the target) are then
+        published unprotected, and they release nothing. False by default; the command line asks before publishing.
+    """
+
+    lifetime: Guarantee | None = None
+    per_task: Guarantee | None = None
+    mechanisms: tuple[str, ...] = (
+        *MECHANISMS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind,
+    )  # fmt: skip
+    public_sample: bool = False
+
+    def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
+        """Decide which levels of a task, each with its mechanism, may be used, and under which caps.
+
+        Raises UserError if the task asks for more per person than the policy allows, or no level may be used.
+        """
+        lifetime = None if self.lifetime is None else cap_of(self.lifetime)
+        most = None if self.per_task is None else cap_of(self.per_task)
+        asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
+        if asked and most and asked.currency == most.currency and not asked <= most:
+            raise UserError(
+                f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
+                f"allows {most} per task: the task must ask for less, or the policy allow more"
+            )
+        charges, refused = {}, {}
+        for level, guarantee in task.privacy.levels.items():
+            mechanism = mechanisms[level]
+            central = None if task.shuffle is None else task.shuffle.promised(guarantee)
+            charge = Charge.of(level, guarantee, mechanism, central)
+            reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
+            if reason is None:
+                charges[level] = charge
+            else:
+                refused[level] = reason
+        if not charges:
+            why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
+            raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
+        # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
+        caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        if most and not (asked and asked.currency == most.currency):
+            caps.append(("", most))
+        return Admission(charges, refused, tuple(caps), lifetime)
+
+    def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
+        if mechanism.kind not in self.mechanisms:
+            return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
+        for scope, cap in caps.items():
+            if cap is None:
+                continue
+            try:
+                cost = mechanism.cost(cap.currency)
+            except UserError as error:
+                return f"the policy's cap {scope} ({cap}) cannot be applied to it: {error}"
+            if not cost <= cap:
+                return f"a release costs {cost}, and the policy allows {cap} {scope}"
+        return None
+
+
+# One object for all records: callers recognise a model by identity.
+_NONE = np.empty(0)
+_NONE.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model at which a gradient or score is computed.
+
+    ``version`` is the number of releases that the chain had learned; ``iterate`` a float64 vector of shape
+    (model_size,), empty if releases use no model; ``end`` the end of the chain's partition when the model was read:
+    later releases are stored at or after this offset.
+    """
+
+    version: int
+    iterate: NDArray[np.float64]
+    end: int
+
+
+class Models:
+    """Reads a log's models and trusts none of them."""
+
+    def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
+        self._log, self._task, self._problem = log, task, problem
+        self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
+
+    def newest(self, chain: int) -> PublishedModel:
+        """Return a chain's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
+        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain), self._log.ends)
+
+    def cached_model(self, chain: int) -> PublishedModel:
+        """Return the last received iterate of a chain, even while the log cannot be reached.
+
+        Raises UserError, before any record is used, if no honest learner publishes it (damaged, of another task or
+        size, infinite, outside the radius, of an impossible version); MurkError if the log cannot be read.
+        """
+        message, end = self._log.cached_model(chain)
+        source = self._source(chain)
+        if source != chain:
+            message, _ = self._log.cached_model(source)
+        return self._model(chain, message, end, self._heard_ends)
+
+    def _source(self, chain: int) -> int:
+        return FIRST_CHAIN if self._problem.shares_models else chain
+
+    def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:
+        if message is None:
+            return PublishedModel(0, self._problem.initial, end)
+        source = self._source(chain)
+        known = self._read.get(source)
+        if known is None or known[0] != message:
+            known = message, *self._checked(message, source)
+            # The version of a shared model counts the releases of all chains, which never decrease.
+            if self._problem.shares_models and known[1] > sum(ends()):
+                # Cached ends may be older than the model.
+                self._check_version(chain, known[1], sum(self._log.ends()))
+            self._read[source] = known
+        _, version, iterate = known
+        if not self._problem.shares_models:
+            self._check_version(chain, version, end)
+        return PublishedModel(version, iterate, end)
+
+    def _heard_ends(self) -> list[int]:
+        return [self._log.cached_model(chain)[1] for chain in range(self._log.partitions)]
+
+    def _check_version(self, chain: int, version: int, releases: int) -> None:
+        if version > releases:
+            raise self._refused(chain, f"it has learned {version} releases, more than the log has")
+
+    def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
+        try:
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
+        except RejectedError as rejected:
+            raise self._refused(chain, str(rejected)) from None
+        if not self._problem.is_published(model.version):
+            raise self._refused(chain, f"no model is published at its version {model.version}")
+        iterate = np.array(model.iterate)
+        # A hostile iterate may overflow before it is refused.
+        with np.errstate(over="ignore"):
+            self._problem.check_iterate(iterate)
+        # All releases at this model share the array.
+        iterate.setflags(write=False)
+        return model.version, iterate
+
+    def _refused(self, chain: int, why: str) -> UserError:
+        return UserError(
+            f"the model of chain {chain} on {self._log.url} is not one that an honest learner publishes ({why}): "
+            "nothing was released. Ask the operator of the log"
+        )
+
+
+class NoModels:
+    """Replaces `Models` for releases that use no model."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def newest(self, chain: int) -> PublishedModel:
+        """Return an empty model with the current end of the chain's partition."""
+        return PublishedModel(0, _NONE, self._log.end(chain))
+
+    def cached_model(self, chain: int) -> PublishedModel:
+        """Return an empty model with the last known end of the chain's partition."""
+        return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
+
+
+def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:
+    """Return the reader of a log's models."""
+    return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)
+
+
+FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
+MOST_HELD = 16  # largest number of kernels in memory, one for each chain and level
+
+Key = TypeVar("Key", int, str)
+
+
+def answers_of(
+    problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
+    iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
+    indices: NDArray[np.int64],
+) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
+    """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
+
+    Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
+    """
+    if not hasattr(problem, "ask"):
+        return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+    from murk.learners.problem import SingleQuestionProblem
+
+    asking = cast("AskingProblem", problem)
+    asked = np.empty(len(x), dtype=object)
+    for own, chain in _groups(chains):
+        model = iterates[chain]
+        assert model is not None
+        asked[own] = asking.ask(noise, indices[own], model)
+    payloads: list[list[int]] = [[]] * len(x)
+    for name in asking.questions:
+        own = np.flatnonzero(asked == name)
+        if not len(own):
+            continue
+        single, rows = SingleQuestionProblem(asking, name), own.tolist()
+        answers = payloads_of(
+            single, keep(x[own]), keep(y[own]), [chains[row] for row in rows], iterates,
+            [levels[row] for row in rows], noise, indices[own],
+        )  # fmt: skip
+        for row, answer in zip(rows, answers.tolist(), strict=True):
+            payloads[row] = answer
+    return payloads, asked.tolist()
+
+
+def answer_of(
+    problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], model: NDArray[np.float64] | None,
+    level: str, noise: NoiseSource, index: NDArray[np.int64],
+) -> tuple[list[int], str | None]:  # fmt: skip
+    """Randomize one record; return its payload and question."""
+    if not hasattr(problem, "ask"):
+        (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
+        return payload, None
+    asking = cast("AskingProblem", problem)
+    assert model is not None
+    (question,) = asking.ask(noise, index, model)
+    vectors = asking.vectors(x, y, model, question)
+    (payload,) = asking.mechanism(level, question).randomize(vectors, noise, index).tolist()
+    return payload, question
+
+
+class Answering:
+    """Randomizes one record at a time, by a compiled kernel if the problem has one; it draws the same from a seed."""
+
+    def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
+        self._problem, self._noise = problem, noise
+        self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
+        direct = type(noise) in (SecureNoise, SimulatedNoise)
+        self._in_place = getattr(problem, "in_place", None) if direct else None
+        self._few = FEW
+        self._held: dict[tuple[int, str], tuple[NDArray[np.float64], OneAnswer]] = {}
+
+    def prepare(self, chain: int, model: NDArray[np.float64], level: str) -> None:
+        """Load or compile the kernel for a chain's model, which may take seconds, before any account is locked."""
+        if self._in_place is None or self._kernel(chain, model, level) is not None:
+            return
+        if self._few:
+            self._few -= 1
+            return
+        made: OneAnswer | None = self._in_place(level, model, self._seed)
+        if made is not None:
+            # The first call compiles; it randomizes no record.
+            made.give(np.array(made.x), math.nan, 0)
+            if len(self._held) >= MOST_HELD:
+                del self._held[next(iter(self._held))]
+            self._held[chain, level] = model, made
+
+    def answer(
+        self, x: NDArray[np.float64], y: float, chain: int, model: NDArray[np.float64], level: str,
+        index: NDArray[np.int64],
+    ) -> tuple[list[int], str | None]:  # fmt: skip
+        """Return the payload and question of a coded record (p,) at its chain's model."""
+        kernel = self._kernel(chain, model, level)
+        answer = None if kernel is None else kernel.give(x, y, int(index[0]))
+        if answer is not None:
+            return answer
+        return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
+
+    def _kernel(self, chain: int, model: NDArray[np.float64], level: str) -> OneAnswer | None:
+        held = self._held.get((chain, level))
+        return held[1] if held is not None and held[0] is model else None
+
+
+def payloads_of(
+    problem: Releasing, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
+    iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
+    indices: NDArray[np.int64],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
+
+    ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
+    record. A record's gradient is computed at its chain's iterate (None if releases use none). ``indices`` select the
+    draws of a simulation.
+    """
+    payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
+    vectors: NDArray[np.float64] | None = None
+    for own, chain in _groups(chains):
+        found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
+        if vectors is None:
+            vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
+        if found is not vectors:
+            vectors[own] = found
+    assert vectors is not None
+    for own, level in _groups(levels):
+        payloads[own] = problem.mechanisms[level].randomize(_rows(vectors, own), noise, indices[own])
+    return payloads
+
+
+def _rows(values: NDArray[np.float64], own: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+    return values[own] if isinstance(own, slice) else keep(values[own])
+
+
+def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:
+    """Yield the indices of each key; one slice, without a copy, if there is only one key."""
+    distinct = set(keys)
+    if len(distinct) == 1:
+        yield slice(None), distinct.pop()
+        return
+    for key in distinct:
+        yield np.array([row for row, other in enumerate(keys) if other == key], dtype=np.int64), key
 
 
 @dataclass(frozen=True, slots=True)

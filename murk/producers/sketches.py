@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
-from murk.producers.ledger.names import Key, ReleaseRequests, number_name, person_name
+from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
 from murk.producers.producer import Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Refusal, Spending
     from murk.producers.ledger.windows import Ending
-    from murk.producers.policy import Policy
+    from murk.producers.producer import Policy
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
@@ -406,10 +405,8 @@ class SketchProducer(Releaser["WindowProblem"]):
 
 
 def _owner_name(value: Any) -> str | None:
-    if type(value) not in (str, int, float, Decimal):
-        return None
     try:
-        return person_name(str(value) if isinstance(value, str | int) else number_name(value))
+        return name_of(value)
     except UserError:
         return None
 

@@ -7,12 +7,12 @@ from random import Random
 import numpy as np
 
 from murk.learners.problem import problem_for
-from murk.producers.randomization import Models
+from murk.producers.producer import Models
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode
 from murk.stream.messages.releases import IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.messages.wire import Received, receiver
+from murk.stream.messages.wire import receiver
 from murk.stream.worker.learner import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
@@ -56,7 +56,7 @@ def mutator(honest: list[bytes]):
     return make
 
 
-def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Received]) -> Received:
+def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Release]) -> Release:
     """What a worker takes a message for, which is what `decode` does: the same fields, or the same refusal."""
     try:
         wanted = decode(data, rules).model_dump(by_alias=True)

@@ -50,7 +50,7 @@ def command(
     from murk.producers.populations.file_work import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
-    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.task import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")

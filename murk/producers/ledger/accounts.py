@@ -177,9 +177,8 @@ def _task_lines(task: TaskAccount) -> list[str]:
     for one in task.levels:
         state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
         if one.dropped:
-            state.append(
-                f"{one.dropped} deleted before the log confirmed {'it' if one.dropped == 1 else 'them'}, {_PERHAPS}"
-            )
+            them = "it" if one.dropped == 1 else "them"
+            state.append(f"{one.dropped} deleted before the log confirmed {them}, {_PERHAPS}")
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
             f"{one.refused} refused. Each release: "

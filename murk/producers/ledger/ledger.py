@@ -217,61 +217,6 @@ def _fingerprint_in(rows: list[Any]) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-class Settling:
-    """Transactions of one open ledger; they also delete releases that the log has confirmed."""
-
-    def __init__(self, file: LedgerFile, names: Names) -> None:
-        self._file, self._names = file, names
-        self._confirmed: list[tuple[int, int]] = []
-        self._left = False
-        self._tidied = time.monotonic()
-
-    def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log.
-
-        The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
-        """
-        self._confirmed.extend(ranges(numbers))
-        # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
-        with suppress(MurkError):
-            self.delete_confirmed()
-            if time.monotonic() - self._tidied > TIDY_SECONDS:
-                self.tidy()
-
-    def delete_confirmed(self) -> None:
-        """Delete confirmed releases whose deletion failed before."""
-        if self._confirmed:
-            with self._file.write(waits=False) as connection:
-                deleted = self._remove(connection)
-            self._removed(deleted)
-
-    def tidy(self) -> None:
-        """Empty the write-ahead log if it may hold deleted releases and no other process uses the file."""
-        self._tidied = time.monotonic()
-        if self._left and self._file.empty_log():
-            self._left = False
-
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Hold a transaction: commit at the end, or roll back."""
-        with self._file.write() as connection:
-            deleted = self._remove(connection)
-            yield connection
-        self._names.committed()
-        self._removed(deleted)
-
-    def _remove(self, connection: Connection) -> int:
-        if self._confirmed:
-            connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
-        return len(self._confirmed)
-
-    def _removed(self, deleted: int) -> None:
-        # Only after the commit: a rollback restores the bytes.
-        if deleted:
-            self._left = True
-            del self._confirmed[:deleted]
-
-
 class Ledger:
     """Accounts of any number of people in one SQLite file, with the outbox of their releases.
 
@@ -310,7 +255,7 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | Path, *, identity: str | None = None, create: bool = True, timeout: float = 30.0
+        self, path: str | Path, *, identity: str | None = None, create: bool = True, timeout: float = 30
     ) -> None:
         self._file = LedgerFile(path, create=create, timeout=timeout, identity=identity)
         try:
@@ -321,7 +266,9 @@ class Ledger:
         self._prices = Prices()
         self._common = Common(self._prices)
         self._tasks: dict[str, Booked] = {}
-        self._settling = Settling(self._file, self.names)
+        # Ranges of confirmed releases; whether the write-ahead log may hold deleted ones; when it was emptied.
+        self._confirmed: list[tuple[int, int]] = []
+        self._left, self._tidied = False, time.monotonic()
         self.identity = self._file.identity
         """Random identifier, drawn when the ledger was made."""
         self.check_thread = self._file.check_owner
@@ -394,7 +341,7 @@ class Ledger:
         booked = self._booked(task_hash)
         requests = requests.checked()
         common = self._common
-        with self._settling.write() as connection:
+        with self._write() as connection:
             common.refresh(connection)
             common.forget()
             source = self.names.source_number(connection, requests.source)
@@ -418,10 +365,8 @@ class Ledger:
 
     def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[Queued]:
         """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
-        query = (
-            "SELECT number, chain, message, since, expires FROM outbox "
-            "WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
-        )
+        columns = ", ".join(Queued._fields)
+        query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
     def is_queued(self, task_hash: str, number: int) -> bool:
@@ -431,20 +376,53 @@ class Ledger:
         return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log."""
-        self._settling.confirm(numbers)
+        """Delete releases that are on the log.
+
+        The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
+        """
+        self._confirmed.extend(ranges(numbers))
+        # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
+        with suppress(MurkError):
+            self.delete_confirmed()
+            if time.monotonic() - self._tidied > TIDY_SECONDS:
+                self.tidy()
 
     def delete_confirmed(self) -> None:
         """Delete confirmed releases whose deletion failed before."""
-        self._settling.delete_confirmed()
+        if self._confirmed:
+            with self._file.write(waits=False) as connection:
+                deleted = self._remove(connection)
+            self._removed(deleted)
 
     def tidy(self) -> None:
-        """Remove deleted releases from the write-ahead log; call this before a longer wait."""
-        self._settling.tidy()
+        """Empty the write-ahead log if it may hold deleted releases and no other process uses the file."""
+        self._tidied = time.monotonic()
+        if self._left and self._file.empty_log():
+            self._left = False
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Hold a transaction, which also deletes confirmed releases: commit at the end, or roll back."""
+        with self._file.write() as connection:
+            deleted = self._remove(connection)
+            yield connection
+        self.names.committed()
+        self._removed(deleted)
+
+    def _remove(self, connection: Connection) -> int:
+        if self._confirmed:
+            connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
+        return len(self._confirmed)
+
+    def _removed(self, deleted: int) -> None:
+        # Only after the commit: a rollback restores the bytes.
+        if deleted:
+            self._left = True
+            del self._confirmed[:deleted]
 
     def expire(self, task_hash: str, now: float, *, through: int | None = None) -> int:
         """Delete expired releases (up to a number) that were not confirmed, and return how many. Debits stay."""
-        with self._settling.write() as connection:
+        with self._write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
             return drop_unconfirmed(connection, self.names.sealing(connection), where, values)
@@ -460,7 +438,7 @@ class Ledger:
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
-        with self._settling.write() as connection:
+        with self._write() as connection:
             self._common.forget()
             home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
@@ -478,7 +456,7 @@ class Ledger:
         self.delete_confirmed()
         if source is None:
             names = self.names.reading()
-            adopt(self._file, self._settling.write, names, str(person))
+            adopt(self._file, self._write, names, str(person))
             return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
@@ -536,7 +514,7 @@ class Ledger:
         begun = self.run(task_hash, source) is not None
         check_people(self._file, task, self.names.source(source), people, begun=begun)
         if not begun:
-            with self._settling.write() as connection:
+            with self._write() as connection:
                 row = (task, self.names.source_number(connection, source), *Run(people, tuple(excluded)).row())
                 connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         run = self.run(task_hash, source)

@@ -24,7 +24,7 @@ from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from murk._files import write_whole
 from murk._sqlite import sync
@@ -108,9 +108,8 @@ def are_plain(names: Sequence[str]) -> bool:
     if not joined.isascii() or " " in joined or "" in names:
         return False
     together = joined.replace("\n", "") if len(names) > 1 else joined
-    return (
-        together.isprintable() and joined.count("\n") == max(0, len(names) - 1) and _ODD_NUMBER.search(joined) is None
-    )
+    lines = max(0, len(names) - 1)
+    return together.isprintable() and joined.count("\n") == lines and _ODD_NUMBER.search(joined) is None
 
 
 def number_name(value: float | Decimal) -> str:
@@ -121,6 +120,14 @@ def number_name(value: float | Decimal) -> str:
     if isinstance(value, float) and abs(whole) >= _EXACT:
         raise UserError(f"this names several people at once: {_ROUNDED}")
     return str(whole)
+
+
+def name_of(value: Any) -> str:
+    """Return the name of an account from a raw value of a column; raise a UserError if it names nobody."""
+    if type(value) not in (str, int, float, Decimal) or not str(value).strip():
+        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
+    # Programs read ids as floats where the column has a gap.
+    return person_name(str(value) if isinstance(value, str | int) else number_name(value))
 
 
 @lru_cache(maxsize=4096)
@@ -250,9 +257,7 @@ def known_by(person: Key, source: str | None) -> Key:
         return person_name(person)
     if type(person) is int and 0 <= person < 2**62 and source is not None:
         return person
-    raise UserError(
-        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
-    )
+    raise UserError("a person is named by a text, or by a row (an integer from 0 on) and the digest of its file")
 
 
 def _check_texts(texts: Sequence[str]) -> None:
@@ -266,9 +271,7 @@ Id = str | int | bytes
 """Stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text."""
 
 SUFFIX, DRAFT = ".key", ".key.new"
-KEPT = (
-    "Without it nobody's account can be found, and nothing is released. The key never changes: put back any copy of it"
-)
+KEPT = "Without it no account can be found, and nothing is released. The key never changes: put back any copy of it"
 KEY_BYTES = 32
 LOST_KEY = "MURK-LEDGER-005"
 _HEADER = "murk ledger key 1 "
@@ -343,17 +346,13 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
             continue
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
-            raise UserError(
-                f"the key {candidate} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
-            ) from None
+            raise UserError(f"the key {candidate} of {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY) from None
         key = _parse(text)
         if key is not None and key.fingerprint == fingerprint:
             return key
         wrong = True
     if wrong:
-        raise UserError(
-            f"{path} is damaged, or is the key of a ledger other than {ledger}. {KEPT} as {path}", code=LOST_KEY
-        )
+        raise UserError(f"{path} is damaged, or is the key of a ledger other than {ledger}. {KEPT}", code=LOST_KEY)
     raise UserError(f"the ledger {ledger} hashes names with a key, and {path} is missing. {KEPT} there", code=LOST_KEY)
 
 

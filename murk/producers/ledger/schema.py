@@ -274,7 +274,7 @@ class LedgerFile(Database):
                 return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return MurkError(
-                    f"the ledger {self.path} is read-only for this user: make the file and its directory writable"
+                    f"the ledger {self.path} is read-only for this user: make it and its directory writable"
                 )
             case sqlite3.SQLITE_ERROR if not self._examined:
                 return self.damaged("its tables are not the ones that Murk makes")

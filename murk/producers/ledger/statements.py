@@ -23,17 +23,14 @@ from murk.producers.ledger.windows import WindowCounts
 
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
+_SPENT = "tariff, released, refused, dropped, first, last"
 
 
 def account(file: Database, owner: Owner, key: NameKey) -> Account:
     """Read a person's account; the key decrypts the outbox."""
     home, person = owner
     prices = read_prices(file)
-    rows = file.query(
-        "SELECT tariff, released, refused, dropped, first, last FROM spending "
-        "WHERE home = ? AND person = ? ORDER BY tariff",
-        (home, person),
-    )
+    rows = file.query(f"SELECT {_SPENT} FROM spending WHERE home = ? AND person = ? ORDER BY tariff", (home, person))
     queued = count_by_owner(file.query("SELECT owner, tariff FROM outbox"), key)
     waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}

@@ -356,9 +356,8 @@ class Spending:
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Record the progress through the requests' file, begun by `Ledger.begin_run`, and add to its counters."""
         key = self._task, self._source
-        row = self._connection.execute(
-            "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?", key
-        ).fetchone()
+        query = "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?"
+        row = self._connection.execute(query, key).fetchone()
         if row is None:
             raise MurkError("the work through this file was not begun: call Ledger.begin_run first")
         counters = json.loads(row[1])
@@ -405,10 +404,7 @@ class Spending:
             run(
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
-                [
-                    (self._home, people[index], self._price_of(refusal.level))
-                    for index, refusal in self.refusals.items()
-                ],
+                [(self._home, people[at], self._price_of(refusal.level)) for at, refusal in self.refusals.items()],
             )
         if self._progress is not None:
             self._connection.execute(

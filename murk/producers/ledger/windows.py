@@ -151,17 +151,10 @@ def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts
     """Count the windows that satisfy a condition."""
     if not exist(file):
         return WindowCounts()
-    rows = file.query(
-        f"SELECT state, count(*), sum(lost), sum(records) FROM windows WHERE {where} GROUP BY state", values
+    query = f"SELECT state, count(*), sum(records), sum(lost) FROM windows WHERE {where} GROUP BY state"
+    rows = {state: numbers for state, *numbers in file.query(query, values)}
+    released, refused, left_out, opened = (
+        rows.get(state, (0, 0)) for state in ("released", "refused", "left out", "open")
     )
-    count = {state: number for state, number, _, _ in rows}
-    records = {state: number for state, _, _, number in rows}
-    return WindowCounts(
-        released=count.get("released", 0),
-        refused=count.get("refused", 0),
-        left_out=count.get("left out", 0),
-        lost=sum(lost for _, _, lost, _ in rows),
-        open=count.get("open", 0),
-        records=records.get("released", 0),
-        records_left_out=records.get("left out", 0),
-    )
+    lost = sum(numbers[-1] for numbers in rows.values())
+    return WindowCounts(released[0], refused[0], left_out[0], lost, opened[0], released[1], left_out[1])

@@ -6,7 +6,6 @@ import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.names import are_plain, is_unicode, number_name, person_name
+from murk.producers.ledger.names import are_plain, is_unicode, name_of
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, suspects
 from murk.stream.task.data.coding import Cell, as_boolean
@@ -180,7 +179,7 @@ class FileSource:
         for name in self._named:
             if name in self.absent:
                 raise UserError(
-                    f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it as they do"
+                    f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it alike"
                 )
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
@@ -245,9 +244,8 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        left_out = np.array(
-            sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size), dtype=np.int64
-        )
+        known = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
+        left_out = np.array(known, dtype=np.int64)
         if not 0 <= count <= self.size - len(left_out):
             raise UserError(f"{count} rows cannot be set aside: {self.records} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
@@ -369,7 +367,7 @@ class FileSource:
         names = []
         for index, (row, value) in enumerate(zip(rows, column, strict=True)):
             try:
-                names.append(_name(value))
+                names.append(name_of(value))
             except UserError as error:
                 if self.strict:
                     raise UserError(f"{self._location(row, name)}: {error}") from None
@@ -397,10 +395,3 @@ class FileSource:
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
             raise UserError(f"{self.records} was changed while it was read: start again, and do not change it then")
-
-
-def _name(value: Any) -> str:
-    if type(value) not in (str, int, float, Decimal) or not str(value).strip():
-        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
-    # Programs read ids as floats where the column has a gap.
-    return person_name(str(value) if isinstance(value, str | int) else number_name(value))

@@ -21,7 +21,6 @@ from murk.errors import UserError
 from murk.learners.results.missing import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.policy import Policy
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
 from murk.producers.populations.ledger_places import (
     RunConfig,
@@ -37,12 +36,12 @@ from murk.producers.populations.ledger_places import (
 )
 from murk.producers.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.producers.populations.records.records import Records
+from murk.producers.producer import Policy
 from murk.stream.log.base import Log
 from murk.stream.task.data.coding import Cell
 from murk.stream.task.data.features import INDICATOR, BinaryTarget, NumberFeature
-from murk.stream.task.disclosure import Disclosure
 from murk.stream.task.errors import shown
-from murk.stream.task.task import Task, check_task_change
+from murk.stream.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
@@ -183,9 +182,8 @@ class CodedSurvey:
         ]
         parts = []
         for cell in list(Cell)[1:]:
-            columns = [
-                f"{int(count):,} of {name!r}" for name, count in zip(names, self._counts[cell], strict=True) if count
-            ]
+            counts = zip(names, self._counts[cell].tolist(), strict=True)
+            columns = [f"{count:,} of {name!r}" for name, count in counts if count]
             if columns:
                 parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
         if self._unreadable:
@@ -220,6 +218,11 @@ class LabelSurvey:
         """Collect the labels of a block."""
         if self._source.task.target.kind != "real":
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
+
+    def check(self) -> None:
+        """Raise a UserError for a file in which all labels are the same, stating which label occurs."""
+        if mistake := self.mistake():
+            raise UserError(mistake)
 
     def mistake(self) -> str:
         """Return what is wrong with the labels; empty if nothing is. Values are quoted for simulations only."""
@@ -580,8 +583,7 @@ def check_records(task: Task, crowd: PopulationConfig) -> int:
     for block in source.blocks():
         labels.add(block)
         rows += len(block)
-    if mistake := labels.mistake():
-        raise UserError(mistake)
+    labels.check()
     if task.public_path is not None:
         check_apart(source, task.public_path)
     return rows

@@ -81,10 +81,8 @@ def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
     if name == "ledger":
         found = "another ledger"
     else:
-        before, now = (
-            f"no --{name}" if value is None else f"--{name} {value}"
-            for value in (getattr(known, name), getattr(facts, name))
-        )
+        values = getattr(known, name), getattr(facts, name)
+        before, now = (f"no --{name}" if value is None else f"--{name} {value}" for value in values)
         found = f"{before}, not {now}"
     raise differs(log, found, f"--{name}", seed=known.seed)
 
@@ -395,9 +393,8 @@ def _inspect(path: Path) -> _Contents | None:
 
 def _read_contents(path: Path) -> _Contents | None:
     """Inspect a ledger; None if the file is another kind of database."""
-    with closing(
-        sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
-    ) as found:
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=5.0)) as found:
         if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             return None
         columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]

@@ -17,10 +17,10 @@ from murk.errors import UserError
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.privacy import guarantee_from_text
-from murk.producers.policy import Policy
 from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.people import Agree, PopulationConfig, Step, open_accounts, population_of
 from murk.producers.populations.records.records import open_records
+from murk.producers.producer import Policy
 from murk.stream.log.open import open_log
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.shuffler.shuffler import Shuffler
     from murk.stream.log.base import Log
-    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.task import Disclosure
 
 
 class LocalRun:
@@ -57,9 +57,8 @@ class LocalRun:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
             # Devices write to an intake, if a shuffler stands between them and the log.
             intake = self.log if task.shuffle is None else self._stack.enter_context(open_log(_intake(log_url)))
-            self.ledger = self._stack.enter_context(
-                open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
-            )
+            ledger = open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
+            self.ledger = self._stack.enter_context(ledger)
             self.population = population_of(task, crowd, intake, self.ledger, block=block, policy=policy, agree=agree)
             self._stack.callback(self.population.close)
             self.task = self.population.task
@@ -227,9 +226,7 @@ def run(
 
 def _check_order(task: object, source: object) -> None:
     if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
-        raise UserError(
-            "a task was given in place of the people's records: murk.run(task, people) takes the task first"
-        )
+        raise UserError("a task was given in place of people's records: murk.run(task, people) takes the task first")
     if isinstance(task, str) and "\n" in task:
         raise UserError("task= is the text of a task: give Task.parse(text), or the path of its file")
     if not isinstance(task, Task | str | Path):

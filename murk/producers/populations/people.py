@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from murk.errors import MurkError
 from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.policy import Policy
 from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts
-from murk.producers.producer import Producer
+from murk.producers.producer import Policy, Producer
 from murk.stream.log.base import FIRST_CHAIN, Log, UnreachableError
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import decode_state

@@ -359,17 +359,13 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
     """Raise `UserError` if a message of a batch has more than ``MAX_MESSAGE`` bytes."""
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
-        raise UserError(
-            f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing of the batch was appended"
-        )
+        raise UserError(f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing was appended")
 
 
 def check_partition(log: Log, partition: int) -> None:
     """Raise `UserError` if a log has no such partition."""
     if not 0 <= partition < log.partitions:
-        raise UserError(
-            f"{log.url} has no partition {partition}: its partitions are numbered from 0 to {log.partitions - 1}"
-        )
+        raise UserError(f"{log.url} has no partition {partition}: they are numbered from 0 to {log.partitions - 1}")
 
 
 def check_range(log: Log, partition: int, offset: int) -> None:

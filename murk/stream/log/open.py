@@ -48,9 +48,7 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         # Only the scheme may be quoted: the rest of a URL may contain a password.
-        raise UserError(
-            "the log URL is invalid: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT", code=ADDRESS
-        )
+        raise UserError("the log URL is invalid: write sqlite:///PATH for a file, or kafka://HOST:PORT", code=ADDRESS)
     opener = OPENERS.get(scheme)
     if opener is None:
         raise UserError(
@@ -71,9 +69,7 @@ def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None 
         )
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
-        raise UserError(
-            f"{url!r} names no file: write sqlite:///PATH (a log is a file, which outlives its process)", code=ADDRESS
-        )
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log outlives its process)", code=ADDRESS)
     from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create, model=model)
@@ -85,9 +81,7 @@ def _open_kafka(url: str, *, create: bool, name: str | None, model: str | None =
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
-        raise UserError(
-            'a log on Kafka needs the client library: pip install "murk[kafka]"', code="MURK-CLI-003"
-        ) from error
+        raise UserError('a log on Kafka needs its client: pip install "murk[kafka]"', code="MURK-CLI-003") from error
     return KafkaLog(url, create=create, name=name, model=model)
 
 

@@ -140,9 +140,8 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
         if number == 1:
             messages.append(new(Message, (offset, appended, value)))
         else:
-            messages += map(
-                new, repeat(Message), zip(count(offset), repeat(appended), _split(number, value), strict=False)
-            )
+            fields = zip(count(offset), repeat(appended), _split(number, value), strict=False)
+            messages += map(new, repeat(Message), fields)
         end = offset + number
     return messages
 
@@ -192,9 +191,8 @@ class States:
 
     def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
         """Return the SQL condition for a chain's row, and its values."""
-        where, values = (
-            ("chain = ?", (chain,)) if self.model is None else ("chain = ? AND model = ?", (chain, self.model))
-        )
+        own = self.model is None
+        where, values = ("chain = ?", (chain,)) if own else ("chain = ? AND model = ?", (chain, self.model))
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
     def take(self, connection: sqlite3.Connection, chain: int) -> int | None:
@@ -207,9 +205,8 @@ class States:
             )
             connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, chain))
         where, values = self.condition(chain)
-        rows = connection.execute(
-            f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch", values
-        ).fetchall()
+        update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
+        rows = connection.execute(update, values).fetchall()
         return int(rows[0][0]) if rows else None
 
 
@@ -262,9 +259,8 @@ class Epoch(Ownership):
             if estimate is not None:
                 # Created here, not in `_create`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
-                connection.execute(
-                    "INSERT OR REPLACE INTO estimates VALUES (?, ?)", (self._states.estimate_key, estimate)
-                )
+                row = self._states.estimate_key, estimate
+                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
     def close(self) -> None:
         """Do nothing: the epoch stays until another process takes the chain over."""
@@ -473,9 +469,8 @@ class SqliteLog(Log):
         """Return the newest published estimate."""
         if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
             return None
-        rows = self._database.query(
-            "SELECT message FROM estimates WHERE key = ?", (self._states.estimate_key,), (bytes,)
-        )
+        key = (self._states.estimate_key,)
+        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
@@ -544,9 +539,8 @@ class SqliteLog(Log):
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
-            known, end = connection.execute(
-                'SELECT begin, "end" FROM streams WHERE "partition" = ?', (partition,)
-            ).fetchall()[0]
+            query = 'SELECT begin, "end" FROM streams WHERE "partition" = ?'
+            [(known, end)] = connection.execute(query, (partition,)).fetchall()
             # Two processes may trim at once: the beginning never moves back.
             begin = max(begin, known)
             connection.execute('UPDATE streams SET begin = ? WHERE "partition" = ?', (begin, partition))
@@ -599,8 +593,6 @@ class SqliteLog(Log):
         if self._task is None:
             document = self.document()
             if document is None:
-                raise UserError(
-                    f"{self.url} carries no task yet: announce one first (murk run does)", code="MURK-LOG-003"
-                )
+                raise UserError(f"{self.url} carries no task yet: announce one (as murk run does)", code="MURK-LOG-003")
             self._task = Task.from_document(document)
         return self._task

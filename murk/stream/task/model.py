@@ -113,9 +113,7 @@ class Model(Block):
         """
         content, lines = read_yaml(text, source)
         if "privacy" in content:
-            raise UserError(
-                f"{source}: this is a task, which states `privacy`; give the file of a model (docs/models.md)"
-            )
+            raise UserError(f"{source}: this is a task, which has `privacy`; give a model's file (docs/models.md)")
         try:
             model = cls.model_validate(content)
         except ValidationError as error:
@@ -181,9 +179,7 @@ def columns_of(model: Model, task: Task) -> Columns:
     if names is None:
         names = tuple(feature.name for feature in task.features if feature.name != target.name)
         if not names:
-            raise model.refuse(
-                "features", f"the task {task.name!r} has no other column than the target {target.name!r}"
-            )
+            raise model.refuse("features", f"the task {task.name!r} has no column but the target {target.name!r}")
     if target.name in names:
         raise model.refuse("features", f"{shown(target.name)} is the target, which cannot predict itself; remove it")
     features = tuple(_feature(model, known[name]) for name in names)
@@ -211,9 +207,7 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
     column = known[name]
     if isinstance(column, BinaryTarget):
         if positive not in (None, column.positive):
-            raise model.refuse(
-                "target.positive", f"{shown(positive)} is not {column.positive!r}, the task's positive value"
-            )
+            raise model.refuse("target.positive", f"{shown(positive)} is not the positive value {column.positive!r}")
         return column, OWN, 1
     if isinstance(column, RealTarget | NumberFeature) and positive is not None:
         raise model.refuse("target.positive", f"{shown(name)} is a number, which has no categories; remove it")

@@ -94,7 +94,7 @@ def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
         raise UserError(
-            f"a release costs {cost}, which cannot be converted to {currency}; write the cap in the guarantee's terms"
+            f"a release costs {cost}, which cannot be converted to {currency}; write the cap like the guarantee"
         )
     return cost
 
@@ -170,9 +170,7 @@ class PrivacyBlock(Block):
             kinds = PROTOCOLS[protocol].offer_of(released).mechanisms
             if not kinds:
                 if self.mechanism is not None:
-                    raise task_error(
-                        f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism"
-                    )
+                    raise task_error(f"has no effect with protocol: {protocol}; remove it", "mechanism")
                 # A sketch costs its guarantee, in the guarantee's own currency only.
                 self._check_cap(level, partial(_own_cost, guarantee))
                 continue

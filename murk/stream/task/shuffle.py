@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field
 
 from murk.errors import UserError
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, guarantee_from_dict
 from murk.privacy.shuffling import largest_local_epsilon, shuffled_epsilon
 from murk.stream.task.block import Block, Duration, Integer, Number
 from murk.stream.task.errors import task_error
@@ -99,7 +99,8 @@ class ShuffleBlock(Block):
         ApproxDP(epsilon=0.407, delta=1e-06)
         """
         assert isinstance(local, PureDP)
-        reached = _up(shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound))
+        epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound)
+        reached = math.ceil(epsilon * _DIGITS) / _DIGITS
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
     def promised(self, local: Guarantee) -> CentralGuarantee:
@@ -155,13 +156,11 @@ def _figures(guarantee: Guarantee, delta: float) -> str:
             f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
             "claims no smaller epsilon for its crowds"
         )
-    words = (
-        f"mu={guarantee.mu:g}" if isinstance(guarantee, GaussianDP) else f"rho={guarantee.to_dict()['zcdp']['rho']:g}"
-    )
+    [(name, figure)] = guarantee.to_dict()[guarantee.kind].items()
     everybody = guarantee.to("approx", delta=delta)
     assert isinstance(everybody, ApproxDP)
     return (
-        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {words} is "
+        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {name}={figure:g} is "
         f"({everybody.epsilon:.2f}, {delta:g}) for everybody, and Murk claims no smaller epsilon for its crowds"
     )
 
@@ -169,10 +168,6 @@ def _figures(guarantee: Guarantee, delta: float) -> str:
 def _honest(share: float, crowd: int) -> int:
     # Exactly: 0.29 of 100 is 29, not 28.999...
     return max(1, math.floor(Fraction(repr(share)) * crowd))
-
-
-def _up(epsilon: float) -> float:
-    return math.ceil(epsilon * _DIGITS) / _DIGITS
 
 
 def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:

@@ -78,9 +78,7 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int
     if node is None:
         raise UserError(f"{source}: empty; a task needs name, features, target and privacy.guarantee")
     if not isinstance(node, yaml.MappingNode):
-        raise UserError(
-            f"{source}, line {_line(node)}: not a mapping; a task is keys and values, as in 'name: my-task'"
-        )
+        raise UserError(f"{source}, line {_line(node)}: not a mapping; write keys and values, as in 'name: my-task'")
     lines: dict[KeyPath, int] = {}
     content: dict[str, Any] = _build(node, (), source, lines)
     return content, lines
@@ -159,9 +157,7 @@ def _build_mapping(node: yaml.MappingNode, path: KeyPath, source: str, lines: di
         key = key_node.value
         if key in content:
             first = lines[(*path, key)]
-            raise UserError(
-                f"{where}: {path_text((*path, key))}: given twice, first in line {first}; remove one of them"
-            )
+            raise UserError(f"{where}: {path_text((*path, key))}: given twice, first in line {first}; remove one")
         lines[(*path, key)] = _line(key_node)
         content[key] = _build(value_node, (*path, key), source, lines)
     return content

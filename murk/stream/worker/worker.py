@@ -302,9 +302,8 @@ class Worker:
         except BaseException:
             self._ownership.close()
             raise
-        _log.info(
-            "%s: taken over at offset %d, with %d releases learned", self._description, self.offset, learner.n_releases
-        )
+        words = "%s: taken over at offset %d, with %d releases learned"
+        _log.info(words, self._description, self.offset, learner.n_releases)
 
     @property
     def counters(self) -> Counters:

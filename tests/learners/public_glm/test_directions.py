@@ -9,7 +9,7 @@ from scipy import stats
 from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomization import answers_of
+from murk.producers.producer import answers_of
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease

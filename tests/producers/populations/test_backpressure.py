@@ -10,7 +10,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.producers.populations.people import wait_for_models
-from murk.producers.randomization import NoModels
+from murk.producers.producer import NoModels
 from murk.stream import open_log
 from murk.stream.log.base import Checkpoint, Log, UnreachableError
 from murk.stream.messages.codec import encode

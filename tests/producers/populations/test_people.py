@@ -22,7 +22,7 @@ from murk.producers.populations.people import Agree, Population, PopulationConfi
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.task import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
 
 AGREED = Policy(public_sample=True)

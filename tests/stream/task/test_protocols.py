@@ -360,7 +360,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("moments", LOGISTIC, ["forget: 24000"], "new task for each period, or say protocol: scores"),
         ("sketch", LOGISTIC, ["forget: 24000"], "forget: 24,000 has no effect with protocol: sketch"),
         ("gradients", LOGISTIC, ["scores: {exponent: 1}"], "scores: has no effect with protocol: gradients"),
-        ("examples", SOFTMAX, [], "learns a binary or a real target, not 'classes'"),
+        ("examples", SOFTMAX, [], "learns binary or real targets, not 'classes'"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
         (
@@ -448,7 +448,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
     )
     assert twice.privacy.per_person is not None
     for cap, message in (
-        ("{gdp: {mu: 3.0}}", "write the cap in the guarantee's terms"),
+        ("{gdp: {mu: 3.0}}", "write the cap like the guarantee"),
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):

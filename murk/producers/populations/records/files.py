@@ -268,9 +268,7 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
     """
     kind = _table_of(path)
     if kind is None:
-        raise UserError(
-            f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert the file"
-        )
+        raise UserError(f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert it")
     if not issubclass(kind, ParquetTable):
         return kind(path, wanted, strict=strict)
     with _user_errors(path), path.open("rb") as file:
@@ -378,9 +376,7 @@ def _user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise UserError(
-            f"{path} ends in the middle of its gzip data, it is truncated: fetch or compress it again"
-        ) from None
+        raise UserError(f"{path} is truncated, in the middle of its gzip data: fetch or compress it again") from None
     except (gzip.BadGzipFile, zlib.error):
         raise UserError(f"{path} is not a valid gzip file: fetch or compress it again") from None
     except OSError as error:

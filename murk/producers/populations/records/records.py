@@ -74,9 +74,7 @@ def columns_of(source: object) -> Columns:
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return _of_pandas(source)
     if type(source).__name__ in ("Series", "ChunkedArray"):
-        raise UserError(
-            f"a {type(source).__name__} is one column: give the frame or table that has the features and the target"
-        )
+        raise UserError(f"a {type(source).__name__} is one column: give the frame or table of features and target")
     if polars is not None and isinstance(source, polars.LazyFrame):
         raise UserError("a LazyFrame has no rows yet: give frame.collect()")
     if polars is not None and isinstance(source, polars.DataFrame):

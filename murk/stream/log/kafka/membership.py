@@ -72,9 +72,7 @@ class Slot:
 def check_name(name: str) -> str:
     """Return a learner's name, or raise `UserError` if it is not a valid group instance id."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise UserError(
-            f"the learner's name {name!r} is invalid: use at most {_LONGEST_NAME} letters, digits, '.', '_' and '-'"
-        )
+        raise UserError(f"the learner's name {name!r} is invalid: use at most 249 letters, digits, '.', '_' and '-'")
     return name
 
 

@@ -99,9 +99,7 @@ class KafkaOwnership(Ownership):
             raise self._record_loss(error) from error
         except BaseException:
             # The outcome of an interrupted commit is unknown.
-            self._lost = MurkError(
-                f"a commit to chain {self.chain} of {self._url} was interrupted: acquire the chain again"
-            )
+            self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: acquire it again")
             raise
 
     def publish_uncommitted(self, model: bytes) -> None:
@@ -242,7 +240,5 @@ class CrowdWriter:
         except KafkaError as error:
             found = translate(error, self._url, "appending a crowd")
             if isinstance(found, FencedError):
-                raise FencedError(
-                    f"another shuffler has taken {self._url} over: this one stops, and appended nothing"
-                ) from error
+                raise FencedError(f"another shuffler has taken {self._url} over: this one stops") from error
             raise found from error

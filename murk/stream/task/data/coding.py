@@ -482,9 +482,8 @@ def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
     >>> coded_parts(["number", "weekday"])[:3]
     ('', '=Tuesday', '=Wednesday')
     """
-    return tuple(
-        ending for part in parts for ending in ([""] if part == "number" else [f"={name}" for name in PARTS[part][1:]])
-    )
+    endings = {part: [f"={name}" for name in names[1:]] for part, names in PARTS.items()} | {"number": [""]}
+    return tuple(ending for part in parts for ending in endings[part])
 
 
 def _part_of(day: int | None, part: str) -> int | str | None:
@@ -642,26 +641,25 @@ class Coding:
             raise UserError(f"column {absent[0]!r} is missing; there are: {', '.join(map(str, columns))}")
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
-            raise UserError(
-                f"columns of different lengths ({', '.join(map(str, sorted(lengths)))}); give one value a row"
-            )
-        columns = {
-            name: column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
-            for name, column in ((name, columns[name]) for name in wanted)
-        }
+            sizes = ", ".join(map(str, sorted(lengths)))
+            raise UserError(f"columns of different lengths ({sizes}); give one value a row")
+        values: dict[str, Any] = {name: columns[name] for name in wanted}
+        for name, column in values.items():
+            if not isinstance(column, list | tuple):
+                values[name] = column_array(column, f"column {name!r}")
         m = lengths.pop()
         x = np.empty((m, self.size))
         x[:, -1] = 1.0
         cells = np.zeros((m, len(self._all_columns)), dtype=np.uint8)
-        for index, (name, column) in enumerate(zip(self.columns, self._inputs, strict=True)):
-            column.encode(columns[name], x, cells[:, index])
+        for index, (name, coder) in enumerate(zip(self.columns, self._inputs, strict=True)):
+            coder.encode(values[name], x, cells[:, index])
         x[:, list(self.indicators)] = -1.0
         for index, fill in enumerate(self._fills):
             if fill:
                 gaps = cells[:, index] >= Cell.MISSING
                 for place, value in fill:
                     x[gaps, place] = value
-        y = self._output.targets(columns[self.target], cells[:, -1]) if target else np.full(m, np.nan)
+        y = self._output.targets(values[self.target], cells[:, -1]) if target else np.full(m, np.nan)
         clamped, missing = (cells == Cell.CLAMPED).sum(axis=1), (cells >= Cell.MISSING).sum(axis=1)
         return EncodedBlock(x, y, clamped, missing, cells, self._all_columns)
 

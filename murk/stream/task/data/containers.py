@@ -206,9 +206,8 @@ def _polars_values(column: Any, what: str) -> list[Any]:
         if name not in ("Date", "Datetime"):
             raise
         unit = "D" if name == "Date" else column.dtype.time_unit
-        return [
-            _polars_time(column, place, number, unit) for place, number in enumerate(column.to_physical().to_list())
-        ]
+        numbers = enumerate(column.to_physical().to_list())
+        return [_polars_time(column, place, number, unit) for place, number in numbers]
 
 
 def _polars_time(column: Any, place: int, number: Any, unit: Any) -> Any:

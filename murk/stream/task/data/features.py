@@ -46,12 +46,9 @@ def _fill_kind(value: Any) -> str:
     return "<word>" if value == INDICATOR else "<number>"
 
 
-NumberFill = Annotated[
-    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)
-]
-DateFill = Annotated[
-    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)
-]
+_Indicator = Annotated[Literal["indicator"], Tag("<word>")]
+NumberFill = Annotated[_Indicator | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)]
+DateFill = Annotated[_Indicator | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)]
 _ROUNDED: Final = 0.02
 INDICATOR: Final = "indicator"  # code a missing value as the middle, and indicate it in a further coded feature
 _MISSING: Final = (

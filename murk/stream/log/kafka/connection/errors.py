@@ -77,7 +77,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
         return UserError(
-            f"{url}: the broker refuses the user name or the password: check the MURK_KAFKA_* settings", code=REFUSED
+            f"{url}: the broker refuses user name or password: check the MURK_KAFKA_* settings", code=REFUSED
         )
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(

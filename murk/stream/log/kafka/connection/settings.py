@@ -98,9 +98,7 @@ class Settings:
         if self.ssl_certificate_file:
             try:
                 # Without a password, OpenSSL would prompt for one.
-                context.load_cert_chain(
-                    self.ssl_certificate_file, self.ssl_key_file, password=self.ssl_key_password or ""
-                )
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file, self.ssl_key_password or "")
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"ssl.certificate.file: {self.ssl_certificate_file}, ssl.key.file and ssl.key.password do not go "
