@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Admission:
@@ -151,7 +154,7 @@ class PublishedModel:
     """
 
     version: int
-    iterate: NDArray[np.float64]
+    iterate: Floats
     end: int
 
 
@@ -160,7 +163,7 @@ class Models:
 
     def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
         self._log, self._task, self._problem = log, task, problem
-        self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
+        self._read: dict[int, tuple[bytes, int, Floats]] = {}
 
     def newest(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
@@ -205,7 +208,7 @@ class Models:
         if version > releases:
             raise self._refused(chain, f"it has learned {version} releases, more than the log has")
 
-    def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
+    def _checked(self, message: bytes, chain: int) -> tuple[int, Floats]:
         try:
             model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
         except RejectedError as rejected:
@@ -254,9 +257,9 @@ Key = TypeVar("Key", int, str)
 
 
 def answers_of(
-    problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
-    iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
-    indices: NDArray[np.int64],
+    problem: PersonProblem, x: Floats, y: Floats, chains: Sequence[int],
+    iterates: Mapping[int, Floats | None], levels: Sequence[str], noise: NoiseSource,
+    indices: Ints,
 ) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
     """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
 
@@ -288,8 +291,8 @@ def answers_of(
 
 
 def answer_of(
-    problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], model: NDArray[np.float64] | None,
-    level: str, noise: NoiseSource, index: NDArray[np.int64],
+    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None,
+    level: str, noise: NoiseSource, index: Ints,
 ) -> tuple[list[int], str | None]:  # fmt: skip
     """Randomize one record; return its payload and question."""
     if not hasattr(problem, "ask"):
@@ -312,9 +315,9 @@ class Answering:
         direct = type(noise) in (SecureNoise, SimulatedNoise)
         self._in_place = getattr(problem, "in_place", None) if direct else None
         self._few = FEW
-        self._held: dict[tuple[int, str], tuple[NDArray[np.float64], OneAnswer]] = {}
+        self._held: dict[tuple[int, str], tuple[Floats, OneAnswer]] = {}
 
-    def prepare(self, chain: int, model: NDArray[np.float64], level: str) -> None:
+    def prepare(self, chain: int, model: Floats, level: str) -> None:
         """Load or compile the kernel for a chain's model, which may take seconds, before any account is locked."""
         if self._in_place is None or self._kernel(chain, model, level) is not None:
             return
@@ -330,8 +333,8 @@ class Answering:
             self._held[chain, level] = model, made
 
     def answer(
-        self, x: NDArray[np.float64], y: float, chain: int, model: NDArray[np.float64], level: str,
-        index: NDArray[np.int64],
+        self, x: Floats, y: float, chain: int, model: Floats, level: str,
+        index: Ints,
     ) -> tuple[list[int], str | None]:  # fmt: skip
         """Return the payload and question of a coded record (p,) at its chain's model."""
         kernel = self._kernel(chain, model, level)
@@ -340,16 +343,16 @@ class Answering:
             return answer
         return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
 
-    def _kernel(self, chain: int, model: NDArray[np.float64], level: str) -> OneAnswer | None:
+    def _kernel(self, chain: int, model: Floats, level: str) -> OneAnswer | None:
         held = self._held.get((chain, level))
         return held[1] if held is not None and held[0] is model else None
 
 
 def payloads_of(
-    problem: Releasing, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
-    iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
-    indices: NDArray[np.int64],
-) -> NDArray[np.int64]:  # fmt: skip
+    problem: Releasing, x: Floats, y: Floats, chains: Sequence[int],
+    iterates: Mapping[int, Floats | None], levels: Sequence[str], noise: NoiseSource,
+    indices: Ints,
+) -> Ints:  # fmt: skip
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
@@ -357,7 +360,7 @@ def payloads_of(
     draws of a simulation.
     """
     payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
-    vectors: NDArray[np.float64] | None = None
+    vectors: Floats | None = None
     for own, chain in _groups(chains):
         found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
         if vectors is None:
@@ -370,11 +373,11 @@ def payloads_of(
     return payloads
 
 
-def _rows(values: NDArray[np.float64], own: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+def _rows(values: Floats, own: slice | Ints) -> Floats:
     return values[own] if isinstance(own, slice) else keep(values[own])
 
 
-def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:
+def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Ints, Key]]:
     """Yield the indices of each key; one slice, without a copy, if there is only one key."""
     distinct = set(keys)
     if len(distinct) == 1:
@@ -652,16 +655,16 @@ class Releaser(ABC, Generic[P]):
             levels = ", ".join(self.levels)
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
-    def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
+    def _draw(self, indices: Ints, n: int, purpose: Purpose) -> Ints:
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
         exact = n.bit_count() == 1
         return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
 
-    def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _chains(self, indices: Ints) -> Ints:
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
-    def _chain(self, index: NDArray[np.int64]) -> int:
+    def _chain(self, index: Ints) -> int:
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
@@ -811,18 +814,18 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _random_levels(self, indices: NDArray[np.int64]) -> list[str]:
+    def _random_levels(self, indices: Ints) -> list[str]:
         levels = list(self.task.privacy.levels)
         return [levels[place] for place in self._draw(indices, len(levels), Purpose.LEVEL).tolist()]
 
     def _randomize(
         self,
         spend: Spending,
-        indices: NDArray[np.int64],
-        chains: NDArray[np.int64],
+        indices: Ints,
+        chains: Ints,
         models: Mapping[int, PublishedModel],
-        x: NDArray[np.float64],
-        y: NDArray[np.float64],
+        x: Floats,
+        y: Floats,
     ) -> None:
         problem, noise = self._problem, self._noise
         iterates = {chain: model.iterate for chain, model in models.items()}
@@ -834,7 +837,7 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _randomize_one(
-        self, spend: Spending, index: NDArray[np.int64], chain: int, model: PublishedModel, coded: EncodedRecord
+        self, spend: Spending, index: Ints, chain: int, model: PublishedModel, coded: EncodedRecord
     ) -> None:
         (level,), now = spend.levels, self._clock()
         payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
@@ -847,7 +850,7 @@ class Producer(Releaser["PersonProblem"]):
         message = self._write(id=name, level=level, chain=chain, payload=payload, **fields)
         spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
 
-    def _order(self, indices: NDArray[np.int64]) -> list[int]:
+    def _order(self, indices: Ints) -> list[int]:
         """Draw the order in which a block is sent, since the file's order would show whose each release is."""
         if self._noise.simulated or len(indices) < 2:
             # A simulation protects nobody, and must not depend on how its file is cut into blocks.

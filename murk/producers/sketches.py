@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
-from murk.producers.producer import Releaser, WindowReceipt
+from murk.producers.producer import Floats, Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
     from murk.privacy.sketches.window import WindowAccumulator
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Refusal, Spending
-    from murk.producers.ledger.windows import Ending
+    from murk.producers.ledger.transaction import Ending, Refusal, Spending
     from murk.producers.producer import Policy
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
@@ -230,7 +228,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @wiped
     def add_block(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None,
+        self, x: Floats, y: Floats, *, rows: Sequence[int] | None = None,
         people: Sequence[str | None] | None = None,
     ) -> list[WindowReceipt]:  # fmt: skip
         """Add coded records in order, and release every window that they fill.
@@ -256,14 +254,12 @@ class SketchProducer(Releaser["WindowProblem"]):
             start += count
         return receipts
 
-    def _blank_targets(
-        self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]
-    ) -> NDArray[np.float64]:
+    def _blank_targets(self, window: Window, y: Floats, people: Sequence[str | None]) -> Floats:
         """Return the targets, NaN for records that are mixed as zeros because of their owner.
 
         Owners thus affect neither when a window is full nor how many records it counts.
         """
-        targets: NDArray[np.float64] = keep(np.array(y, dtype=np.float64))
+        targets: Floats = keep(np.array(y, dtype=np.float64))
         for index, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
                 targets[index] = math.nan
@@ -352,9 +348,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 
-    def _add_rows(
-        self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0
-    ) -> WindowReceipt:
+    def _add_rows(self, window: Window, count: int, mixed: Floats | None, next_row: int = 0) -> WindowReceipt:
         # Count before anything can fail: a row added to a window twice would exceed its stated sensitivity.
         self.next_row = window.next_row = max(self.next_row, next_row)
         self.taken += count

@@ -10,7 +10,7 @@ from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.explain import percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, any_two_records, promised
-from murk.producers.ledger.windows import WindowCounts
+from murk.producers.ledger.transaction import WindowCounts
 from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
 
 _PERHAPS = "perhaps after sending"

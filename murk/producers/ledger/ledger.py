@@ -41,11 +41,11 @@ from murk.producers.ledger.transaction import (
     Owner,
     Queued,
     Spending,
+    Windows,
     change_owners,
     drop_unconfirmed,
     ranges,
 )
-from murk.producers.ledger.windows import Windows
 from murk.stream.log.base import truncate_time
 
 TIDY_SECONDS = 1.0
@@ -348,10 +348,8 @@ class Ledger:
             if (booked.number, source) not in common.recognised:
                 check_named(connection, self.path, booked, source, common)
             names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
-            spend = Spending(
-                connection, task=booked, source=source, requests=requests, common=common, names=names,
-                sealing=self.names.sealing(connection), merged=merged,
-            )  # fmt: skip
+            sealing = self.names.sealing(connection)
+            spend = Spending(connection, booked, source, requests, common, names=names, sealing=sealing, merged=merged)
             spend.decide()
             yield spend
             spend.write()

@@ -19,8 +19,7 @@ from murk._sqlite import Database
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger.names import Id, NameKey, earlier_spellings, folded_name, read_key
-from murk.producers.ledger.transaction import Owner, change_owners, seal
-from murk.producers.ledger.windows import HAS_WINDOWS
+from murk.producers.ledger.transaction import HAS_WINDOWS, Owner, change_owners, seal
 
 _CHUNK = 250
 _SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
@@ -124,8 +123,7 @@ def _merge_debits(connection: Connection) -> None:
 def _merge_windows(connection: Connection) -> None:
     """Move windows and their debits; a key that is taken is replaced by the organisation's next free one."""
     rows = connection.execute(
-        "SELECT task, source, key, person, new FROM windows JOIN temp.spellings ON old = person "
-        "ORDER BY 1, 2, opened, 4, 3"
+        "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
     ).fetchall()
     for task, source, key, person, new in rows:
         free, count = key, 0
@@ -223,11 +221,8 @@ def _add_gdp(connection: Connection) -> None:
     for task, level in connection.execute("SELECT task, level FROM promises WHERE currency = 'rho'").fetchall():
         covered = [gdp for own, name, gdp in stated if task in (0, own) and level in ("", name)]
         if covered and all(covered):
-            connection.execute(
-                "UPDATE promises SET currency = 'gdp', units = 2 * units "
-                "WHERE task = ? AND level = ? AND currency = 'rho'",
-                (task, level),
-            )
+            change = "SET currency = 'gdp', units = 2 * units WHERE task = ? AND level = ? AND currency = 'rho'"
+            connection.execute(f"UPDATE promises {change}", (task, level))
 
 
 def _add_days(connection: Connection) -> None:

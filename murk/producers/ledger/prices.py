@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from sqlite3 import Connection
@@ -46,10 +47,8 @@ class Charge:
         """Return the charge of a mechanism, with its cost in every currency."""
         costs = {}
         for currency in CURRENCIES:
-            try:
+            with suppress(UserError):
                 costs[currency] = mechanism.cost(currency)
-            except UserError:
-                continue
         if not costs:
             raise MurkError(f"the mechanism {mechanism.kind!r} has no cost in any currency that a ledger keeps")
         if any(max(cost.units, cost.delta_units) > LARGEST for cost in costs.values()):
@@ -61,20 +60,14 @@ class Charge:
 
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
-        gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
+        units = {currency: cost.units for currency, cost in self.costs.items()}
         claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
-        return (
-            self.level,
-            self.mechanism,
-            json.dumps(claims, sort_keys=True),
-            None if rho is None else rho.units,
-            None if epsilon is None else epsilon.units,
-            None if approx is None else approx.units,
-            None if approx is None else approx.delta_units,
-            None if gdp is None else gdp.units,
-        )
+        approx = self.costs.get("approx")
+        delta = None if approx is None else approx.delta_units
+        figures = units.get("rho"), units.get("epsilon"), units.get("approx"), delta, units.get("gdp")
+        return self.level, self.mechanism, json.dumps(claims, sort_keys=True), *figures
 
 
 @dataclass(frozen=True)

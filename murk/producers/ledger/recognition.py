@@ -43,12 +43,8 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
     Rows match rows of the same records only, columns those of the same name, applications each other. People and
     organisations are different accounts and are not compared.
     """
-    others = [
-        named
-        for named, digest in _namings(query)
-        if _is_organisation(named) == _is_organisation(people)
-        and (named != people or (people == "row" and digest != source))
-    ]
+    alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
+    others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
     return list(dict.fromkeys(others))
 
 

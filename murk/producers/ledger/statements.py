@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
@@ -13,13 +14,11 @@ from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.privacy.sketches.explain import CENTRAL
-from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
 from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
 from murk.producers.ledger.recognition import Run
-from murk.producers.ledger.transaction import Owner, count_by_owner
-from murk.producers.ledger.windows import WindowCounts
+from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
 
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
@@ -49,27 +48,17 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated in found:
         own = [row for row in rows if prices[row[0]].task == number]
-        sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
+        sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
         levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own])
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
-        tasks.append(
-            TaskAccount(
-                name,
-                task_hash,
-                levels,
-                _cap_statuses(caps, history, prices),
-                number in withdrawn or name in left,
-                number in published,
-                *_compose({row[0]: row[1] for row in own if row[1]}, prices),
-                windows,
-                withdrawn.get(number, left.get(name)),
-                bool(simulated),
-            )
-        )
+        day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
+        states = levels, _cap_statuses(caps, history, prices), is_gone, number in published
+        total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, bool(simulated)))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 
@@ -100,27 +89,28 @@ def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[
 
 def totals(file: Database) -> Totals:
     """Read sums over everyone."""
-    releases, refused, dropped = file.query(
+
+    def count(what: str, *values: object) -> int:
+        return int(file.query(f"SELECT {what}", values)[0][0])
+
+    [sums] = file.query(
         "SELECT coalesce(sum(released), 0), coalesce(sum(refused), 0), coalesce(sum(dropped), 0) FROM spending"
-    )[0]
+    )
     by_level = file.query(
         """SELECT tasks.name, tariffs.level, sum(released) FROM spending
            JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
            GROUP BY tasks.name, tariffs.level ORDER BY min(tasks.number), tariffs.level"""
     )
+    of_organisations = f"JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH})"
     return Totals(
-        people=file.query("SELECT count(*) FROM (SELECT DISTINCT home, person FROM spending)")[0][0],
-        releases=releases,
-        refused=refused,
-        queued=file.query("SELECT count(*) FROM outbox")[0][0],
-        dropped=dropped,
-        withdrawn=file.query("SELECT count(*) FROM withdrawals")[0][0],
-        levels={(name, level): count for name, level, count in by_level},
-        files=file.query("SELECT count(DISTINCT source) FROM runs")[0][0],
-        rows=file.query(f"SELECT count(*) FROM ({_ACCOUNTS} WHERE home > 0)")[0][0],
-        organisations=file.query(
-            f"SELECT count(*) FROM ({_ACCOUNTS} JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH}))", CENTRAL
-        )[0][0],
+        **dict(zip(("releases", "refused", "dropped"), sums, strict=True)),
+        people=count(f"count(*) FROM ({_ACCOUNTS})"),
+        queued=count("count(*) FROM outbox"),
+        withdrawn=count("count(*) FROM withdrawals"),
+        levels={(name, level): number for name, level, number in by_level},
+        files=count("count(DISTINCT source) FROM runs"),
+        rows=count(f"count(*) FROM ({_ACCOUNTS} WHERE home > 0)"),
+        organisations=count(f"count(*) FROM ({_ACCOUNTS} {of_organisations})", *CENTRAL),
     )
 
 
@@ -159,18 +149,12 @@ def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[A
         own += count * getattr(prices[number].guarantee, "delta", 0.0)
     if not history:
         return accountant, None
-    attempts: tuple[Callable[[], Guarantee], ...] = (
-        lambda: accountant.spent("pure"),
-        lambda: accountant.spent("gdp"),
-        lambda: accountant.spent("zcdp"),
-        # Half of this delta is left for the conversion of releases that have none.
-        lambda: accountant.spent("approx", delta=2 * own),
-    )
-    for attempt in attempts:
-        try:
-            return accountant, attempt()
-        except UserError:
-            continue
+    for kind in ("pure", "gdp", "zcdp"):
+        with suppress(UserError):
+            return accountant, accountant.spent(kind)
+    # Half of this delta is left for the conversion of releases that have none.
+    with suppress(UserError):
+        return accountant, accountant.spent("approx", delta=2 * own)
     return accountant, None
 
 

@@ -1,4 +1,9 @@
-"""The outbox, and the transaction of one block of releases: who may release, and what is written."""
+"""The outbox, organisations' windows, and the transaction of one block of releases: who may release, what is written.
+
+A window's accumulated state is in memory only and lost with its process. The ledger's record lets the next process
+report that. It holds the organisation, the window and the (coarse) time it was opened; nothing depends on a record's
+value.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,155 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from sqlite3 import Connection
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.prices import Booked, Prices, Promise
-from murk.producers.ledger.windows import WindowNotes
+
+Ending = Literal["released", "refused", "left out"]
+
+# Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts
+# processes that died during it; `next_row` is the row after its last one (0 without a file).
+TABLE = """
+CREATE TABLE IF NOT EXISTS windows (
+    task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
+    opened INTEGER NOT NULL, state TEXT NOT NULL, lost INTEGER NOT NULL DEFAULT 0,
+    records INTEGER NOT NULL DEFAULT 0, next_row INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
+
+
+HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """Numbers of windows by their end, and of their records.
+
+    ``refused`` windows would have exceeded a cap, ``left_out`` ones were too small. ``lost`` counts processes that died
+    during a window. Only released windows are debited. ``records`` counts the records of released windows.
+    """
+
+    released: int = 0
+    refused: int = 0
+    left_out: int = 0
+    lost: int = 0
+    open: int = 0
+    records: int = 0
+    records_left_out: int = 0
+
+
+class WindowNotes:
+    """Writes records of windows within one transaction of the ledger; made by `Spending.windows`."""
+
+    def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
+        self._connection, self._names, self._source_values = connection, names, (task, source)
+        connection.execute(TABLE)
+
+    def state(self, key: Key, person: Key) -> str | None:
+        """Return a window's state; None if it is unknown."""
+        row = self._connection.execute(
+            "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
+            (*self._source_values, *self._stored_name(key, person)),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
+        """Record that a window was opened or refused; a lost one is opened again."""
+        self._connection.execute(
+            """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
+               ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
+            (*self._source_values, *self._stored_name(key, person), opened, state),
+        )
+
+    def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
+        """Record how a window ended."""
+        # Another process may have marked it as lost by mistake.
+        self._connection.execute(
+            """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
+               WHERE task = ? AND source = ? AND key = ? AND person = ?""",
+            (ending, records, next_row, *self._source_values, *self._stored_name(key, person)),
+        )
+
+    def _stored_name(self, key: Key, person: Key) -> tuple[Id | None, Id]:
+        name = self._names.person(person)
+        return self._names.record(key, name), name
+
+
+class Windows:
+    """Windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
+
+    ``source`` is the stored name of the file (None for none); ``names`` returns the key of organisations' names.
+    """
+
+    def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
+        self._file, self._task, self._source, self._names = file, task, source, names
+
+    def give_up(self, person: Key | None = None) -> int:
+        """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
+        if not _windows_exist(self._file):
+            return 0
+        name = self._stored_name(person)
+        with self._file.write() as connection:
+            return connection.execute(
+                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}",
+                (*self._source_values, name, name),
+            ).rowcount
+
+    def count(self, person: Key) -> int:
+        """Return how many windows an organisation has begun."""
+        return self._query("SELECT count(*)", person)[0][0] if _windows_exist(self._file) else 0
+
+    def done(self, people: Iterable[str]) -> Mapping[str, int]:
+        """Return the row after the last window that has ended, for each organisation that has one."""
+        if not _windows_exist(self._file):
+            return {}
+        ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
+        found = dict(self._query("SELECT person, max(next_row)", None, ended))
+        called = {person: self._stored_name(person) for person in people}
+        return {person: found[name] for person, name in called.items() if name in found}
+
+    def sums(self, person: Key | None = None) -> WindowCounts:
+        """Count the windows of an organisation, or all."""
+        name = self._stored_name(person)
+        return count_windows(self._file, self._where, (*self._source_values, name, name))
+
+    _where = (
+        "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
+        "AND (? IS NULL OR person = ?)"
+    )
+
+    @property
+    def _source_values(self) -> tuple[int, str | None, bool]:
+        return self._task, self._source, self._source is None
+
+    def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
+        where = f"{what} FROM windows WHERE {self._where}{more}"
+        name = self._stored_name(person)
+        return self._file.query(where, (*self._source_values, name, name))
+
+    def _stored_name(self, person: Key | None) -> Id | None:
+        return None if person is None else self._names().person(person)
+
+
+def _windows_exist(file: Database) -> bool:
+    """Return whether a ledger has ever recorded a window."""
+    return bool(file.query(HAS_WINDOWS))
+
+
+def count_windows(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts:
+    """Count the windows that satisfy a condition."""
+    if not _windows_exist(file):
+        return WindowCounts()
+    query = f"SELECT state, count(*), sum(records), sum(lost) FROM windows WHERE {where} GROUP BY state"
+    rows = {state: numbers for state, *numbers in file.query(query, values)}
+    states = "released", "refused", "left out", "open"
+    released, refused, left_out, opened = (rows.get(state, (0, 0)) for state in states)
+    lost = sum(numbers[-1] for numbers in rows.values())
+    return WindowCounts(released[0], refused[0], left_out[0], lost, opened[0], released[1], left_out[1])
+
 
 _PLAIN, _SEALED = b"\0", b"\1"
 _NONCE: Final = 16
@@ -174,6 +321,9 @@ Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
 """The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder."""
 
 
+Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
+
+
 class Common:
     """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
 
@@ -189,7 +339,7 @@ class Common:
         """Pairs (task, source) whose people have passed `recognition.check_named`."""
         self._version: int | None = None
         self._known: int | None = None
-        self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]] = {}
+        self._terms: dict[int, Terms] = {}
 
     def refresh(self, connection: Connection) -> None:
         """Bring the cache up to date, within a writing transaction."""
@@ -205,9 +355,7 @@ class Common:
         self.recognised = set()
         self._version = self._known = version
 
-    def terms(
-        self, connection: Connection, task: Booked
-    ) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]:
+    def terms(self, connection: Connection, task: Booked) -> Terms:
         """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
@@ -233,23 +381,12 @@ class Spending:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        *,
-        task: Booked,
-        source: int,
-        requests: ReleaseRequests,
-        common: Common,
-        names: NameKey,
-        sealing: NameKey,
-        merged: Mapping[Id, Sequence[Id]],
-    ) -> None:
-        self._connection = connection
+        self, connection: Connection, task: Booked, source: int, requests: ReleaseRequests, common: Common, *,
+        names: NameKey, sealing: NameKey, merged: Mapping[Id, Sequence[Id]],
+    ) -> None:  # fmt: skip
+        self._connection, self._source, self._requests = connection, source, requests
         self._names, self._sealing, self._merged = names, sealing, merged
-        self._booked, self._task = task, task.number
-        self._prices_of_levels = task.levels
-        self._source = source
-        self._requests = requests
+        self._booked, self._task, self._prices_of_levels = task, task.number, task.levels
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
         # Without names, every row is a person, and its key is the person's name.
@@ -347,11 +484,9 @@ class Spending:
             order = range(len(messages))
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("`order` must list each granted release once")
-        self._order = order
-        self._messages = messages
+        self._messages, self._order = messages, order
         self._addresses = list(zip(chains, since, strict=True))
-        self._expires = expires
-        self._day = day
+        self._expires, self._day = expires, day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Record the progress through the requests' file, begun by `Ledger.begin_run`, and add to its counters."""

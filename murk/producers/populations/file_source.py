@@ -178,9 +178,7 @@ class FileSource:
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         for name in self._named:
             if name in self.absent:
-                raise UserError(
-                    f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it alike"
-                )
+                raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: spell it alike")
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
 

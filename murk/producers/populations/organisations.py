@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -133,10 +132,6 @@ class OrganisationPopulation(FilePopulation):
             for organisation, owner, row in zip(names, block.owners, block.rows.tolist(), strict=True):
                 self._rows.setdefault((organisation, owner), []).append(row)
 
-    def _owner(self, block: Block, index: int) -> str | None:
-        assert block.owners is not None
-        return None if int(block.rows[index]) in self.beyond else block.owners[index]
-
     def _draw_beyond(self) -> frozenset[int]:
         """Draw the rows beyond each person's share, from the task's name and the row numbers only.
 
@@ -146,7 +141,8 @@ class OrganisationPopulation(FilePopulation):
         assert task.of_organisations
         for rows in self._rows.values():
             if len(rows) > task.block.most_rows:
-                beyond += sorted(rows, key=partial(_draw_key, task.name))[task.block.most_rows :]
+                drawn = sorted(rows, key=lambda row: blake2b(f"{task.name}\0{row}".encode(), digest_size=16).digest())
+                beyond += drawn[task.block.most_rows :]
         self._rows.clear()
         return frozenset(beyond)
 
@@ -218,7 +214,10 @@ class OrganisationPopulation(FilePopulation):
         # If this fails halfway, producers skip rows that they have added when the block comes again.
         for name, indices in own.items():
             rows = block.rows[indices].tolist()
-            owners = None if block.owners is None else [self._owner(block, index) for index in indices.tolist()]
+            owners = None
+            if block.owners is not None:
+                owned = zip(rows, indices.tolist(), strict=True)
+                owners = [None if row in self.beyond else block.owners[index] for row, index in owned]
             self._collect(self._producer(name).add_block(block.x[indices], block.y[indices], rows=rows, people=owners))
         return stop
 
@@ -242,7 +241,3 @@ class OrganisationPopulation(FilePopulation):
 
     def _step(self) -> Step:
         return Step(self.next_row, self.releases, self.refused)
-
-
-def _draw_key(name: str, row: int) -> bytes:
-    return blake2b(f"{name}\0{row}".encode(), digest_size=16).digest()

@@ -50,6 +50,9 @@ class DeadLetter(NamedTuple):
     value: bytes
 
 
+Dead = Sequence[DeadLetter]
+
+
 class Checkpoint(NamedTuple):
     """State of a chain, None at first, and the first offset that is not in it."""
 
@@ -135,12 +138,7 @@ class Ownership(ABC):
 
     @abstractmethod
     def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
         """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 

@@ -26,6 +26,7 @@ from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     CrowdMark,
+    Dead,
     DeadLetter,
     Log,
     Message,
@@ -61,10 +62,7 @@ _READ = (
 )
 _ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
 # One statement, so that model and end are of the same moment.
-_MODEL_AND_END = (
-    'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
-    'WHERE streams."partition" = ?'
-)
+_MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models ON chain = "partition" WHERE "partition" = ?'
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -232,12 +230,7 @@ class Epoch(Ownership):
         return rows[0]
 
     def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
         """Write everything in one transaction, if this is still the chain's owner."""
         where, values = self._states.condition(self.chain, self._epoch)

@@ -54,9 +54,8 @@ def _text(value: object) -> object:
 # -0.0 + 0.0 is 0.0: both zeros must hash the same.
 Number = Annotated[float, Field(strict=True), AfterValidator(lambda value: value + 0.0)]
 Integer = Annotated[int, Field(strict=True)]
-Text = Annotated[
-    str, Field(strict=True, min_length=1, max_length=200), BeforeValidator(_text), AfterValidator(_readable)
-]
+_Short = Field(strict=True, min_length=1, max_length=200)
+Text = Annotated[str, _Short, BeforeValidator(_text), AfterValidator(_readable)]
 
 
 UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}

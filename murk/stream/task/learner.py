@@ -31,9 +31,8 @@ Step = Annotated[
     Annotated[Literal["noise-aware"], Tag("<word>")] | Annotated[StepSchedule, Tag("<schedule>")],
     _word_or("<schedule>"),
 ]
-Scale = Annotated[
-    Annotated[Literal["estimate"], Tag("<word>")] | Annotated[Positive, Tag("<number>")], _word_or("<number>")
-]
+_Estimated = Annotated[Literal["estimate"], Tag("<word>")]
+Scale = Annotated[_Estimated | Annotated[Positive, Tag("<number>")], _word_or("<number>")]
 
 
 ADDED: Final[dict[tuple[str, str], object]] = {
@@ -134,9 +133,7 @@ class LearnerBlock(Block):
     @model_validator(mode="after")
     def _check(self) -> "LearnerBlock":
         if self.weights == "clip" and self.clip is None:
-            raise task_error(
-                "missing, and required with weights: clip; give the longest gradient, as in clip: 1.0", "clip"
-            )
+            raise task_error("missing, and required with weights: clip, as in clip: 1.0", "clip")
         if self.weights != "clip" and self.clip is not None:
             raise task_error(
                 f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip", "clip"
@@ -188,9 +185,7 @@ class LogBlock(Block):
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
         default=1, description="number of chains; `gradients` learn best with one"
     )
-    retention: Duration = Field(
-        default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
-    )
+    retention: Duration = Field(default=7 * 86_400, description="how long the log keeps releases; at least `expiry`")
 
 
 class PublicBlock(Block):

@@ -1,7 +1,7 @@
 """The privacy block of a task: the default guarantee, the levels and a person's cap."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -93,9 +93,7 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(
-            f"a release costs {cost}, which cannot be converted to {currency}; write the cap like the guarantee"
-        )
+        raise UserError(f"a release costs {cost}, which has no {currency}; write the cap like the guarantee")
     return cost
 
 
@@ -176,9 +174,7 @@ class PrivacyBlock(Block):
                 continue
             self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
 
-    def _calibrate(
-        self, kinds: tuple[str, ...], guarantee: Guarantee, dimension: int, at: tuple[str, ...]
-    ) -> Mechanism:
+    def _calibrate(self, kinds: Sequence[str], guarantee: Guarantee, dimension: int, at: Sequence[str]) -> Mechanism:
         if self.mechanism is not None and self.mechanism not in kinds:
             raise task_error(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
         try:
@@ -209,7 +205,6 @@ class PrivacyBlock(Block):
             raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:
             raise task_error(
-                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; "
-                "raise the cap or drop the level",
+                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; raise it, or drop the level",
                 "per_person",
             )

@@ -58,7 +58,7 @@ def check_names(
         )
     if target.name in columns:
         raise task_error(
-            f"{shown(target.name)} is a feature too, and cannot predict itself: remove one", *("target", "name")
+            f"{shown(target.name)} is a feature too, and cannot predict itself: remove one", "target", "name"
         )
 
 
@@ -104,8 +104,7 @@ def check_intervals(intervals: IntervalsBlock | None, forget: int | None, learne
     at = ("intervals", "valid")
     if forget is not None:
         raise task_error(
-            f"always does not go with forget: {forget}, as what is estimated may move; say valid: fixed, or remove "
-            "forget",
+            f"always does not go with forget: {forget}, as the estimand may move; say valid: fixed, or remove forget",
             *at,
         )
     if learner.intervals == "random-scaling":

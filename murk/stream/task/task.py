@@ -131,9 +131,7 @@ class Task(_ProtocolBlocks):
     ('scores', ('age', 'same_sex', 'intercept'))
     """
 
-    name: Annotated[Text, AfterValidator(check_name)] = Field(
-        description="the task's name: lowercase letters, digits and -"
-    )
+    name: Annotated[Text, AfterValidator(check_name)] = Field(description="its name: lowercase letters, digits and -")
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
         description="the columns to learn from, in order"
     )

@@ -68,8 +68,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
             raise _other_log(where, f"its state ends at offset {message.offset}, and {offset} was committed")
     elif offset and log.model_name is None:
         raise MurkError(
-            f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, "
-            "or begin with a new log",
+            f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, or use a new log",
             code="MURK-STATE-001",
         )
     begin, end = log.begin(chain), log.end(chain)

@@ -125,9 +125,8 @@ class Sharing:
         if message is None:
             return
         try:
-            model = decode_iterate(
-                message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
-            )
+            size = self._learner.model_size
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=size, chain=FIRST_CHAIN)
         except RejectedError as error:
             self._warn(error)
             return

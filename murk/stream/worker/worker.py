@@ -31,6 +31,9 @@ from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 GRADIENT = GradientRelease.model_fields["kind"].default
 
 
+Renew = Callable[[], bool]
+
+
 class Tally:
     """Sum up `Counters`, from ``start``."""
 
@@ -65,13 +68,9 @@ class Tally:
     def counters(self) -> Counters:
         """Return all sums."""
         return Counters(
-            learned=self._learned,
-            duplicates=self._duplicates,
-            dead=dict(self._dead),
-            levels=dict(self._levels),
-            staleness=list(self._ages),
-            staleness_sum=self._age_sum,
-        )
+            learned=self._learned, duplicates=self._duplicates, dead=dict(self._dead), levels=dict(self._levels),
+            staleness=list(self._ages), staleness_sum=self._age_sum,
+        )  # fmt: skip
 
 
 class DeadLetterLog:
@@ -107,7 +106,7 @@ def check_expiry(release: Release, appended: int) -> None:
         raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
 
 
-def admit(learner: StreamLearner, release: Release, ahead: int, renew: Callable[[], bool] | None) -> None:
+def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
     """Raise `RejectedError` if a learner cannot learn a release as number ``n_releases + ahead``.
 
     ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
@@ -133,9 +132,7 @@ class Judged:
 class Intake:
     """Decide which of a chain's messages its learner learns from; ``renew`` is that of `admit`."""
 
-    def __init__(
-        self, chain: int, rules: WireRules, learner: StreamLearner, renew: Callable[[], bool] | None = None
-    ) -> None:
+    def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
         self._chain, self._learner, self._renew = chain, learner, renew
         self._admits = admits_of(learner)
         self.receive, self._receive_block = receiver(rules), block_receiver(rules)
@@ -351,9 +348,11 @@ class Worker:
             self._stopped = "was fenced by another one"
             _log.info("%s: taken over by another worker", self._description)
             raise
-        self._pending = None
-        self._log_progress(pending)
-        return pending.progress
+        self._pending, done = None, pending.progress
+        words = "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters"
+        _log.debug(words, self._description, done.offset, done.learned, done.duplicates, done.dead)
+        self._unreported.add(letter.reason for letter in pending.dead)
+        return done
 
     def close(self) -> None:
         """Release the chain; the next worker reads again what was not committed."""
@@ -436,15 +435,10 @@ class Worker:
             self.offset = messages[-1].offset + 1
             self._counters = tally.counters()
         state = StateMessage(
-            task=self._task.hash,
-            identity=self._log.identity,
-            chain=chain,
-            offset=self.offset,
-            last_id=self._window.newest(self.offset),
-            counters=self._counters,
-            trail=self._trail.trail,
+            task=self._task.hash, identity=self._log.identity, chain=chain, offset=self.offset,
+            last_id=self._window.newest(self.offset), counters=self._counters, trail=self._trail.trail,
             learner=learner.state_dict(),
-        )
+        )  # fmt: skip
         duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         encoded = state.encode()
@@ -483,12 +477,6 @@ class Worker:
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
-
-    def _log_progress(self, pending: _Pending) -> None:
-        done = pending.progress
-        words = "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters"
-        _log.debug(words, self._description, done.offset, done.learned, done.duplicates, done.dead)
-        self._unreported.add(letter.reason for letter in pending.dead)
 
     def _restore_model(self) -> None:
         """Publish the newest model again if another one has replaced it, such as an older one of a fenced worker."""

@@ -150,10 +150,8 @@ class ParquetTable(TupleTable):
                     )
                 skipped = min(start, batch.num_rows)
                 start -= skipped
-                columns = (
-                    python_values(batch.column(name).slice(skipped), f"{self.path}, column {name!r}")
-                    for name in self.wanted
-                )
+                named = ((name, batch.column(name).slice(skipped)) for name in self.wanted)
+                columns = (python_values(values, f"{self.path}, column {name!r}") for name, values in named)
                 yield from zip(*columns, strict=True)
 
     def _check_expansion(self, metadata: Any) -> None:

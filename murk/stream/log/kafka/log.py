@@ -395,9 +395,8 @@ class KafkaLog(Log):
         if not self._has_model_states():
             topics.create_for_model(self._admin, self.url, self._names, self._registered_task())
             self._has_states = True
-        return KafkaOwnership(
-            self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, self._start_model
-        )
+        calls = self.checkpoint, self._check_topic_ids, self._start_model
+        return KafkaOwnership(self._clients, self._names, chain, *calls)
 
     def join(self, name: str | None = None) -> Membership:
         """Join the learners' consumer group; an unreachable broker is reported when chains are asked for."""
@@ -560,11 +559,10 @@ class TopicSetup:
 
     def create(self) -> list[str]:
         """Create missing topics and repair settings; return the names of the new topics."""
-        created = topics.create(
-            self._admin, self.url, self._names, self._task, self._replication, estimates=self._estimates
-        )
+        where = self._admin, self.url, self._names, self._task
+        created = topics.create(*where, self._replication, estimates=self._estimates)
         if self.problems():
-            topics.repair(self._admin, self.url, self._names, self._task)
+            topics.repair(*where)
         return created
 
     def problems(self) -> list[str]:

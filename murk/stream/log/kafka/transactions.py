@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from murk.errors import MurkError
 from murk.stream.log.base import (
     Checkpoint,
     CrowdMark,
-    DeadLetter,
+    Dead,
     FencedError,
     Ownership,
     UnreachableError,
@@ -70,12 +70,7 @@ class KafkaOwnership(Ownership):
         return self._load(self.chain)
 
     def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
         """Write everything in one transaction."""
         self._check_owned()

@@ -46,6 +46,7 @@ def _fill_kind(value: Any) -> str:
     return "<word>" if value == INDICATOR else "<number>"
 
 
+_Part = Literal["number", "weekday", "month"]
 _Indicator = Annotated[Literal["indicator"], Tag("<word>")]
 NumberFill = Annotated[_Indicator | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)]
 DateFill = Annotated[_Indicator | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)]
@@ -161,12 +162,8 @@ class DateFeature(Block):
     low: Date | None = Field(
         default=None, description="public first day, as in 2024-05-31 (with `number`); earlier dates are clamped to it"
     )
-    high: Date | None = Field(
-        default=None, description="public last day (with `number`); later dates are clamped to it"
-    )
-    parts: Annotated[
-        tuple[Literal["number", "weekday", "month"], ...], Field(min_length=1), BeforeValidator(_words)
-    ] = Field(
+    high: Date | None = Field(default=None, description="public last day (with `number`); later ones are clamped to it")
+    parts: Annotated[tuple[_Part, ...], Field(min_length=1), BeforeValidator(_words)] = Field(
         default=("number",),
         alias="as",
         description="coding, one word or a list: `number` (of days), `weekday`, `month` (categories, compared with "
@@ -179,9 +176,7 @@ class DateFeature(Block):
         default=None, description="as for a number, as in `typical: [2024-01-01, 2024-03-31]`"
     )
 
-    missing: DateFill | None = Field(
-        default=None, description="as for a number, or a date, as in `missing: 2024-05-31`"
-    )
+    missing: DateFill | None = Field(default=None, description="as for a number, or a date: `missing: 2024-05-31`")
     missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
 
     @model_validator(mode="after")

@@ -76,13 +76,10 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         )
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
-        return UserError(
-            f"{url}: the broker refuses user name or password: check the MURK_KAFKA_* settings", code=REFUSED
-        )
+        return UserError(f"{url}: the broker refuses user name or password: check MURK_KAFKA_* settings", code=REFUSED)
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(
-            f"{url}: the broker's certificate cannot be verified ({_reason(text)}): check ssl.ca.file and the host "
-            "name",
+            f"{url}: the broker's certificate cannot be verified ({_reason(text)}): check ssl.ca.file and host name",
             code=REFUSED,
         )
     if isinstance(error, errors.UnsupportedSaslMechanismError):
