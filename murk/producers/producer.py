@@ -93,10 +93,7 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
-        """Decide which levels of a task, each with its mechanism, may be used, and under which caps.
-
-        Raises UserError if the task asks for more per person than the policy allows, or no level may be used.
-        """
+        """Decide which levels of a task may be used, under which caps; a UserError if it asks for too much."""
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
         asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
@@ -622,10 +619,7 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send the releases in the outbox in order, except those that the log has, and delete those that have expired.
-
-        Raises MurkError if the log cannot be reached; the outbox is unchanged.
-        """
+        """Send the outbox in order, except what the log has or has expired; a MurkError if the log is unreachable."""
         return self._delivery.flush(self._clock())
 
     @abstractmethod
@@ -773,10 +767,7 @@ class Producer(Releaser["PersonProblem"]):
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file, or return the progress made so far; required before `release_block`.
-
-        ``excluded`` are rows that release nothing (a public sample); they are stored at the beginning.
-        """
+        """Begin to work through a file but for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
     @wiped

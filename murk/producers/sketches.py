@@ -255,10 +255,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return receipts
 
     def _blank_targets(self, window: Window, y: Floats, people: Sequence[str | None]) -> Floats:
-        """Return the targets, NaN for records that are mixed as zeros because of their owner.
-
-        Owners thus affect neither when a window is full nor how many records it counts.
-        """
+        """Return the targets, NaN for records that are mixed as zeros because of their owner."""
         targets: Floats = keep(np.array(y, dtype=np.float64))
         for index, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
@@ -344,7 +341,6 @@ class SketchProducer(Releaser["WindowProblem"]):
         return window
 
     def _catch_up(self) -> list[WindowReceipt]:
-        """Release an overdue window before anything else is taken."""
         self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 

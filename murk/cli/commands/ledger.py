@@ -14,8 +14,8 @@ from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.producers import Ledger
-    from murk.producers.ledger.accounts import Account, LevelAccount, TaskAccount
     from murk.producers.ledger.names import Key
+    from murk.producers.ledger.statements import Account, LevelAccount, TaskAccount
 
 
 @click.command("ledger")
@@ -242,7 +242,7 @@ def _level(level: LevelAccount) -> dict[str, Any]:
 
 
 def _day(day: int | None) -> str | None:
-    from murk.producers.ledger.accounts import day_text
+    from murk.producers.ledger.statements import day_text
 
     return None if day is None else day_text(day)
 

@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
 from murk.producers.ledger.migration import EarlierAccounts, adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -34,7 +33,7 @@ from murk.producers.ledger.names import (
 from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, book
 from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
-from murk.producers.ledger.statements import GroupSums
+from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
 from murk.producers.ledger.transaction import (
     DAY,
     Common,
@@ -48,10 +47,7 @@ from murk.producers.ledger.transaction import (
 )
 from murk.stream.log.base import truncate_time
 
-TIDY_SECONDS = 1.0
-"""Longest time in seconds that deleted releases stay in the write-ahead log while others are made."""
-
-
+TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
 _NAMED = " UNION ".join(
     f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
 )
@@ -60,10 +56,7 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """Names of people and files in one open ledger.
-
-    Raises UserError if a key lies beside a ledger that does not know it: the ledger was replaced by an older copy.
-    """
+    """Names of people and files in one open ledger; a `UserError` if the ledger is older than the key beside it."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
@@ -164,10 +157,7 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for a block's people, within a transaction, and the result of `EarlierAccounts.adopt`.
-
-        ``people`` is None if they are rows, which have no earlier spellings.
-        """
+        """Return the key for a block's people (None: rows), and the result of `EarlierAccounts.adopt`."""
         if people is None:
             return NameKey(None), {}
         key = self.writing(connection)
@@ -221,12 +211,17 @@ class Ledger:
     """Accounts of any number of people in one SQLite file, with the outbox of their releases.
 
     A release is paid in integer units of `PrivacyLoss` and must fit every promised cap: over all tasks, for its task
-    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``).
+    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``). One
+    object serves one thread; any number of processes may open the file.
 
     Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
-    foreign, empty, of another version or identity). Two cases cannot be detected: an older copy put in its place, and a
-    file without the ``-wal`` that a crash left. One object serves one thread; any number of processes may open the
-    file.
+    foreign, empty, of another version or identity) with a UserError. Two cases cannot be detected: an older copy put in
+    its place, and a file without the ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
+
+    >>> import tempfile
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
+    ...     ledger.totals().releases
+    0
 
     Parameters
     ----------
@@ -238,20 +233,6 @@ class Ledger:
         Make the file if there is none.
     timeout
         Seconds to wait for another process's transaction.
-
-    Raises
-    ------
-    UserError
-        If the file is not the expected ledger.
-    MurkError
-        If it cannot be opened or made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
-    ...     print(ledger.totals().releases)
-    0
     """
 
     def __init__(

@@ -136,16 +136,13 @@ def _merge_windows(connection: Connection) -> None:
             connection.execute(f"UPDATE {table} SET person = ?, key = ? {_SAME}", values)
 
 
+# Formats up to 4 stored owners in the outbox unencrypted, and several spellings of a name. Formats up to 3 also stored
+# file digests unhashed, up to 2 also names; `hash_names` hashes both. Format 1 had no GDP currency or days.
 OLD_FORMATS = (1, 2, 3, 4)
-"""Formats up to 4 stored owners in the outbox unencrypted, and several spellings of a name. Formats up to 3 also stored
-file digests unhashed, up to 2 also names; `hashing.hash_names` hashes both. Format 1 had no GDP currency or days."""
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
-    """Bring a ledger of an earlier format to the current one (``target``), within a transaction.
-
-    ``tables`` makes the missing tables. Raises UserError if releases wait in the outbox and the ledger's key is lost.
-    """
+    """Bring a ledger of an earlier format to the format ``target``, within a transaction; ``tables`` makes tables."""
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
         _add_gdp(connection)
@@ -164,7 +161,6 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
 
 
 def _key(connection: Connection, path: Path) -> NameKey:
-    """Return the ledger's key if the outbox has to be encrypted under it."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchall()
     if not found or not connection.execute("SELECT 1 FROM outbox LIMIT 1").fetchall():
         return NameKey(None)
@@ -226,6 +222,5 @@ def _add_gdp(connection: Connection) -> None:
 
 
 def _add_days(connection: Connection) -> None:
-    """Add columns for days and for simulated tasks; earlier values are unknown."""
     for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")

@@ -30,8 +30,7 @@ from murk._files import write_whole
 from murk._sqlite import sync
 from murk.errors import MurkError, UserError
 
-DIGITS: Final = 64
-"""Largest number of digits that is written out; longer numbers are written with an exponent."""
+DIGITS: Final = 64  # largest number of digits that is written out; longer numbers are written with an exponent
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10
 _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has more. Read the column as text"
@@ -159,10 +158,7 @@ def folded_name(name: str) -> str:
 
 
 def earlier_spellings(name: str) -> Iterator[str]:
-    """Yield the spellings under which a ledger of earlier rules may store a person's account.
-
-    Numbers may have leading zeros, or the point that programs add in columns with missing values.
-    """
+    """Yield the spellings of a name, such as numbers with zeros, in ledgers of earlier rules."""
     written = getattr(name, "written", name)
     found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
     if name.isascii() and name.isdigit():
@@ -173,7 +169,6 @@ def earlier_spellings(name: str) -> Iterator[str]:
 
 
 def _number(text: str) -> str:
-    """Return the normal spelling of a number, or any other text unchanged."""
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
     match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
@@ -204,10 +199,7 @@ def _number(text: str) -> str:
     return f"{sign}{short}e{exponent}"
 
 
-Key = str | int
-"""Name of a person or record: a text, or a row of a file (counted from 0)."""
-
-
+Key = str | int  # name of a person or record: a text, or a row of a file (counted from 0)
 _NO_KEY = [None]
 
 
@@ -267,9 +259,7 @@ def _check_texts(texts: Sequence[str]) -> None:
         raise UserError("a name of a record must be a text of one character or more, without NUL")
 
 
-Id = str | int | bytes
-"""Stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text."""
-
+Id = str | int | bytes  # stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text
 SUFFIX, DRAFT = ".key", ".key.new"
 KEPT = "Without it no account can be found, and nothing is released. The key never changes: put back any copy of it"
 KEY_BYTES = 32

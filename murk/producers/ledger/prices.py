@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
-LARGEST = 2**62
-"""Largest amount in a ledger: SQLite's integers end at 2^63."""
+LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,8 @@ def remedy(people: str, before: Sequence[str]) -> str:
     """State what to do about it."""
     other = "Other people need a ledger of their own (--ledger)"
     if "row" in (people, *before):
-        return (
-            "Give the records as they were; to name people by a column (--person), do so from the first task on. "
-            f"{other}"
-        )
+        again = "Give the records as they were; to name people by a column (--person), do so from the first task on"
+        return f"{again}. {other}"
     return f"Name them by {_words(before[0])}, as before; a column with the very same names may be renamed. {other}"
 
 
@@ -114,14 +112,12 @@ def several_ways(query: Query) -> list[str]:
             named = " and ".join(ways.values())
             who = "organisations" if organisations else "people"
             lines.append(
-                f"Caution: {who} were named by {named}, so one of them may have several accounts, whose amounts are "
-                "not added up"
+                f"Caution: {who} were named by {named}, so one may have several accounts, which are not added up"
             )
     return lines
 
 
 def _namings(query: Query) -> list[tuple[str, str | None]]:
-    """Return how people were named who have released to real tasks, with their file's digest (None without one)."""
     runs = query(
         """SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
            JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1 AND next_row > 0 ORDER BY people""",

@@ -188,10 +188,7 @@ class Owner(NamedTuple):
 
 
 def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
-    """Encrypt owners, each with its own pad (BLAKE2b of a random nonce under the key), all to one length.
-
-    Ledgers of earlier formats, whose key has no secret, store plain names.
-    """
+    """Encrypt owners, each with its own pad (BLAKE2b of a nonce under the key); without a secret, store them plain."""
     if key.secret is None:
         return [_PLAIN + json.dumps(owner).encode() for owner in owners]
     nonces = secrets.token_bytes(_NONCE * len(owners))
@@ -279,10 +276,8 @@ def _under_pad(data: bytes, nonce: bytes, secret: bytes) -> bytes:
     return (int.from_bytes(data, "big") ^ int.from_bytes(pad, "big")).to_bytes(_PAYLOAD, "big")
 
 
-DAY = 86_400
-"""Times in the ledger are truncated to days (UTC), or to a task's coarser granularity."""
-CHUNK = 256
-"""Largest number of names in one query (old versions of SQLite allow 999 values)."""
+DAY = 86_400  # times in the ledger are truncated to days (UTC), or to a task's coarser granularity
+CHUNK = 256  # largest number of names in one query (old versions of SQLite allow 999 values)
 
 
 @dataclass(frozen=True)
@@ -317,8 +312,8 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
+# The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
-"""The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder."""
 
 
 Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
@@ -599,7 +594,6 @@ class Spending:
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
     def _lacking(self, caps: Sequence[Promise], past: Mapping[int, int], number: int) -> Lacking | None:
-        """Return the first cap that one more release would exceed; None if there is none."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(past, self._prices)

@@ -231,10 +231,7 @@ class FileSource:
             yield self._block(*zip(*pairs, strict=True))
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
-        """Draw rows for a public sample, uniformly without replacement and outside ``excluded``, in ascending order.
-
-        Raises UserError if there are too few rows, or people may have several.
-        """
+        """Draw a public sample of rows uniformly without replacement, outside ``excluded``, in ascending order."""
         from murk.privacy.noise import Purpose
 
         if self.person_column is not None:

@@ -97,7 +97,6 @@ class ConstantSurvey:
         return found + self._missing()
 
     def _missing(self) -> list[str]:
-        """Return warnings about features whose missing values change their coefficient."""
         task, found = self._source.task, []
         coded = task.coding.encode_record({}, target=False).x
         for position, feature in enumerate(task.features):
@@ -144,7 +143,6 @@ def check_public(task: Task, problem: Problem) -> None:
 
 
 def _groups(coding: Coding) -> list[NDArray[np.intp]]:
-    """Return the indices of the coded features of each raw one."""
     found, start = [], 0
     for index in range(len(coding.columns)):
         size = len(coding.names_of(index))
@@ -154,10 +152,7 @@ def _groups(coding: Coding) -> list[NDArray[np.intp]]:
 
 
 class CodedSurvey:
-    """Counts of values that are missing, out of bounds, or invalid.
-
-    With real noise they decide nothing and are reported to the file's holder only.
-    """
+    """Counts of values that are missing, out of bounds, or invalid, for the file's holder only."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -384,10 +379,7 @@ class FilePopulation(ABC):
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block per step; the first step sends the backlog.
-
-        After a step fails because the log cannot be reached, a new iterator continues.
-        """
+        """Release the rest of the file, a block per step, after the backlog; after a failure, iterate again."""
 
     @property
     def notice(self) -> str:
@@ -527,7 +519,6 @@ class FilePopulation(ABC):
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
     def _resume(self, task: Task, carried: Task) -> None:
-        """Check that everything is as it was when the log was begun."""
         check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file lacks the covariates; everything else must be the same.

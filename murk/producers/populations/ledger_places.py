@@ -179,7 +179,6 @@ class _Contents:
     key: NameKey | None
 
     def knows(self, digest: str) -> bool:
-        """Return whether people released from the file with a digest; False without the ledger's key."""
         return self.key is not None and self.key.source(digest) in self.digests
 
 
@@ -261,29 +260,24 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
     with _locked_folder(source.path):
-        return _register(source, ledger)
-
-
-def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    path = source.path
-    folder = [] if path is None else [path.resolve().parent]
-    noted = list(_listed(path))
-    warnings = []
-    others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
-    for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
-        if seen.knows(source.digest):
-            others.setdefault(seen.identity, _relative_to_cwd(found))
-    others.pop(ledger.identity, None)
-    for other in others.values():
-        warnings.append(
-            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by that "
-            f"one is not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
-        )
-    if path is None:
+        path = source.path
+        folder = [] if path is None else [path.resolve().parent]
+        noted = list(_listed(path))
+        others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
+        for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
+            if seen.knows(source.digest):
+                others.setdefault(seen.identity, _relative_to_cwd(found))
+        others.pop(ledger.identity, None)
+        warnings = [
+            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by it is "
+            f"not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
+            for other in others.values()
+        ]
+        if path is None:
+            return tuple(warnings)
+        mine = Noted(_relative(path, ledger.path), ledger.identity)
+        _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
         return tuple(warnings)
-    mine = Noted(_relative(path, ledger.path), ledger.identity)
-    _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
-    return tuple(warnings)
 
 
 def _stem(source: Path) -> str:
@@ -344,7 +338,6 @@ def _resolve(source: Path, noted: Noted) -> Path:
 
 
 def _relative(source: Path, ledger: Path) -> str:
-    """Return a ledger's path for the list: beside the file it moves with it."""
     folder, path = source.resolve().parent, ledger.resolve()
     return path.name if path.parent == folder else str(path)
 
@@ -362,7 +355,6 @@ def _ledgers_in(*folders: Path) -> Iterable[tuple[Path, _Contents]]:
 
 
 def _has_remains(path: Path) -> bool:
-    """Return whether anything is left of a ledger: an unreadable file, SQLite's companion files, or a run's note."""
     parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
     return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
 
@@ -411,7 +403,7 @@ def _read_contents(path: Path) -> _Contents | None:
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """Return the key of a ledger's digests: without a secret if they are not hashed, None if it is lost."""
+    """Return the key of a ledger's digests, without a secret if they are not hashed; None if it is lost."""
     if meta.get("format") in (1, 2, 3) or NAMING in meta or "key" not in meta:
         return NameKey(None)
     try:

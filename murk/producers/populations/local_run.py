@@ -119,7 +119,6 @@ class LocalRun:
 
 
 def _intake(log_url: str) -> str:
-    """Return the URL of the intake beside a log in a file."""
     if not log_url.startswith("sqlite:"):
         raise UserError(
             "a shuffled task runs in one process on a log in a file only: on Kafka, start `murk shuffle` and "
@@ -146,7 +145,21 @@ def run(
     """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
     Every record is randomized on its person's simulated device, paid for from their account, sent through the log and
-    learned exactly once. With real noise, an interrupted run continues when it is called again.
+    learned exactly once. With real noise, an interrupted run continues when it is called again. Raises UserError if the
+    task, the source or a setting is invalid or differs from those of the interrupted run, or if features would become
+    public without consent.
+
+    >>> import tempfile
+    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = people.write_text("age,worked\n" + "30,yes\n20,no\n" * 50)
+    >>> task = Task.parse('''
+    ... name: weeks
+    ... features: [{name: age, low: 20, high: 40}]
+    ... target: {name: worked, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> run(task, people, seed=1)
+    <Result of weeks: 100 releases, 2 coefficients (2 not learned), simulated>
 
     Parameters
     ----------
@@ -177,26 +190,6 @@ def run(
         Nominal level of the intervals.
     progress
         Called after each block with the number of rows done and of all rows.
-
-    Raises
-    ------
-    UserError
-        If the task, the source or a setting is invalid or differs from those of the interrupted run, or if features
-        would become public without consent.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 20, high: 40}]
-    ... target: {name: worked, kind: binary, positive: "yes"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> run(task, people, seed=1)
-    <Result of weeks: 100 releases, 2 coefficients (2 not learned), simulated>
     """
     start = monotonic()
     _check_order(task, source)

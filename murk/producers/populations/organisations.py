@@ -58,10 +58,7 @@ class OrganisationPopulation(FilePopulation):
         if not self.lost:
             return ""
         which = "a window was" if self.lost == 1 else f"{self.lost:,} windows were"
-        return (
-            f"{which} lost when an earlier process ended in the middle of it: nothing was debited or sent, and the "
-            "rows are read again"
-        )
+        return f"{which} lost when an earlier process ended: nothing was debited or sent, and the rows are read again"
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
@@ -133,10 +130,7 @@ class OrganisationPopulation(FilePopulation):
                 self._rows.setdefault((organisation, owner), []).append(row)
 
     def _draw_beyond(self) -> frozenset[int]:
-        """Draw the rows beyond each person's share, from the task's name and the row numbers only.
-
-        A continued run therefore draws the same rows, and the draw does not depend on any row's values.
-        """
+        """Draw the rows beyond each person's share, from the task's name and the row numbers only."""
         task, beyond = self.source.task, []
         assert task.of_organisations
         for rows in self._rows.values():
@@ -185,7 +179,6 @@ class OrganisationPopulation(FilePopulation):
         return self._producers[name]
 
     def _open_rows(self, block: Block) -> Groups:
-        """Return the indices of each organisation's records in a block that are in no window yet."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         indices: dict[str, list[int]] = {}
         for index, name in enumerate(names):

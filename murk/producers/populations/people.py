@@ -33,10 +33,7 @@ SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file: each row is a record, of its own person or of one named by a column.
-
-    By default a block has as many records as the problem allows at one model. ``producer`` simulates all devices.
-    """
+    """The people of a file, each with one row or the rows with their name; ``producer`` simulates all devices."""
 
     problem: PersonProblem
 
@@ -173,7 +170,6 @@ def wait_for_models(
 
 
 def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
-    """Return `_models_progress` for each chain, or once for chains that share models."""
     if problem.shares_models:
         return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
     return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]

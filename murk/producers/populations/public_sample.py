@@ -104,10 +104,7 @@ class OverlapError(UserError):
 
 
 def check_apart(source: FileSource, path: Path) -> None:
-    """Refuse a file of public covariates that holds rows of the people who are to release.
-
-    Raises OverlapError naming the evidence, never a value; UserError if both are the same file, without reading it.
-    """
+    """Raise an OverlapError, naming the evidence, if public covariates hold rows of the people who release."""
     task = source.task
     if source.path is not None and path.exists() and source.path.samefile(path):
         raise UserError(_refusal(str(path), source, "it is the people's own file"))
@@ -209,7 +206,6 @@ def _row_counts(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
 
 
 def _split_share(ratio: float) -> float:
-    """Return the probability that two rows are in different files, given the ratio of the files' sizes."""
     return 2.0 * ratio / (1.0 + ratio) ** 2
 
 
@@ -263,7 +259,6 @@ def _is_subsequence(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def _is_clustered(rows: Hashes) -> bool:
-    """Return whether equal rows are adjacent more often than in a random order."""
     share = np.unique(rows, return_counts=True)[1] / len(rows)
     expected = (len(rows) - 1) * float(np.sum(share**2))
     return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0

@@ -149,10 +149,7 @@ class Ownership(ABC):
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
-        """Publish a model before it is committed, without waiting; it may get lost.
-
-        It needs no fencing: a model is a function of the log, and an older one only makes gradients slightly older.
-        """
+        """Publish a model before it is committed, without waiting or fencing; it may get lost."""
 
     @abstractmethod
     def close(self) -> None:
@@ -228,10 +225,7 @@ class Log(ABC):
         raise _without_crowds(self.url)
 
     def discard(self, partition: int, offset: int) -> None:
-        """Delete a partition's messages before an offset; a log in a file overwrites them, too.
-
-        A message may stay until the others of its batch can be deleted as well.
-        """
+        """Delete a partition's messages before an offset; a file overwrites them, a broker keeps whole batches."""
         raise _without_crowds(self.url)
 
     @abstractmethod

@@ -24,6 +24,11 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     Raises `UserError` if the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or
     a broker refuses the settings; ``UnreachableError`` if a broker does not answer.
 
+    >>> import tempfile
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     print(log.document())
+    None
+
     Parameters
     ----------
     url
@@ -37,13 +42,6 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     model
         Name of a model fitted to the log's releases (`murk.fit`), whose states are then read and written; by default
         those of the task's own learner.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     print(log.document())
-    None
     """
     scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
@@ -62,11 +60,10 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
 def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
-        raise UserError(
-            f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
-            "sqlite:////PATH for an absolute one",
-            code=ADDRESS,
+        remedy = (
+            f"write sqlite:///{rest} for a path relative to the working directory, sqlite:////PATH for an absolute one"
         )
+        raise UserError(f"{url!r} lacks a slash: {remedy}", code=ADDRESS)
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
         raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log outlives its process)", code=ADDRESS)

@@ -88,10 +88,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying.
-
-    A process of an earlier version that has the file open no longer finds its table.
-    """
+    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying."""
     connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
     connection.execute("ALTER TABLE messages RENAME TO batches")
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
@@ -124,10 +121,7 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
-    """Unpack rows: offset of the first message, time, number of messages, content.
-
-    Raises `ValueError` when a row is damaged or overlaps the previous one.
-    """
+    """Unpack rows (first offset, time, number of messages, content); raise `ValueError` when one is damaged."""
     # Faster than `Message._make`.
     new = tuple.__new__
     messages: list[Message] = []
@@ -341,7 +335,6 @@ class SqliteLog(Log):
             self._insert(connection, messages, int(self._clock()))
 
     def _insert(self, connection: sqlite3.Connection, messages: Mapping[int, Sequence[bytes]], now: int) -> None:
-        """Insert each partition's messages within a transaction."""
         for partition, values in messages.items():
             ends = connection.execute(
                 'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
@@ -551,7 +544,6 @@ class SqliteLog(Log):
         return self._upgraded
 
     def _from_batches(self, sql: str, values: tuple[Any, ...], kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run a statement over batches, or over the messages of a log of format 1."""
         while True:
             known = self._is_upgraded()
             batches = "batches" if known else _ONE_BY_ONE

@@ -34,7 +34,7 @@ _Message = TypeVar("_Message", bound=BaseModel)
 class RejectedError(MurkError):
     """Raised for a message that must not be learned from.
 
-    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes: bounded, and
+    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes, bounded and
     escaped to printable ASCII.
     """
 
@@ -124,10 +124,7 @@ def parse(data: bytes, kind: str) -> Release:
 
 
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Decode a published iterate of a task; the problem must check whether a device may compute at it.
-
-    Raises `RejectedError`: ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or ``dimension``.
-    """
+    """Decode a task's published iterate, or raise `RejectedError`; the problem must check that it is plausible."""
     # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
     message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:

@@ -287,10 +287,7 @@ class StateMessage(BaseModel):
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Return the message as JSON bytes; floats round-trip exactly.
-
-        Raises `MurkError` when the learner's state is not valid JSON data, such as infinity or NaN.
-        """
+        """Return JSON bytes; floats round-trip exactly. `MurkError` for values that JSON lacks, such as NaN."""
         try:
             # Pydantic's own JSON would silently write NaN and infinity as null.
             text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -362,8 +359,7 @@ def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> 
     """Raise MurkError unless a state has schema 1, this size under this key, and settings of this digest."""
     if state["schema"] != 1 or state[key] != size:
         raise MurkError(
-            f"a state of schema {state['schema']!r} and {key} {state[key]!r} does not fit a learner of schema 1 "
-            f"and {key} {size}"
+            f"a state of schema {state['schema']!r} and {key} {state[key]!r} does not fit schema 1 and {key} {size}"
         )
     if state["settings"] != digest:
         raise MurkError("the state is of a learner with other settings: load it into one with the same settings")

@@ -111,10 +111,7 @@ _BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with the fields of a release model, without the regular expressions of texts.
-
-    The payload must be a list of integers of at most ``widest``; ``only`` has the allowed values of some text fields.
-    """
+    """Return a msgspec struct with a release model's fields, but without the regular expressions of texts."""
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     limit = min(widest, LARGEST)
     types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
@@ -125,17 +122,13 @@ def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ..
 
 
 def _typed(annotation: Any, constraints: Any) -> Any:
-    """Return a field's type with its bounds, for msgspec."""
     bounds = {name: getattr(bound, name) for bound in constraints for name in _BOUNDS if hasattr(bound, name)}
     return Annotated[annotation, msgspec.Meta(**bounds)] if bounds else annotation
 
 
 @cache
 def writer(kind: str) -> Callable[..., bytes]:
-    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster.
-
-    Fields that may be invalid are left to the model, which raises ``pydantic.ValidationError``.
-    """
+    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster."""
     model = KINDS[kind]
     if issubclass(model, PackedRelease):
         return lambda **fields: encode(model(**fields))
@@ -322,7 +315,6 @@ class DuplicateWindow:
         return True
 
     def _turn_to(self, offset: int) -> None:
-        """Forget ids that are out of reach of an offset."""
         block = offset // self.size
         if block != self._block:
             self._older = self._newer if block == self._block + 1 else {}

@@ -30,8 +30,7 @@ from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.task import Task, canonical_json, check_name
 from murk.stream.task.yaml import read_file, read_yaml
 
-OWN: Final = -1
-"""Place of the task's target among its coded columns."""
+OWN: Final = -1  # place of the task's target among its coded columns
 
 
 class TargetColumn(Block):
@@ -107,10 +106,7 @@ class Model(Block):
 
     @classmethod
     def parse(cls, text: str, source: str = "model") -> Self:
-        """Read the text of a model's file; ``source`` names it in messages.
-
-        Raises `UserError` if it has mistakes: each with its line, key, value and remedy.
-        """
+        """Read the text of a model's file ``source``; raise `UserError` with line, key and remedy of each mistake."""
         content, lines = read_yaml(text, source)
         if "privacy" in content:
             raise UserError(f"{source}: this is a task, which has `privacy`; give a model's file (docs/models.md)")
@@ -199,7 +195,6 @@ def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) ->
 
 
 def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> tuple[Target, int, int]:
-    """Return a model's target, its place among the task's coded columns, and its sign."""
     given = model.target
     name = task.target.name if given is None else given if isinstance(given, str) else given.name
     positive = given.positive if isinstance(given, TargetColumn) else None

@@ -25,7 +25,7 @@ ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 
 
 def coded_features(task: Mapping[str, Any]) -> int:
-    """Return the number of coded features of a task file, without the constant; an invalid feature counts as one."""
+    """Return the number of coded features of a task file, without the constant; an invalid one counts as one."""
     features = task.get("features")
     return sum(map(_coded, features)) if isinstance(features, list | tuple) else 0
 

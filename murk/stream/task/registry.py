@@ -17,7 +17,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import BEST
 from murk.stream.task.block import Block, format_duration
-from murk.stream.task.data.coding import class_clash
+from murk.stream.task.data.coding import INTERCEPT, class_clash
 from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target
 from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock, MaxStaleness, PublicBlock
@@ -205,10 +205,7 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in.
-
-    These are models that chains share, and average effects without curvature.
-    """
+    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in."""
     log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
     if data.get("protocol") != "scores" or not isinstance(block, dict):
@@ -338,3 +335,15 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
     if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
         changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
     return changes
+
+
+def check_parts(task: Any) -> None:
+    """Raise `PydanticCustomError` if parts of a task do not fit each other."""
+    check_names(task.features, task.target, task.coding.names_of, INTERCEPT)
+    blocks = {name: getattr(task, name) for name in BLOCKS}
+    check_protocol(task.protocol, task.objective, task.target, blocks, task.learner, task.max_staleness)
+    check_forgetting(task.protocol, task.forget)
+    check_intervals(task.intervals, task.forget, task.learner)
+    check_contrasts(task.contrasts, task.features)
+    check_objective(task.objective, task.target, task.learner)
+    check_times(task.expiry, task.granularity, task.log.retention)

@@ -123,8 +123,7 @@ class ShuffleBlock(Block):
         if self.central(guarantee).delta == 0:
             raise task_error(
                 f"a crowd of {self.crowd:,} with {self.honest_people:,} honest people gains nothing over the local "
-                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or a smaller "
-                "epsilon",
+                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or less epsilon",
                 *at,
             )
 

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
 from murk.stream.task.block import Block, Duration, Integer, Text
-from murk.stream.task.data.coding import INTERCEPT, Coding
+from murk.stream.task.data.coding import Coding
 from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
@@ -40,13 +40,7 @@ from murk.stream.task.registry import (
     BLOCKS,
     PROTOCOLS,
     ProtocolName,
-    check_contrasts,
-    check_forgetting,
-    check_intervals,
-    check_names,
-    check_objective,
-    check_protocol,
-    check_times,
+    check_parts,
     former_defaults,
     protocol_by_rule,
     release_named,
@@ -212,10 +206,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def parse(cls, text: str, source: str = "task") -> Self:
-        """Read the text of a task file; ``source`` names it in messages.
-
-        Raises `UserError` if it has mistakes: each with its line, key, value and remedy.
-        """
+        """Read the text of a task file ``source``; raise `UserError` with line, key and remedy of each mistake."""
         content, lines = read_yaml(text, source)
         for key, remedy in RESOLVED.items():
             if key in content:
@@ -258,14 +249,7 @@ class Task(_ProtocolBlocks):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
-        blocks = {name: getattr(self, name) for name in BLOCKS}
-        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
-        check_forgetting(self.protocol, self.forget)
-        check_intervals(self.intervals, self.forget, self.learner)
-        check_contrasts(self.contrasts, self.features)
-        check_objective(self.objective, self.target, self.learner)
-        check_times(self.expiry, self.granularity, self.log.retention)
+        check_parts(self)
         self._check_covariates()
         self._check_privacy()
         if self.shuffle is not None:
@@ -299,8 +283,7 @@ class Task(_ProtocolBlocks):
         shuffle.check_window(self.duplicates)
         if self.privacy.per_person is not None:
             raise task_error(
-                "the central guarantee holds for people who are in one crowd, once; remove the cap, so that each "
-                "person releases once",
+                "the central guarantee holds for people who are in one crowd, once; remove the cap, which allows more",
                 *("privacy", "per_person"),
             )
         for level, guarantee in self.privacy.levels.items():
@@ -411,10 +394,7 @@ class Task(_ProtocolBlocks):
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str, **settings: object) -> Self:
-        """Return the task with another protocol and its defaults, except for ``settings``; public covariates stay.
-
-        Raises `UserError` if the protocol cannot learn this target or give this guarantee.
-        """
+        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`."""
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
@@ -429,10 +409,7 @@ class Task(_ProtocolBlocks):
     def with_model(
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
     ) -> Self:
-        """Return the task whose own fit is another model of the same columns, without public covariates.
-
-        ``block`` has the settings of the protocol. Raises `UserError` if they do not fit.
-        """
+        """Return the task, without public covariates, whose own fit is another model, or raise `UserError`."""
         dumped: dict[str, Any] = {"features": [each.model_dump(mode="json", by_alias=True) for each in features]}
         dumped["target"] = target.model_dump(mode="json", by_alias=True)
         dumped["learner"] = learner.model_dump(mode="json", by_alias=True)
@@ -469,10 +446,7 @@ class Task(_ProtocolBlocks):
 
 
 def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
-    """Return the offered task if its document is to be stored on the log, or None if nothing changes.
-
-    Raises `UserError` if the log carries another task, or its number of partitions would change.
-    """
+    """Return the offered task if a log is to store it, None if nothing changes; `UserError` if it may not change so."""
     if standing == offered:
         return None
     task = Task.from_document(offered)

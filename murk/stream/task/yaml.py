@@ -32,8 +32,6 @@ _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
 
 
 class _Composer(yaml.SafeLoader):
-    """Compose nodes without resolving scalars."""
-
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
     depth = 0
     nodes = 0

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class StreamLearner(Estimating, Protocol):
-    """Interface of a learner for its worker.
-
-    A learner is deterministic: its state is a function of the releases it has learned, in order, however they were
-    split into calls.
-    """
+    """Interface of a deterministic learner: its state is a function of the releases it has learned, in order."""
 
     @property
     def kind(self) -> str:

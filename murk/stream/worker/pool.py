@@ -180,7 +180,6 @@ class WorkerPool(Generic[Learner]):
         self.close(for_good=not isinstance(error, Exception))
 
     def _apply_assignment(self, now: float) -> None:
-        """Take over newly assigned chains and release those assigned to others."""
         assigned = self._membership.chains()
         self._drop(*(self._workers.keys() - assigned))
         for chain in sorted(assigned - self._workers.keys()):
@@ -221,7 +220,6 @@ class WorkerPool(Generic[Learner]):
             self.learners.pop(chain)
 
     def _log_progress(self, now: float) -> None:
-        """Log the progress if anything was read since the last time."""
         vitals = self.pulse.vitals()
         if vitals.read > self._last_logged:
             words = "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters"

@@ -50,10 +50,7 @@ def check_shuffled(log: Log, task: Task) -> None:
 
 
 def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
-    """Decode a chain's state and check that the log continues it; return None if nothing was read yet.
-
-    Raises `MurkError` if the state is damaged or not of this log, or unread messages are gone.
-    """
+    """Decode a chain's state (None if nothing was read yet); raise `MurkError` unless the log continues it."""
     where = f"chain {chain} of {log.url}"
     state, offset = checkpoint
     message = None if state is None else decode_state(state, where)

@@ -38,10 +38,7 @@ class CommittedLearners(Generic[Learner]):
         return self.decoded(chain, self._log.checkpoint(chain))
 
     def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
-        """Return a chain's learner at a checkpoint; it must not learn.
-
-        Raises `MurkError` if the chain's state is damaged or not this log's.
-        """
+        """Return a chain's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
         state, offset = checkpoint
         known = self._known.get(chain)
         if known is None or known[0] != state:
@@ -99,8 +96,7 @@ class SharingLearner(StreamLearner, Protocol):
 class Sharing:
     """Base class for the handling of shared models by a chain's worker."""
 
-    publishes = True
-    """Whether this chain's worker publishes its learner's model."""
+    publishes = True  # whether this chain's worker publishes its learner's model
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
         self._log, self._task, self._learner = log, task, learner
@@ -121,7 +117,7 @@ class Sharing:
         return False
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
-        """Pass the newest model to the learner if it is valid and has at most as many releases as the log."""
+        """Pass a valid newest model to the learner, unless it claims more releases than the log has."""
         if message is None:
             return
         try:

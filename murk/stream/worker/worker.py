@@ -454,14 +454,12 @@ class Worker:
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
-        """Publish the newest iterate between commits if one is due."""
         published = self._published()
         if published is not None and published[0] - self._published_version >= self._learner.publish_every:
             self._published_version = published[0]
             self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
-        """Return the newest published iterate if the log does not have it yet."""
         published = self._published()
         if published is None or published[0] == self._model_version:
             return None

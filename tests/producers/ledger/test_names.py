@@ -375,7 +375,7 @@ def withdraw_alone(path: Path) -> None:
 def test_a_key_without_its_ledger_is_a_ledger_that_was_lost(path: Path) -> None:
     first_name(path)
     path.unlink()
-    with pytest.raises(UserError, match=r"is gone, and a file that belongs to it \(ledger.db.key\) is still there"):
+    with pytest.raises(UserError, match=r"is gone, and its companion ledger.db.key is still there"):
         Ledger(path)
 
 

@@ -64,10 +64,7 @@ class Table(Protocol):
 
 
 def survey(path: Path) -> Survey:
-    """Hash a file, reading to its end so that a truncated one is noticed first.
-
-    Raises UserError if it cannot be read, is empty, or is a damaged or truncated gzip file.
-    """
+    """Hash a whole file; raise a UserError if it cannot be read, is empty, or is damaged or truncated."""
     digest = hashlib.sha256()
     with _user_errors(path), path.open("rb") as file:
         stamp = stamp_of(file)
@@ -103,7 +100,6 @@ def _has_later_object(content: BinaryIO | gzip.GzipFile) -> bool:
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
-    """Refuse a file that does not begin as text, naming its format if it is known."""
     known = kind_of(head)
     if known is not None:
         remedy = "unpack it, or convert it to CSV"
@@ -140,10 +136,7 @@ class CSVTable:
         self._indices = index_columns(str(path), header, wanted, self._hint)
 
     def rows(self, start: int) -> Iterator[list[str]]:
-        """Yield the rows from ``start`` on, without empty lines.
-
-        Unless strict, an unreadable row is the line in which it begins, and is yielded as one empty cell.
-        """
+        """Yield the rows from ``start`` on; unless strict, an unreadable one is one empty cell."""
         if not self.strict:
             with _text(self.path) as text:
                 yield from islice(_lenient_rows(text, self._width, self._keep_wanted), 1 + start, None)
@@ -262,10 +255,7 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 
 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
-    """Open a file of records by its extension; ``strict`` does not apply to Parquet, whose rows are always readable.
-
-    Raises UserError for another extension, or a file that lacks a wanted column.
-    """
+    """Open a file of records by its extension; a UserError if it is unknown, or a wanted column is missing."""
     kind = _table_of(path)
     if kind is None:
         raise UserError(f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert it")
@@ -337,7 +327,6 @@ class _Lines:
         self.size = 0
 
     def give_back(self) -> None:
-        """Return all but the first of the taken lines, to be read again."""
         self._again.extendleft(reversed(self.taken[1:]))
 
 

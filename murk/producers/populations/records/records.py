@@ -45,10 +45,7 @@ class Columns:
 
 
 class MemoryTable(TupleTable):
-    """A table of records in memory, read in slices.
-
-    ``strict`` refuses wanted keys that the first records lack; otherwise they are listed in ``absent``.
-    """
+    """A table of records in memory, read in slices; ``absent`` are keys that the first records lack."""
 
     def __init__(self, columns: Columns, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.absent = tuple(name for name in dict.fromkeys(wanted) if name not in columns.names)

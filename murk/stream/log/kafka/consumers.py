@@ -84,10 +84,7 @@ class Ends:
 
 
 class Reader:
-    """Reader of one partition, from any offset.
-
-    ``committed`` is that of `Clients.reader`. A given ``consumer`` is shared with others, which close it.
-    """
+    """Reader of one partition, from any offset; a given ``consumer`` is shared with others, which close it."""
 
     def __init__(
         self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
@@ -268,10 +265,7 @@ class Table:
         self.values: dict[bytes, bytes] = {}
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
-        """Read everything that is on the topic now; with ``partition``, at least everything on that one.
-
-        So a reader of one partition does not wait for the open transaction of a dead writer on another.
-        """
+        """Read everything that is on the topic now, or (not to wait for dead writers) on one partition."""
         with translate_errors(self._url, self._doing):
             places = self._places if partition is None else [self._places[partition]]
             ends = self._ends.decided(*places)

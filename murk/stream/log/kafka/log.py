@@ -63,10 +63,7 @@ class Sending:
         self._not_before, self._pause = 0.0, _FIRST_WAIT
 
     def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
-        """Send (partition, value) pairs in order, and wait until all replicas have them.
-
-        Raises `UnreachableError` if that was not confirmed in time, or the last failure was a moment ago.
-        """
+        """Send (partition, value) pairs in order until all replicas have them, or raise `UnreachableError`."""
         with self._trying():
             if key is None and self._at_once:
                 try:
@@ -80,7 +77,7 @@ class Sending:
             self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
-        """Send a record without waiting; return a future. Raises `UnreachableError` as `deliver` does."""
+        """Send a record without waiting and return a future, or raise `UnreachableError`."""
         with self._trying():
             return self._producer.send(topic, value, key=key, partition=partition)
 
@@ -455,7 +452,6 @@ class KafkaLog(Log):
             self.url = self._address.url(name)
 
     def _discover_name(self) -> None:
-        """Use the only log of the cluster."""
         names = topics.find(self._admin, self.url)
         if len(names) > 1:
             raise UserError(f"{self.url} has several logs: {', '.join(names)}. Name one: {self._address.url(names[0])}")
@@ -463,8 +459,7 @@ class KafkaLog(Log):
             self._take_name(names[0])
         elif not self._create:
             raise UserError(
-                f"there is no log at {self.url} that this user may see: create one with `murk topics TASK --log "
-                f"{self.url}`",
+                f"no log at {self.url} that this user may see: create one with `murk topics TASK --log {self.url}`",
                 code="MURK-LOG-004",
             )
 
@@ -480,7 +475,6 @@ class KafkaLog(Log):
         check_same(self.url, self._announced_on, topics.identities(self._admin, self.url, self._names))
 
     def _ids(self, standing: bytes | None) -> dict[str, str]:
-        """Return the topic ids to register: those already registered, if any."""
         if standing is not None:
             return announced_topics(self._models().refresh(TASK_PLACE), self._names)
         return topics.identities(self._admin, self.url, self._names)

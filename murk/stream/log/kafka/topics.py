@@ -160,10 +160,7 @@ def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int
 
 
 def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Create a model's missing topics, of states and, if the task has one, of estimates, with as many replicas.
-
-    Raises `UserError` if an existing one has another number of partitions.
-    """
+    """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
     own = Names(names.log)
     standing = _describe_one(admin, url, own.states)
     if standing is None:
@@ -276,10 +273,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
-    """Return the id that the broker drew when the topic of releases was created, or None.
-
-    Raises `UnreachableError` if the broker does not answer; `UserError` if this user may not see the topic.
-    """
+    """Return the id that the broker drew when the topic of releases was created, or None."""
     topic = _describe_one(admin, url, names.releases)
     return None if topic is None else str(topic["topic_id"])
 
@@ -290,7 +284,6 @@ def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
 
 
 def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
-    """Raise the error of a topic that could not be described, unless it does not exist."""
     error = for_code(topic["error_code"])
     if error is not UnknownTopicOrPartitionError:
         with translate_errors(url, "looking at topics"):
@@ -298,7 +291,6 @@ def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
 
 
 def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return the current and required value of each setting that does not fit."""
     misfits = {key: (configs.get(key), value) for key, value in spec.configs.items() if configs.get(key) != value}
     for key, least in spec.least.items():
         now = configs.get(key)

@@ -160,10 +160,7 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
 def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
-    """Write the document and the topics' ids, if the stored document is still ``standing``.
-
-    Raises `FencedError` if another process writes, too.
-    """
+    """Write document and topic ids if ``standing`` is still stored; `FencedError` if another process writes, too."""
     producer = clients.owner(names.announcer)
     try:
         with translate_errors(clients.url, "announcing the task"):

@@ -274,7 +274,6 @@ class CategoryColumn:
                 self._booleans.setdefault(boolean, self._lookup[int(boolean)])
 
     def _index(self, value: Any) -> tuple[int, int]:
-        """Return the index of a value, and its outcome."""
         # Texts that equal a category, and numbers, but not booleans, which equal 0 and 1.
         if type(value) in _DIRECT:
             index = self._lookup.get(value)

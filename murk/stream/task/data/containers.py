@@ -189,7 +189,6 @@ def _whole_microseconds(column: Any) -> Any:
 
 
 def _arrow_time(value: Any) -> Any:
-    """Return a date or time; as `numpy.datetime64` in UTC if Python cannot represent it."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

@@ -97,10 +97,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
 
 
 class Contacts:
-    """Outcome of the last attempt to connect to each address of a cluster.
-
-    ``servers`` are the addresses in the log's URL; other addresses are those that brokers advertise.
-    """
+    """Outcome of the last attempt to connect to each address of a cluster; ``servers`` are those in the log's URL."""
 
     def __init__(self, servers: Sequence[str]) -> None:
         self.servers = frozenset(servers)

@@ -88,7 +88,6 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
 
 
 def _error_name(error: Exception) -> str:
-    """Return the operating system's name of a connection error."""
     match = re.search(r"\bE[A-Z]{4,}\b", str(error))
     return match[0] if match else "no answer in time"
 

@@ -182,10 +182,7 @@ def unpack_at_once(consumer: Any) -> None:
 
 
 class WholeBatch(ProducerBatch):  # type: ignore[misc]
-    """A batch that is complete, and confirmed or refused as a whole.
-
-    Splitting one that is too large for its topic would need a future for each record: it fails instead.
-    """
+    """A batch that is confirmed or refused as a whole, and fails if it is too large for its topic."""
 
     @property
     def record_count(self) -> int:
@@ -272,7 +269,6 @@ def _write_varint(number: int) -> bytes:
 
 
 def _parts(values: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Split values into parts whose batches have at most ``most`` bytes, or a single value."""
     room = most - DefaultRecordBatchBuilder.HEADER_STRUCT.size
     begin, size = 0, 0
     for position, value in enumerate(values):
