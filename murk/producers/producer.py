@@ -254,10 +254,15 @@ Key = TypeVar("Key", int, str)
 
 
 def answers_of(
-    problem: PersonProblem, x: Floats, y: Floats, chains: Sequence[int],
-    iterates: Mapping[int, Floats | None], levels: Sequence[str], noise: NoiseSource,
+    problem: PersonProblem,
+    x: Floats,
+    y: Floats,
+    chains: Sequence[int],
+    iterates: Mapping[int, Floats | None],
+    levels: Sequence[str],
+    noise: NoiseSource,
     indices: Ints,
-) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
+) -> tuple[list[list[int]], list[str] | None]:
     """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
 
     Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
@@ -288,9 +293,8 @@ def answers_of(
 
 
 def answer_of(
-    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None,
-    level: str, noise: NoiseSource, index: Ints,
-) -> tuple[list[int], str | None]:  # fmt: skip
+    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Ints
+) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and question."""
     if not hasattr(problem, "ask"):
         (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
@@ -330,9 +334,8 @@ class Answering:
             self._held[chain, level] = model, made
 
     def answer(
-        self, x: Floats, y: float, chain: int, model: Floats, level: str,
-        index: Ints,
-    ) -> tuple[list[int], str | None]:  # fmt: skip
+        self, x: Floats, y: float, chain: int, model: Floats, level: str, index: Ints
+    ) -> tuple[list[int], str | None]:
         """Return the payload and question of a coded record (p,) at its chain's model."""
         kernel = self._kernel(chain, model, level)
         answer = None if kernel is None else kernel.give(x, y, int(index[0]))
@@ -346,10 +349,15 @@ class Answering:
 
 
 def payloads_of(
-    problem: Releasing, x: Floats, y: Floats, chains: Sequence[int],
-    iterates: Mapping[int, Floats | None], levels: Sequence[str], noise: NoiseSource,
+    problem: Releasing,
+    x: Floats,
+    y: Floats,
+    chains: Sequence[int],
+    iterates: Mapping[int, Floats | None],
+    levels: Sequence[str],
+    noise: NoiseSource,
     indices: Ints,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each

@@ -228,9 +228,8 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @wiped
     def add_block(
-        self, x: Floats, y: Floats, *, rows: Sequence[int] | None = None,
-        people: Sequence[str | None] | None = None,
-    ) -> list[WindowReceipt]:  # fmt: skip
+        self, x: Floats, y: Floats, *, rows: Sequence[int] | None = None, people: Sequence[str | None] | None = None
+    ) -> list[WindowReceipt]:
         """Add coded records in order, and release every window that they fill.
 
         ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).

@@ -66,7 +66,7 @@ def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None 
         raise UserError(f"{url!r} lacks a slash: {remedy}", code=ADDRESS)
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
-        raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log outlives its process)", code=ADDRESS)
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log is a file)", code=ADDRESS)
     from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create, model=model)
