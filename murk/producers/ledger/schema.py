@@ -26,7 +26,8 @@ NAMING = "naming"
 PLAIN, DIGESTS = "plain", "digests"
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
-CACHE_KIB = 16_384  # names come in any order, so a block may touch any page of a large ledger
+# Names come in any order, so a block may touch any page of a large ledger
+CACHE_KIB = 16_384
 BEYOND = (
     "Nothing was spent or sent. Only the ledger records what people have spent: keep what is left of it, and put back "
     "its newest intact copy before anything else is released"

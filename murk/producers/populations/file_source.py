@@ -124,7 +124,7 @@ class FileSource:
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("age,worked\n25,yes\nforty,no\n")
+    >>> _ = path.write_text("age,worked\\n25,yes\\nforty,no\\n")
     >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
     [[-0.5, 0.0]]
 

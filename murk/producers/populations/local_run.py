@@ -151,7 +151,7 @@ def run(
 
     >>> import tempfile
     >>> people = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = people.write_text("age,worked\n" + "30,yes\n20,no\n" * 50)
+    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
     >>> task = Task.parse('''
     ... name: weeks
     ... features: [{name: age, low: 20, high: 40}]
