@@ -10,10 +10,10 @@ from benchmarks.on_kafka import Clock, Learner, feed_for, filled, releases
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.producers.populations.backpressure import wait_for_models
 from murk.producers.populations.file_source import FileSource
+from murk.producers.populations.people import wait_for_models
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
 
 median = statistics.median
@@ -140,7 +140,7 @@ def commit(broker, count, rounds, folder):
     task = feed_for(name="commit").task
     names = Names("commit-bare")
     iterate = IterateMessage(task=task.hash, chain=0, version=0, iterate=[0.1] * 10)
-    state, model = b"s" * STATE, encode_iterate(iterate)
+    state, model = b"s" * STATE, encode(iterate)
     bare = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="bare")
     plain = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all", enable_idempotence=False)
     with filled(f"{broker.url}/commit", task, []) as log, filled(f"{broker.url}/commit-bare", task, []):

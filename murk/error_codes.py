@@ -127,7 +127,6 @@ GENERAL = {
     "murk.cli.configuration": "MURK-CONF-001",
     "murk.stream.task": "MURK-TASK-001",
     "murk.stream.task.yaml": "MURK-TASK-002",
-    "murk.stream.task.change": "MURK-TASK-003",
     "murk.stream.task.data.containers": "MURK-DATA-001",
     "murk.stream": "MURK-LOG-001",
     "murk.stream.log.kafka": "MURK-KAFKA-001",
@@ -165,7 +164,7 @@ def general(module: str) -> str:
 
     Examples
     --------
-    >>> general("murk.stream.task.data.columns"), general("murk.stream.worker.pool"), general("elsewhere")
+    >>> general("murk.stream.task.data.coding"), general("murk.stream.worker.pool"), general("elsewhere")
     ('MURK-TASK-001', 'MURK-LOG-001', 'MURK-FAULT-001')
     """
     while module:

@@ -10,7 +10,7 @@ import numpy as np
 
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomization import answers_of
+from murk.producers.producer import answers_of
 from murk.stream.messages.releases import SketchRelease
 from murk.stream.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS

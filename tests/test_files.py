@@ -13,7 +13,7 @@ from murk import _files
 from murk._files import check_place, open_own, write_whole
 from murk.demo.path import Path95
 from murk.producers.ledger.names import DRAFT, key_path, make_key
-from murk.producers.populations.run_lock import write_durably
+from murk.producers.populations.ledger_places import write_durably
 
 
 @contextmanager

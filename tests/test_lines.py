@@ -132,7 +132,7 @@ def test_a_parquet_column_that_unpacks_without_end_is_refused(tmp_path, monkeypa
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from murk.producers.populations.records import arrow
+    from murk.producers.populations.records import tables as arrow
 
     path = tmp_path / "bomb.parquet"
     zeros = pyarrow.table({"a": np.zeros(2_000_000)})

@@ -15,7 +15,6 @@ from murk.learners.moments.protocol import MomentsBlock
 from murk.learners.scores.protocol import ScoresBlock
 from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block
-from murk.stream.task.data.covariates import Covariates
 from murk.stream.task.data.features import (
     BinaryTarget,
     CategoryFeature,
@@ -27,6 +26,7 @@ from murk.stream.task.data.features import (
 from murk.stream.task.learner import (
     LARGEST,
     ContrastBlock,
+    Covariates,
     IntervalsBlock,
     LearnerBlock,
     LogBlock,

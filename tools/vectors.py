@@ -28,7 +28,7 @@ from murk.errors import UserError
 from murk.learners.problem import person_problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.stream.log.base import FIRST_CHAIN, truncate_time
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import KINDS, IterateMessage
 from murk.stream.messages.wire import writer
 from murk.stream.task.task import Task
@@ -342,7 +342,7 @@ class _Vectors:
         numbers, version = _iterate(self.draw, self.problem, self.task)
         source = FIRST_CHAIN if getattr(self.problem, "shares_models", False) else chain
         fields: dict[str, Any] = {"task": self.task.hash, "chain": source, "version": version, "iterate": numbers}
-        return encode_iterate(IterateMessage(**fields)).decode()
+        return encode(IterateMessage(**fields)).decode()
 
     def record_line(self, number: int) -> dict[str, Any]:
         task, draw, problem = self.task, self.draw, self.problem

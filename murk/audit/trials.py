@@ -16,7 +16,7 @@ from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_s
 from murk.learners.problem import Releasing
 from murk.privacy.noise import NoiseSource
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
-from murk.producers.randomization import payloads_of
+from murk.producers.producer import payloads_of
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]

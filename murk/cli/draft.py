@@ -19,10 +19,9 @@ import numpy as np
 from murk._printable import escaped
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
-from murk.producers.populations.records.tuples import SLICE
+from murk.producers.populations.records.tables import SLICE
 from murk.stream import Task
-from murk.stream.task.data.columns import Cell, as_boolean, as_number, is_absent, is_nan
-from murk.stream.task.data.dates import day_number
+from murk.stream.task.data.coding import Cell, as_boolean, as_number, day_number, is_absent, is_nan
 
 MOST_DISTINCT: Final = 1_000_000
 """Limit of distinct values that are counted; beyond it, repetition is unknown."""

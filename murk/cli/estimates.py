@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from murk.learners.problem import Problem
     from murk.stream import Task
     from murk.stream.log.base import Log
-    from murk.stream.messages.estimates import CoefficientEstimate
+    from murk.stream.messages.state import CoefficientEstimate
 
 LEVEL = 0.95
 
@@ -36,7 +36,7 @@ class Estimates:
         self, log: Log, task: Task, problem: Problem, every: float,
         clock: Callable[[], float] = monotonic, shown: Task | None = None,
     ) -> None:  # fmt: skip
-        from murk.stream.worker.committed import CommittedLearners
+        from murk.stream.worker.sharing import CommittedLearners
 
         self._task, self._shown = task, shown or task
         self._problem = problem
@@ -87,7 +87,7 @@ def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
     from murk.learners.results.report import report_estimate
-    from murk.stream.messages.estimates import EstimateMessage
+    from murk.stream.messages.state import EstimateMessage
 
     # Readers watch these messages continuously, so intervals hold at every look where they can.
     looks = looks_of(task, estimate, used, live=True)
@@ -108,7 +108,7 @@ def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
 
 
 def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
-    from murk.stream.messages.estimates import CoefficientEstimate, Effect
+    from murk.stream.messages.state import CoefficientEstimate, Effect
 
     low, high = report["confidence_intervals"][name]
     effect = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
-    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.task import Disclosure
 
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")

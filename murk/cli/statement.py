@@ -12,7 +12,7 @@ import click
 from murk.cli.output import heading
 from murk.privacy import Guarantee
 from murk.privacy.explain import number, percent
-from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, day_text
+from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, day_text
 from murk.stream.task.shuffle import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6

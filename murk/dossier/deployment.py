@@ -118,7 +118,7 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
 
 def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
     from murk.stream.log.kafka.connection.settings import Settings
-    from murk.stream.log.kafka.topic_creation import TopicSetup
+    from murk.stream.log.kafka.log import TopicSetup
 
     settings = Settings.read()
     encrypted = settings.security_protocol.endswith("SSL")

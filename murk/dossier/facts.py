@@ -14,7 +14,7 @@ from murk.privacy.explain import number, percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.sketches.explain import CENTRAL, any_two_records, strongest_replace_one
 from murk.stream import Task
-from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.task import Disclosure
 
 DELTA = 1e-5
 """delta at which epsilon is stated."""

@@ -9,10 +9,11 @@ from murk.errors import UserError
 from murk.learners.problem import interactive_of, problem_for
 from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.wire import Received, block_receiver, receiver
-from murk.stream.worker.intake import admit, check_expiry
+from murk.stream.messages.releases import Release
+from murk.stream.messages.wire import block_receiver, receiver
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
+from murk.stream.worker.worker import admit, check_expiry
 
 if TYPE_CHECKING:
     from murk.stream.log.base import Log
@@ -69,11 +70,11 @@ class Admission:
         if self._sharing is not None:
             self._sharing.arrived()
 
-    def decoded(self, values: Sequence[bytes]) -> Sequence[Received | None]:
+    def decoded(self, values: Sequence[bytes]) -> Sequence[Release | None]:
         """Decode many releases at once, for `check`; all are None if one of them may be invalid."""
         return self._receive_block(values) or [None] * len(values)
 
-    def check(self, data: bytes, now: int, release: Received | None = None) -> Received:
+    def check(self, data: bytes, now: int, release: Release | None = None) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.
 
         ``now`` is in seconds since 1970, and ``release`` the result of `decoded`. Raises `MurkError` if the log cannot

@@ -20,7 +20,7 @@ from murk.monitoring.metrics.catalogue import METRICS, Metric
 from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
 from murk.monitoring.web.routes import metrics
 from murk.monitoring.web.server import Response, Route, text
-from murk.stream.worker.pulse import ChainVitals, Pulse, Vitals
+from murk.stream.worker.pool import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

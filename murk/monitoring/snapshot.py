@@ -12,9 +12,8 @@ from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.stream.messages.state import LEVEL
-from murk.stream.task.disclosure import Disclosure
 from murk.stream.task.registry import PROTOCOLS
-from murk.stream.task.task import Task
+from murk.stream.task.task import Disclosure, Task
 
 VERSION = 1
 _COLUMNS = (

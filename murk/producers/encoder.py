@@ -9,44 +9,34 @@ from river import base
 from river.utils import dataframe
 
 from murk.learners.core.frames import frame_of
-from murk.producers.delivery import Counts
+from murk.producers.producer import Counts
 from murk.stream.task.task import Task
 
 
 class Encoder(base.MiniBatchTransformer):
-    r"""Code raw features to [-1, 1] by a task's public bounds and categories.
+    """Code raw features to [-1, 1] by a task's public bounds and categories.
 
     A number in [low, high] becomes :math:`2 (v - low) / (high - low) - 1`, clamped to [-1, 1]. Two categories become -1
     and +1; of three or more, each except the first becomes a -1/+1 feature named like ``origin=JFK``. Missing and
     undeclared values become 0. The constant is left out, since learners add their own. Bounds are public, since a
-    scaler that learns them from raw records would disclose them.
+    scaler that learns them from raw records would disclose them. ``counts`` are numbers of clamped and of missing
+    values, for the device only: they are neither copied nor pickled.
+
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: delays
+    ... features: [{name: distance, low: 0, high: 3000}, {name: origin, categories: [EWR, JFK, LGA]}]
+    ... target: {name: late, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> encoder = Encoder(task)
+    >>> encoder.transform_one({"distance": 4000, "origin": "JFK"}), encoder.counts.clamped
+    ({'distance': 1.0, 'origin=JFK': 1.0, 'origin=LGA': -1.0}, 1)
 
     Parameters
     ----------
     task
         The task.
-
-    Attributes
-    ----------
-    counts
-        Numbers of clamped and of missing values, for the device only. They are neither copied nor pickled.
-
-    Examples
-    --------
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: delays
-    ... features:
-    ...   - {name: distance, low: 0, high: 3000}
-    ...   - {name: origin, categories: [EWR, JFK, LGA]}
-    ... target: {name: late, kind: binary, positive: "yes"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> encoder = Encoder(task)
-    >>> encoder.transform_one({"distance": 4000, "origin": "JFK"})
-    {'distance': 1.0, 'origin=JFK': 1.0, 'origin=LGA': -1.0}
-    >>> encoder.counts.clamped
-    1
     """
 
     def __init__(self, task: Task) -> None:
@@ -79,23 +69,19 @@ class Encoder(base.MiniBatchTransformer):
         """Code one record's features; absent columns count as missing."""
         coding = self.task.coding
         coded = coding.encode_record(x, target=False)
-        self.counts.add(None, coded.clamped, coded.missing)
+        self.counts.add(1, coded.clamped, coded.missing)
         return dict(zip(coding.names[:-1], coded.x.tolist(), strict=False))
 
     def transform_many(self, X: Any) -> Any:
-        """Code the features of a pandas, Polars or Arrow data frame; absent columns count as missing.
-
-        Return a float64 frame of the same library with the same index and a column per coded name.
-        """
+        """Code a pandas, Polars or Arrow data frame (absent columns count as missing) to a float64 frame like it."""
         coding = self.task.coding
-        frame = frame_of(X)
+        names, frame = coding.columns, frame_of(X)
         indices = {name: index for index, name in enumerate(frame.columns)}
         columns: dict[str, Any] = {
-            name: frame[:, indices[name]].to_native() if name in indices else [None] * len(frame)
-            for name in coding.columns
+            name: frame[:, indices[name]].to_native() if name in indices else [None] * len(frame) for name in names
         }
         coded = coding.encode(columns, target=False)
-        self.counts.add_many([None] * len(frame), int(coded.clamped.sum()), int(coded.missing.sum()))
+        self.counts.add(len(frame), int(coded.clamped.sum()), int(coded.missing.sum()))
         return dataframe.to_native_frame(coded.x[:, :-1], like=frame, columns=list(coding.names[:-1]))
 
     def target_one(self, y: Any) -> float:

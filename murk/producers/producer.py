@@ -2,55 +2,595 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import keep, wiped
-from murk.errors import UserError
-from murk.privacy.noise import Purpose, SecureNoise, below, identifiers
-from murk.producers.delivery import BlockReport, Counts, Delivery, Receipt
+from murk._scratch import empty, keep, wiped
+from murk.errors import MurkError, UserError
+from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
+from murk.privacy.mechanisms import KINDS as MECHANISMS
+from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.names import ReleaseRequests, person_name
-from murk.producers.ledger.transaction import DAY
-from murk.producers.models import PublishedModel, models_of
-from murk.producers.policy import Policy
-from murk.producers.randomization import Answering, answers_of
-from murk.stream.log.base import truncate_time
+from murk.producers.ledger.prices import Charge
+from murk.producers.ledger.transaction import DAY, Refusal
+from murk.stream.log.base import FIRST_CHAIN, truncate_time
+from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.wire import writer
 from murk.stream.worker.recovery import check_carries, check_intake
 
 if TYPE_CHECKING:
-    from murk.learners.problem import PersonProblem, Problem
+    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.problem import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
+    from murk.privacy import Guarantee
+    from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
-    from murk.producers.delivery import FlushReport
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.progress import Run
-    from murk.producers.ledger.transaction import Spending
+    from murk.producers.ledger.recognition import Run
+    from murk.producers.ledger.transaction import Queued, Spending
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.log.base import Log
     from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A policy's decision on a task.
+
+    ``charges`` maps allowed levels to the cost of a release, and ``refused`` the others to the reason. ``caps`` are
+    (level, amount) pairs for `Ledger.book`; ``lifetime`` is the cap over all tasks, if any.
+    """
+
+    charges: Mapping[str, Charge]
+    refused: Mapping[str, str]
+    caps: tuple[tuple[str, PrivacyLoss], ...]
+    lifetime: PrivacyLoss | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits on what a device releases, whatever a server asks for.
+
+    A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
+    (``privacy.per_person``, or one release at the person's level).
+
+    >>> from murk.privacy import GaussianDP
+    >>> Policy(lifetime=GaussianDP(2.0)).lifetime
+    GaussianDP(mu=2.0)
+
+    Parameters
+    ----------
+    lifetime
+        A person's cap over all tasks; None for no such cap.
+    per_task
+        Largest cap per person that a task may promise; None for no such limit.
+    mechanisms
+        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each with
+        its own mechanism; "gaussmix" is for organisations, and `Producer` never uses it.)
+    public_sample
+        Whether people may be set aside for a task's public sample: their features (without the target) are then
+        published unprotected, and they release nothing. False by default; the command line asks before publishing.
+    """
+
+    lifetime: Guarantee | None = None
+    per_task: Guarantee | None = None
+    mechanisms: tuple[str, ...] = (
+        *MECHANISMS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind,
+    )  # fmt: skip
+    public_sample: bool = False
+
+    def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
+        """Decide which levels of a task may be used, under which caps; a UserError if it asks for too much."""
+        lifetime = None if self.lifetime is None else cap_of(self.lifetime)
+        most = None if self.per_task is None else cap_of(self.per_task)
+        asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
+        if asked and most and asked.currency == most.currency and not asked <= most:
+            raise UserError(
+                f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
+                f"allows {most} per task: the task must ask for less, or the policy allow more"
+            )
+        charges, refused = {}, {}
+        for level, guarantee in task.privacy.levels.items():
+            mechanism = mechanisms[level]
+            central = None if task.shuffle is None else task.shuffle.promised(guarantee)
+            charge = Charge.of(level, guarantee, mechanism, central)
+            reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
+            if reason is None:
+                charges[level] = charge
+            else:
+                refused[level] = reason
+        if not charges:
+            why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
+            raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
+        # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
+        caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        if most and not (asked and asked.currency == most.currency):
+            caps.append(("", most))
+        return Admission(charges, refused, tuple(caps), lifetime)
+
+    def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
+        if mechanism.kind not in self.mechanisms:
+            return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
+        for scope, cap in caps.items():
+            if cap is None:
+                continue
+            try:
+                cost = mechanism.cost(cap.currency)
+            except UserError as error:
+                return f"the policy's cap {scope} ({cap}) cannot be applied to it: {error}"
+            if not cost <= cap:
+                return f"a release costs {cost}, and the policy allows {cap} {scope}"
+        return None
+
+
+# One object for all records: callers recognise a model by identity.
+_NONE = np.empty(0)
+_NONE.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model at which a gradient or score is computed.
+
+    ``version`` is the number of releases that the chain had learned; ``iterate`` a float64 vector of shape
+    (model_size,), empty if releases use no model; ``end`` the end of the chain's partition when the model was read:
+    later releases are stored at or after this offset.
+    """
+
+    version: int
+    iterate: Floats
+    end: int
+
+
+class Models:
+    """Reads a log's models and trusts none of them."""
+
+    def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
+        self._log, self._task, self._problem = log, task, problem
+        self._read: dict[int, tuple[bytes, int, Floats]] = {}
+
+    def newest(self, chain: int) -> PublishedModel:
+        """Return a chain's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
+        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain), self._log.ends)
+
+    def cached_model(self, chain: int) -> PublishedModel:
+        """Return the last received iterate of a chain, even while the log cannot be reached.
+
+        Raises UserError, before any record is used, if no honest learner publishes it (damaged, of another task or
+        size, infinite, outside the radius, of an impossible version); MurkError if the log cannot be read.
+        """
+        message, end = self._log.cached_model(chain)
+        source = self._source(chain)
+        if source != chain:
+            message, _ = self._log.cached_model(source)
+        return self._model(chain, message, end, self._heard_ends)
+
+    def _source(self, chain: int) -> int:
+        return FIRST_CHAIN if self._problem.shares_models else chain
+
+    def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:
+        if message is None:
+            return PublishedModel(0, self._problem.initial, end)
+        source = self._source(chain)
+        known = self._read.get(source)
+        if known is None or known[0] != message:
+            known = message, *self._checked(message, source)
+            # The version of a shared model counts the releases of all chains, which never decrease.
+            if self._problem.shares_models and known[1] > sum(ends()):
+                # Cached ends may be older than the model.
+                self._check_version(chain, known[1], sum(self._log.ends()))
+            self._read[source] = known
+        _, version, iterate = known
+        if not self._problem.shares_models:
+            self._check_version(chain, version, end)
+        return PublishedModel(version, iterate, end)
+
+    def _heard_ends(self) -> list[int]:
+        return [self._log.cached_model(chain)[1] for chain in range(self._log.partitions)]
+
+    def _check_version(self, chain: int, version: int, releases: int) -> None:
+        if version > releases:
+            raise self._refused(chain, f"it has learned {version} releases, more than the log has")
+
+    def _checked(self, message: bytes, chain: int) -> tuple[int, Floats]:
+        try:
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
+        except RejectedError as rejected:
+            raise self._refused(chain, str(rejected)) from None
+        if not self._problem.is_published(model.version):
+            raise self._refused(chain, f"no model is published at its version {model.version}")
+        iterate = np.array(model.iterate)
+        # A hostile iterate may overflow before it is refused.
+        with np.errstate(over="ignore"):
+            self._problem.check_iterate(iterate)
+        # All releases at this model share the array.
+        iterate.setflags(write=False)
+        return model.version, iterate
+
+    def _refused(self, chain: int, why: str) -> UserError:
+        return UserError(
+            f"the model of chain {chain} on {self._log.url} is not one that an honest learner publishes ({why}): "
+            "nothing was released. Ask the operator of the log"
+        )
+
+
+class NoModels:
+    """Replaces `Models` for releases that use no model."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def newest(self, chain: int) -> PublishedModel:
+        """Return an empty model with the current end of the chain's partition."""
+        return PublishedModel(0, _NONE, self._log.end(chain))
+
+    def cached_model(self, chain: int) -> PublishedModel:
+        """Return an empty model with the last known end of the chain's partition."""
+        return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
+
+
+def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:
+    """Return the reader of a log's models."""
+    return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)
+
+
+FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
+MOST_HELD = 16  # largest number of kernels in memory, one for each chain and level
+
+Key = TypeVar("Key", int, str)
+
+
+def answers_of(
+    problem: PersonProblem,
+    x: Floats,
+    y: Floats,
+    chains: Sequence[int],
+    iterates: Mapping[int, Floats | None],
+    levels: Sequence[str],
+    noise: NoiseSource,
+    indices: Ints,
+) -> tuple[list[list[int]], list[str] | None]:
+    """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
+
+    Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
+    """
+    if not hasattr(problem, "ask"):
+        return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+    from murk.learners.problem import SingleQuestionProblem
+
+    asking = cast("AskingProblem", problem)
+    asked = np.empty(len(x), dtype=object)
+    for own, chain in _groups(chains):
+        model = iterates[chain]
+        assert model is not None
+        asked[own] = asking.ask(noise, indices[own], model)
+    payloads: list[list[int]] = [[]] * len(x)
+    for name in asking.questions:
+        own = np.flatnonzero(asked == name)
+        if not len(own):
+            continue
+        single, rows = SingleQuestionProblem(asking, name), own.tolist()
+        answers = payloads_of(
+            single, keep(x[own]), keep(y[own]), [chains[row] for row in rows], iterates,
+            [levels[row] for row in rows], noise, indices[own],
+        )  # fmt: skip
+        for row, answer in zip(rows, answers.tolist(), strict=True):
+            payloads[row] = answer
+    return payloads, asked.tolist()
+
+
+def answer_of(
+    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Ints
+) -> tuple[list[int], str | None]:
+    """Randomize one record; return its payload and question."""
+    if not hasattr(problem, "ask"):
+        (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
+        return payload, None
+    asking = cast("AskingProblem", problem)
+    assert model is not None
+    (question,) = asking.ask(noise, index, model)
+    vectors = asking.vectors(x, y, model, question)
+    (payload,) = asking.mechanism(level, question).randomize(vectors, noise, index).tolist()
+    return payload, question
+
+
+class Answering:
+    """Randomizes one record at a time, by a compiled kernel if the problem has one; it draws the same from a seed."""
+
+    def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
+        self._problem, self._noise = problem, noise
+        self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
+        direct = type(noise) in (SecureNoise, SimulatedNoise)
+        self._in_place = getattr(problem, "in_place", None) if direct else None
+        self._few = FEW
+        self._held: dict[tuple[int, str], tuple[Floats, OneAnswer]] = {}
+
+    def prepare(self, chain: int, model: Floats, level: str) -> None:
+        """Load or compile the kernel for a chain's model, which may take seconds, before any account is locked."""
+        if self._in_place is None or self._kernel(chain, model, level) is not None:
+            return
+        if self._few:
+            self._few -= 1
+            return
+        made: OneAnswer | None = self._in_place(level, model, self._seed)
+        if made is not None:
+            # The first call compiles; it randomizes no record.
+            made.give(np.array(made.x), math.nan, 0)
+            if len(self._held) >= MOST_HELD:
+                del self._held[next(iter(self._held))]
+            self._held[chain, level] = model, made
+
+    def answer(
+        self, x: Floats, y: float, chain: int, model: Floats, level: str, index: Ints
+    ) -> tuple[list[int], str | None]:
+        """Return the payload and question of a coded record (p,) at its chain's model."""
+        kernel = self._kernel(chain, model, level)
+        answer = None if kernel is None else kernel.give(x, y, int(index[0]))
+        if answer is not None:
+            return answer
+        return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
+
+    def _kernel(self, chain: int, model: Floats, level: str) -> OneAnswer | None:
+        held = self._held.get((chain, level))
+        return held[1] if held is not None and held[0] is model else None
+
+
+def payloads_of(
+    problem: Releasing,
+    x: Floats,
+    y: Floats,
+    chains: Sequence[int],
+    iterates: Mapping[int, Floats | None],
+    levels: Sequence[str],
+    noise: NoiseSource,
+    indices: Ints,
+) -> Ints:
+    """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
+
+    ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
+    record. A record's gradient is computed at its chain's iterate (None if releases use none). ``indices`` select the
+    draws of a simulation.
+    """
+    payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
+    vectors: Floats | None = None
+    for own, chain in _groups(chains):
+        found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
+        if vectors is None:
+            vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
+        if found is not vectors:
+            vectors[own] = found
+    assert vectors is not None
+    for own, level in _groups(levels):
+        payloads[own] = problem.mechanisms[level].randomize(_rows(vectors, own), noise, indices[own])
+    return payloads
+
+
+def _rows(values: Floats, own: slice | Ints) -> Floats:
+    return values[own] if isinstance(own, slice) else keep(values[own])
+
+
+def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Ints, Key]]:
+    """Yield the indices of each key; one slice, without a copy, if there is only one key."""
+    distinct = set(keys)
+    if len(distinct) == 1:
+        yield slice(None), distinct.pop()
+        return
+    for key in distinct:
+        yield np.array([row for row, other in enumerate(keys) if other == key], dtype=np.int64), key
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Result of releasing one record.
+
+    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (the record was
+    released before and is not randomized again). ``delivery`` is "sent", "queued" (in the outbox) or "none". ``reason``
+    explains in plain words, and is empty if there is nothing to explain. ``level``, ``chain`` and ``version`` (of the
+    model) are None unless released.
+    """
+
+    outcome: str
+    delivery: str
+    reason: str = ""
+    level: str | None = None
+    chain: int | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReceipt:
+    """Result for a window of an organisation's records, or for a record added to one.
+
+    ``outcome`` is "added" (the window is open), "released", "refused" (a cap would be exceeded, or the organisation
+    withdrew: no record is read), "known" (a window of this name was released before) or "left out" (it is too small).
+    ``delivery`` is "sent", "queued" (in the outbox) or "none". ``records`` counts the window's records so far.
+    ``reason`` explains in plain words, with the remedy. ``level`` and ``chain`` are None unless released.
+    """
+
+    outcome: str
+    delivery: str
+    records: int
+    reason: str = ""
+    level: str | None = None
+    chain: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReport:
+    """Result of releasing a block: the number of records by outcome, and the first row of the next block."""
+
+    released: int
+    refused: int
+    known: int
+    next_row: int
+    refusals: tuple[Refusal, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """Result of sending the outbox: numbers of releases appended now, already on the log, and deleted as expired."""
+
+    sent: int
+    already: int
+    expired: int
+
+
+class Counts:
+    """Sums over the coded records, for the device only.
+
+    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people: a
+    second process may count all of these records except one, and the difference would disclose that person's values.
+    """
+
+    def __init__(self) -> None:
+        self.records = self.clamped = self.missing = 0
+
+    def add(self, records: int, clamped: int, missing: int) -> None:
+        """Count records, and their values that were clamped or missing."""
+        self.records += records
+        self.clamped += clamped
+        self.missing += missing
+
+    def __repr__(self) -> str:
+        # A program's log must not reveal values.
+        return "Counts()"
+
+
+OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
+BROKER_BATCH = 100  # the same for a broker: the backlog of an unreachable broker fills the disk and not the memory
+OUTBOX_BYTES = 64 * 2**20  # approximate largest number of bytes read from the outbox at once
+READ = 4096
+_MARGIN = 8  # an eighth of the window for duplicates is for what others append while the outbox is sent
+
+
+class Delivery:
+    """Sends a task's releases unchanged and in order, and tells the ledger which of them are on the log.
+
+    ``window`` is the size of the window for duplicates if a shuffler deletes what it has taken in, and otherwise 0.
+    """
+
+    def __init__(self, log: Log, ledger: Ledger, task_hash: str, window: int = 0) -> None:
+        self._log, self._ledger, self._task = log, ledger, task_hash
+        self._window = window - window // _MARGIN
+        # An earlier process may have sent its releases without receiving the confirmation.
+        self._backlog = ledger.pending(task_hash) > 0
+
+    def send(self, spend: Spending) -> None:
+        """Append a block's releases to the log; if that raises a MurkError, they wait in the outbox."""
+        if not spend.granted:
+            return
+        # Until the log confirms, they count as backlog.
+        backlog, self._backlog = self._backlog, True
+        self._log.append(spend.messages)
+        self._ledger.confirm(spend.numbers)
+        self._backlog = backlog
+
+    def try_send(self, spend: Spending, now: float) -> str:
+        """Send the backlog, then a release; return why the release waits in the outbox, or an empty text if sent."""
+        try:
+            if self._backlog:
+                self.flush(now)
+            else:
+                self.send(spend)
+        except (MurkError, OSError) as error:
+            return f"the log could not be reached, and the release waits in the outbox: {error}"
+        return ""
+
+    def try_flush(self, now: float) -> None:
+        """Send the backlog if the log can be reached; otherwise it stays in the outbox."""
+        with suppress(MurkError, OSError):
+            self.flush_backlog(now)
+
+    def flush_backlog(self, now: float) -> None:
+        """Send the backlog, if there may be one."""
+        if self._backlog:
+            self.flush(now)
+
+    def flush(self, now: float) -> FlushReport:
+        """Send the backlog (see `Producer.flush`), after searching the log for it so that accounts are right."""
+        self._backlog = True
+        sent = already = expired = after = 0
+        size = OUTBOX_BATCH if self._log.readable_by_senders else BROKER_BATCH
+        for first in self._ledger.queued(self._task, 0, 1):
+            # A task's releases have about the same size.
+            size = max(1, min(size, OUTBOX_BYTES // len(first.message)))
+        while waiting := self._ledger.queued(self._task, after, size):
+            stored = self._stored_on_log(waiting)
+            unsent = self._unsent(waiting, stored)
+            numbers = {queued.number for queued in unsent}
+            self._ledger.confirm([queued.number for queued in waiting if queued.number not in numbers])
+            already += len(waiting) - len(unsent)
+            if any(queued.expires <= now for queued in unsent):
+                expired += self._ledger.expire(self._task, now, through=waiting[-1].number)
+            fresh = [queued for queued in unsent if queued.expires > now]
+            self._log.append([(queued.chain, queued.message) for queued in fresh])
+            self._ledger.confirm([queued.number for queued in fresh])
+            sent += len(fresh)
+            after = waiting[-1].number
+        self._ledger.delete_confirmed()
+        self._backlog = False
+        return FlushReport(sent, already, expired)
+
+    def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
+        """Return the releases that have certainly not been learned.
+
+        A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
+        second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
+        device's clock is ahead of the log's. A shuffler deletes whatever it has taken in, and keeps the ids of its
+        window: within that, a second copy counts as a duplicate.
+        """
+        chains = {queued.chain for queued in waiting}
+        begins = {chain: self._log.begin(chain) for chain in chains}
+        if self._window:
+            for chain in chains:
+                # This batch may come before the copy.
+                caught = self._log.end(chain) + len(waiting) - self._window
+                begins[chain] = min(begins[chain], caught)
+        return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
+
+    def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
+        """Return the releases that are on the log: a process may have ended before it confirmed them."""
+        stored: set[bytes] = set()
+        if not self._log.readable_by_senders:
+            return stored
+        for chain in {queued.chain for queued in waiting}:
+            own = [queued for queued in waiting if queued.chain == chain]
+            wanted = {queued.message for queued in own}
+            end = self._log.end(chain)
+            position = max(self._log.begin(chain), min(queued.since for queued in own))
+            while position < end:
+                messages = self._log.read(chain, position, READ)
+                if not messages:
+                    break
+                stored.update(wanted.intersection(message.value for message in messages))
+                position = messages[-1].offset + 1
+        return stored
+
 
 P = TypeVar("P", bound="Problem")
 
+# Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64.
 CANDIDATES = 64
-"""Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64."""
 
 
 class Releaser(ABC, Generic[P]):
     """Base class for everything that releases data to a task.
 
-    It checks the task, books the costs of releases, and sends what was released. Subclasses document the parameters.
-
-    Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
-    kind, or the policy refuses the task.
+    It checks the task, books the costs of releases, and sends what was released. Raises UserError if the log carries
+    another task, the ledger is bound to another log, the noise is of the wrong kind, or the policy refuses the task.
     """
 
     def __init__(
@@ -64,25 +604,22 @@ class Releaser(ABC, Generic[P]):
         clock: Callable[[], float] = time.time,
         problem: P | None = None,
     ) -> None:
-        self.task = task
-        self._log = log
-        self._ledger = ledger
-        self._clock = clock
+        self.task, self._log, self._ledger, self._clock = task, log, ledger, clock
         self._noise = self._check_noise(noise)
         check_carries(log, task)
         check_intake(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
-        self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)
+        self._admission = admission = (policy or Policy()).admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
-        ledger.book(
-            task.hash,
-            list(self._admission.charges.values()),
-            caps=self._admission.caps,
-            lifetime=self._admission.lifetime,
-        )
+        charges = list(admission.charges.values())
+        ledger.book(task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Prepare what a subclass needs, once the task is admitted and booked."""
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -90,10 +627,7 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send the releases in the outbox in order, except those that the log has, and delete those that have expired.
-
-        Raises MurkError if the log cannot be reached; the outbox is unchanged.
-        """
+        """Send the outbox in order, except what the log has or has expired; a MurkError if the log is unreachable."""
         return self._delivery.flush(self._clock())
 
     @abstractmethod
@@ -123,29 +657,23 @@ class Releaser(ABC, Generic[P]):
             levels = ", ".join(self.levels)
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
-    def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
+    def _draw(self, indices: Ints, n: int, purpose: Purpose) -> Ints:
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
         exact = n.bit_count() == 1
         return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
 
-    def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _chains(self, indices: Ints) -> Ints:
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
-    def _chain(self, index: NDArray[np.int64]) -> int:
+    def _chain(self, index: Ints) -> int:
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
-        """Return the fields that all releases of one moment share."""
         task, second = self.task, int(now)
         if second != self._moment[0]:
-            fields = {
-                "task": task.hash,
-                "time": truncate_time(now, task.granularity),
-                "expires": self._expiry(now),
-                "simulated": task.simulated,
-            }
-            self._moment = second, fields
+            times = {"time": truncate_time(now, task.granularity), "expires": self._expiry(now)}
+            self._moment = second, {"task": task.hash, **times, "simulated": task.simulated}
         return dict(self._moment[1])
 
     def _day(self, now: float) -> int:
@@ -155,9 +683,7 @@ class Releaser(ABC, Generic[P]):
         return truncate_time(now + self.task.expiry, self.task.granularity)
 
 
-SINGLES = 1 << 40
-"""First index of simulated draws for records that come from no file, beyond every row."""
-
+SINGLES = 1 << 40  # first index of simulated draws for records that come from no file, beyond every row
 _ALONE = np.zeros(1, dtype=np.int64)
 
 
@@ -166,40 +692,10 @@ class Producer(Releaser["PersonProblem"]):
 
     Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
     model is checked before a record is read. Missing values are coded by the task's public rule; a record without a
-    usable target is randomized as a zero gradient.
+    usable target is randomized as a zero gradient. ``counts`` are sums over the records read, for the device only. The
+    producer works only in the thread that opened its ledger. Raises UserError if the log carries another task, the
+    ledger is bound to another log, the noise is of the wrong kind, or the policy refuses the task.
 
-    The producer works only in the thread that opened its ledger.
-
-    Parameters
-    ----------
-    task
-        The task, as the log carries it.
-    log
-        The log.
-    ledger
-        The accounts of the people whose records are released.
-    noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
-    policy
-        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
-
-    Attributes
-    ----------
-    counts
-        Sums over the records read, for the device only.
-
-    Raises
-    ------
-    UserError
-        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
-        policy refuses the task.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.producers import Ledger
     >>> from murk.stream import Task, open_log
@@ -213,26 +709,28 @@ class Producer(Releaser["PersonProblem"]):
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
     ...     log.register_task(task.document())
     ...     producer = Producer(task, log, ledger)
-    ...     producer.release({"age": 31, "worked": "yes"}).outcome
-    ...     producer.release({"age": 31, "worked": "yes"}).outcome
-    'released'
-    'refused'
+    ...     [producer.release({"age": 31, "worked": "yes"}).outcome for _ in range(2)]
+    ['released', 'refused']
+
+    Parameters
+    ----------
+    task, log
+        The task, as the log carries it, and the log.
+    ledger
+        The accounts of the people whose records are released.
+    noise
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+    policy
+        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, if it exists already.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        log: Log,
-        ledger: Ledger,
-        *,
-        noise: NoiseSource | None = None,
-        policy: Policy | None = None,
-        clock: Callable[[], float] = time.time,
-        problem: PersonProblem | None = None,
-    ) -> None:
-        super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
+    def _set_up(self) -> None:
         self.counts = Counts()
-        self._models = models_of(log, task, self._problem)
+        self._models = models_of(self._log, self.task, self._problem)
         # Releases that use no model have no version.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
@@ -242,30 +740,15 @@ class Producer(Releaser["PersonProblem"]):
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
     ) -> Receipt:
-        """Release one record, if the person's caps have room.
+        """Release one record, if the person's caps have room; the record is read only after the release was paid.
 
-        Parameters
-        ----------
-        record
-            Raw values by column. It is read only after the model was checked and the release paid.
-        person
-            Name of the person's account in the ledger.
-        key
-            Identifies the record if it comes again; must not depend on its values. None for a record that comes once.
-        level
-            The privacy level that the person chose without looking at the record.
+        ``record`` has raw values by column. ``person`` is the name of the person's account in the ledger. ``key``
+        identifies the record if it comes again, and must not depend on its values; None for a record that comes once.
+        ``level`` is the privacy level that the person chose without looking at the record.
 
-        Returns
-        -------
-        Receipt
-            "released" even if the log cannot be reached: the release then waits in the outbox.
-
-        Raises
-        ------
-        UserError
-            For an unknown or refused level, or a hostile model.
-        MurkError
-            If the log cannot be read or the ledger cannot be written: nothing was debited or released.
+        The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
+        UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
+        cannot be written: nothing was debited or released.
         """
         self._ledger.check_thread()
         person = person_name(person)
@@ -287,15 +770,12 @@ class Producer(Releaser["PersonProblem"]):
             self._delivery.try_flush(self._clock())
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
             return Receipt("known", "queued" if queued else "none", "this record was released before")
-        self.counts.add(person, coded.clamped, coded.missing)
+        self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend, self._clock())
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file, or return the progress made so far; required before `release_block`.
-
-        ``excluded`` are rows that release nothing (a public sample); they are stored at the beginning.
-        """
+        """Begin to work through a file but for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
     @wiped
@@ -304,10 +784,8 @@ class Producer(Releaser["PersonProblem"]):
 
         Gradients and scores are computed at the newest model of each record's chain. The backlog is sent first, so that
         the log keeps the order of blocks; within a block the order is drawn from the operating system (a simulation
-        keeps the file's).
-
-        Raises MurkError if ledger or log cannot be written. What was debited waits in the outbox and is sent first next
-        time.
+        keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the outbox and
+        is sent first next time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
@@ -316,13 +794,8 @@ class Producer(Releaser["PersonProblem"]):
         self._check_levels(levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        requests = ReleaseRequests(
-            rows.tolist(),
-            block.people,
-            levels,
-            source=block.source,
-            keep_levels=block.levels is None and block.people is not None,
-        )
+        keep_levels = block.levels is None and block.people is not None
+        requests = ReleaseRequests(rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels)
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
@@ -331,8 +804,7 @@ class Producer(Releaser["PersonProblem"]):
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
-        people: Sequence[object] = rows.tolist() if block.people is None else block.people
-        self.counts.add_many(people, block.clamped, block.missing)
+        self.counts.add(len(block), block.clamped, block.missing)
         self._delivery.send(spend)
         return report
 
@@ -341,18 +813,18 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _random_levels(self, indices: NDArray[np.int64]) -> list[str]:
+    def _random_levels(self, indices: Ints) -> list[str]:
         levels = list(self.task.privacy.levels)
         return [levels[place] for place in self._draw(indices, len(levels), Purpose.LEVEL).tolist()]
 
     def _randomize(
         self,
         spend: Spending,
-        indices: NDArray[np.int64],
-        chains: NDArray[np.int64],
+        indices: Ints,
+        chains: Ints,
         models: Mapping[int, PublishedModel],
-        x: NDArray[np.float64],
-        y: NDArray[np.float64],
+        x: Floats,
+        y: Floats,
     ) -> None:
         problem, noise = self._problem, self._noise
         iterates = {chain: model.iterate for chain, model in models.items()}
@@ -364,7 +836,7 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _randomize_one(
-        self, spend: Spending, index: NDArray[np.int64], chain: int, model: PublishedModel, coded: EncodedRecord
+        self, spend: Spending, index: Ints, chain: int, model: PublishedModel, coded: EncodedRecord
     ) -> None:
         (level,), now = spend.levels, self._clock()
         payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
@@ -377,7 +849,7 @@ class Producer(Releaser["PersonProblem"]):
         message = self._write(id=name, level=level, chain=chain, payload=payload, **fields)
         spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
 
-    def _order(self, indices: NDArray[np.int64]) -> list[int]:
+    def _order(self, indices: Ints) -> list[int]:
         """Draw the order in which a block is sent, since the file's order would show whose each release is."""
         if self._noise.simulated or len(indices) < 2:
             # A simulation protects nobody, and must not depend on how its file is cut into blocks.

@@ -32,7 +32,7 @@ class Models(Protocol):
 
 
 class Admission:
-    """A learner's checks, without learning, for `murk.stream.worker.intake.Intake`.
+    """A learner's checks, without learning, for `murk.stream.worker.worker.Intake`.
 
     ``versions`` are those of the relayed models, with 0; None if releases have no version.
     """

@@ -28,14 +28,14 @@ from murk.stream.log.base import (
     truncate_time,
 )
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS
+from murk.stream.messages.releases import KINDS, Release
 from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.messages.wire import DuplicateWindow, Received, rewriter
+from murk.stream.messages.wire import DuplicateWindow, rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
+from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 
 _BATCH = 8_192  # most messages that a step takes in from a partition
 _STEP_BYTES = 2**26  # most bytes of them
@@ -380,7 +380,7 @@ class Shuffler:
         )
         return len(messages)
 
-    def _disguised(self, releases: Sequence[Received], offset: int) -> dict[Place, list[Waiting]]:
+    def _disguised(self, releases: Sequence[Release], offset: int) -> dict[Place, list[Waiting]]:
         """Give releases keys, new ids and chains, no times, and return them by level and version."""
         random = self._random(releases, offset)
         keys = [random[at : at + 16] for at in range(0, 16 * len(releases), 16)]
@@ -394,7 +394,7 @@ class Shuffler:
             waiting.setdefault(place, []).append((keys[i], chain, message))
         return waiting
 
-    def _random(self, releases: Sequence[Received], offset: int) -> bytes:
+    def _random(self, releases: Sequence[Release], offset: int) -> bytes:
         """Return random bytes: 16 of each release for its key, then 16 for each one's id and 8 for its chain.
 
         Those of a simulation follow from the ids and their places on the intake, so that it can be repeated.

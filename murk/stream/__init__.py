@@ -37,14 +37,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ExampleRelease": ".messages.releases",
-    "GradientRelease": ".messages.releases",
-    "GramRelease": ".messages.releases",
+    **dict.fromkeys((name for name in __all__ if name.endswith("Release")), ".messages.releases"),
     "Model": ".task.model",
-    "MomentRelease": ".messages.releases",
-    "NewtonRelease": ".messages.releases",
-    "ScoreRelease": ".messages.releases",
-    "SketchRelease": ".messages.releases",
     "Task": ".task.task",
     "Worker": ".worker.worker",
     "open_log": ".log.open",

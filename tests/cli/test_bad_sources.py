@@ -68,7 +68,7 @@ OTHERS: dict[str, tuple[str, bytes, list[str]]] = {
     "a list of JSON": ("people.jsonl", f'["{WORD}"]\n'.encode(), ["row 1", "not a JSON object"]),
     "JSON of another shape": ("people.jsonl", (jsonl() + jsonl(age=[WORD])).encode(), ["row 41", "'age'"]),
     "JSON without a key": ("people.jsonl", jsonl().replace("age", "years").encode(), ["no key 'age'"]),
-    "another format": ("people.xlsx", f"PK34{WORD}".encode(), [".csv, .jsonl", "Convert the file"]),
+    "another format": ("people.xlsx", f"PK34{WORD}".encode(), [".csv, .jsonl", "Convert it"]),
     "damaged Parquet": ("people.parquet", f"PAR1{WORD}".encode(), ["not a Parquet file", "write it again"]),
 }
 

@@ -15,8 +15,7 @@ from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.stream import Task, Worker, open_log
 from murk.stream.log.base import Checkpoint, FencedError, Log, UnreachableError
-from murk.stream.messages.estimates import EstimateMessage
-from murk.stream.messages.state import decode_state
+from murk.stream.messages.state import EstimateMessage, decode_state
 from tests.cli.harness import ANY_PROTOCOL, LOG, murk, people, world
 from tests.producers.world import Wrapped
 

@@ -14,7 +14,7 @@ from murk.learners.estimates.looks import Looks
 from murk.privacy import GaussianDP
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
-from murk.stream.messages.estimates import EstimateMessage
+from murk.stream.messages.state import EstimateMessage
 from tests.cli.harness import Done, murk, query, refused, run, start, world
 
 HEAD = """\
@@ -118,7 +118,7 @@ def test_a_fit_goes_on_where_it_stopped_and_refuses_another_model_of_its_name(lo
         ("name: m\nlearner: {huber_c: 1.0}\n", "learner.huber_c: has no effect"),
         ("name: m\ntarget: {name: same_sex, positive: maybe}\n", "'maybe' is not a category of 'same_sex'"),
         ("name: third-child\n", "'third-child' is the name of the log's task"),
-        (HEAD, "this is a task, which states `privacy`"),
+        (HEAD, "this is a task, which has `privacy`"),
     ],
 )
 def test_what_a_log_cannot_serve_is_refused_with_what_it_can(log: Path, text: str, words: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from murk.producers.populations.people import Population, PopulationConfig, open_accounts
 from murk.stream import Task, open_log
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
 from tests.cli.harness import LEDGER, LOG, TASK, finish, murk, query, refused, run, start, totals, world
 
@@ -95,7 +95,7 @@ def test_hostile_bytes_change_nothing_that_is_learned(folder: Path) -> None:
 
 def hostile_models(task: Task) -> dict[str, tuple[bytes, str]]:
     def model(version: int, *iterate: float) -> bytes:
-        return encode_iterate(IterateMessage(task=task.hash, chain=0, version=version, iterate=list(iterate)))
+        return encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=list(iterate)))
 
     infinite = model(1, 0.0, 0.0, 0.0).replace(b"[0.0", b"[1e999")
     return {

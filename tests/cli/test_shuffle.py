@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from murk.cli.commands.shuffle import command as shuffle_command
 from murk.shuffler.shuffler import Shuffler
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import murk, world
 
 TASK = """

@@ -16,7 +16,7 @@ from murk.learners.problem import problem_for
 from murk.producers import Ledger
 from murk.stream import Worker
 from murk.stream.log.base import Checkpoint
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import ACCOUNTS, LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
 
 PAID_TWICE = TASK.replace("mu: 1.0}}", "mu: 1.0}}, per_person: {gdp: {mu: 1.5}}")

@@ -22,7 +22,7 @@ from murk.cli import cli
 from murk.errors import UserError
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import ROOT, TASK, run, world
 
 # More than the start of any command has.

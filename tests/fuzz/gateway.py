@@ -24,7 +24,7 @@ from unittest.mock import patch
 import murk.cli.commands.produce
 import murk.cli.commands.run
 from murk.errors import MurkError, UserError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.fuzz.targets import FindingError, Target
 
 FEATURES = """\

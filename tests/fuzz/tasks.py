@@ -12,11 +12,11 @@ import yaml
 
 from murk.learners.problem import problem_for
 from murk.monitoring.reference import read_reference
-from murk.producers.populations.run_lock import noted
+from murk.producers.populations.ledger_places import noted
 from murk.stream import Task
 from murk.stream.log.kafka.consumers import letters
-from murk.stream.log.kafka.task_record import TOPICS, announced_topics
 from murk.stream.log.kafka.topics import Names
+from murk.stream.log.kafka.transactions import TOPICS, announced_topics
 from murk.stream.task.yaml import read_yaml
 from tests.fuzz.mutate import alter, spoil, strange, written
 from tests.fuzz.targets import FindingError, Target

@@ -7,12 +7,12 @@ from random import Random
 import numpy as np
 
 from murk.learners.problem import problem_for
-from murk.producers.models import Models
+from murk.producers.producer import Models
 from murk.stream import Task
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode
 from murk.stream.messages.releases import IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.messages.wire import Received, receiver
+from murk.stream.messages.wire import receiver
 from murk.stream.worker.learner import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
@@ -56,7 +56,7 @@ def mutator(honest: list[bytes]):
     return make
 
 
-def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Received]) -> Received:
+def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Release]) -> Release:
     """What a worker takes a message for, which is what `decode` does: the same fields, or the same refusal."""
     try:
         wanted = decode(data, rules).model_dump(by_alias=True)
@@ -139,7 +139,7 @@ def models() -> Target:
     for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, (0, 3000, 6000))):
         for version in versions:
             iterate = (problem.initial + 0.1 * rng.random(len(problem.initial))).tolist()
-            honest.append(encode_iterate(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate)))
+            honest.append(encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate)))
 
     def take(data: bytes) -> str:
         log.message = data

@@ -24,7 +24,7 @@ from murk.learners.problem import problem_for
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.stream import Task, Worker, open_log
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import REASONS
 from tests.gateway.devices import TASK, Client, announced, honest, raw, release, serving, stored, task, wire
 

@@ -12,7 +12,7 @@ from murk.learners.gradients.settings import Settings
 from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import RejectedError, encode
 from murk.stream.messages.releases import GradientRelease, MomentRelease
 from murk.stream.task.task import Task

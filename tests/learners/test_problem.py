@@ -9,7 +9,7 @@ from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.problem import HostileModelError, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
-from murk.stream.task.change import check_task_change
+from murk.stream.task.task import check_task_change
 
 BINARY = """
 name: t

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 WHERE = "murk/privacy,murk/producers,murk/stream"
 # Its tests need a broker; and what only puts into words what others have counted or refused.
 WITHOUT = (
-    "murk/stream/log/kafka/", "murk/stream/task/errors.py", "murk/stream/task/disclosure.py",
-    "murk/producers/ledger/accounts.py",
+    "murk/stream/log/kafka/", "murk/stream/task/errors.py", "murk/stream/task/task.py",
+    "murk/producers/ledger/statements.py",
 )  # fmt: skip
 FIRST, ALL, OTHERS = 4.0, 12.0, 30.0
 """Seconds of tests: those nearest that call the function, for what survives them all of their files, and in the end all

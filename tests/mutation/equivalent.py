@@ -12,7 +12,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in batch]",
     ): "a cell that is neither is refused, however many rows were read",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-            return False\n+            return None",
     ): "whoever asks takes both for no",
     (
@@ -83,7 +83,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
     ): "where the search for an order begins",
     (
-        "murk/producers/sketches/producer.py",
+        "murk/producers/sketches.py",
         "-        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0\n"
         "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1",
     ): "secure noise only counts the indices that it is given",
@@ -102,7 +102,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n+            pass",
     ): "how many statements are prepared",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    if share <= probability:\n+    if share < probability:",
     ): "where both are the same the bound is 1 as well",
     (
@@ -132,7 +132,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+        self, start: int = 0, size: int | Callable[[], int] = 4097, *, excluded: Collection[int] = ()",
     ): "how many records are worked on at once",
     (
-        "murk/producers/populations/records/tuples.py",
+        "murk/producers/populations/records/tables.py",
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
     ): "a closer look at plain numbers finds nothing",
     (
@@ -140,70 +140,70 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CHUNK = 2**20\n+CHUNK = 2**21",
     ): "how much is read at once",
     (
-        "murk/producers/sketches/producer.py",
+        "murk/producers/sketches.py",
         '-            assert count > 0, "a window that is full has ended"\n'
         '+            assert count >= 0, "a window that is full has ended"',
     ): "a window that goes on has room",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-_SHORTEST, _LONGEST = 0.005, 0.05\n+_SHORTEST, _LONGEST = 0.01, 0.05",
     ): "how often it is looked",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-_SHORTEST, _LONGEST = 0.005, 0.05\n+_SHORTEST, _LONGEST = 0.005, 0.1",
     ): "how often it is looked",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-        pause = min(_LONGEST, 1.2 * pause)\n+        pause = min(_LONGEST, 2.4 * pause)",
     ): "how often it is looked",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-            progress = [(False, -1)]\n+            progress = [(False, -2)]",
     ): "no chain stands there, either",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-        time.sleep(pause)\n+        pass",
     ): "without a pause it is looked more often",
     (
-        "murk/producers/populations/backpressure.py",
+        "murk/producers/populations/people.py",
         "-        return True, 0\n+        return True, 1",
     ): "how far it is matters only until it is done",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-CHUNK: Final = 65_536\n+CHUNK: Final = 65537",
     ): "how many rows are read at once",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
         "KELY:\n"
         "+    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
         "IKELY:",
     ): "a logarithm is no round number",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY\n"
         "+    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) <= UNLIKELY",
     ): "a logarithm is no round number",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)\n"
         "+    return min(bounds) <= UNLIKELY and _is_subsequence(mine, theirs)",
     ): "a logarithm is no round number",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))\n"
         "+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=False)))",
     ): "there is none twice in either",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-8, 1, 60):",
     ): "each of them gives a bound",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-7, 1, 61):",
     ): "each of them gives a bound",
     (
-        "murk/producers/populations/overlap.py",
+        "murk/producers/populations/public_sample.py",
         "-    last = -1\n+    last = -2",
     ): "no place is below zero",
     (

@@ -17,8 +17,8 @@ from murk.learners.core.scoring.answers import OneAnswer
 from murk.learners.core.scoring.model import Model
 from murk.learners.problem import problem_for
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
-from murk.producers import randomization
-from murk.producers.randomization import MOST_HELD, Answering, answer_of
+from murk.producers import producer as randomization
+from murk.producers.producer import MOST_HELD, Answering, answer_of
 from murk.stream.task.task import Task
 from tests.kernels import compiled_at_once
 from tests.producers.world import World, make_task

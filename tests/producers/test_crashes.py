@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from murk.producers import FileSource, Ledger
-from murk.producers.ledger.ledger import Settling
 from murk.producers.ledger.transaction import Spending
 from tests.producers.world import RECORD, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
@@ -79,8 +78,8 @@ POINTS: dict[str, tuple[Any, str, Any]] = {
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
     "before what was sent is released": (Ledger, "confirm", after),
-    "while the outbox is emptied": (Settling, "delete_confirmed", before),
-    "after the outbox is emptied": (Settling, "delete_confirmed", after),
+    "while the outbox is emptied": (Ledger, "delete_confirmed", before),
+    "after the outbox is emptied": (Ledger, "delete_confirmed", after),
 }
 
 

@@ -8,7 +8,7 @@ from murk.errors import UserError
 from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Policy
-from murk.producers.policy import Admission
+from murk.producers.producer import Admission
 from tests.producers.world import make_task, paid_task
 
 PURE = """

@@ -17,7 +17,8 @@ from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.producers import Ledger, Policy, Producer, delivery
+from murk.producers import Ledger, Policy, Producer
+from murk.producers import producer as delivery
 from murk.stream import open_log
 from murk.stream.messages.codec import WireRules, decode
 from tests.interrupts import interrupted

@@ -13,9 +13,8 @@ from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.problem import problem_for
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
 from murk.producers import FileSource
-from murk.producers.models import Models
 from murk.producers.populations.people import Population, PopulationConfig, open_accounts
-from murk.producers.randomization import answers_of
+from murk.producers.producer import Models, answers_of
 from murk.stream import open_log
 from murk.stream.messages.codec import WireRules, decode
 from tests.producers.world import RECORD, TEXT, Untouchable, World, Wrapped, make_task, write_people

@@ -14,7 +14,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log
 from murk.stream.log.base import ChainStanding, Log, Message
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
 
 TEXT = """
@@ -83,7 +83,7 @@ class World:
     def publish(self, iterate: Sequence[float], version: int = 0, chain: int = 0, **other: Any) -> None:
         """Put a model on the log, as a learner would."""
         message = IterateMessage(task=self.task.hash, chain=chain, version=version, iterate=list(iterate))
-        self.log.publish(chain, encode_iterate(message.model_copy(update=other)))
+        self.log.publish(chain, encode(message.model_copy(update=other)))
 
     def __enter__(self) -> World:
         return self

@@ -23,7 +23,7 @@ def die_in_transaction():
     """In a child: own chain 0, write to all topics of a commit, and hang before it is over."""
     import sys
 
-    from murk.stream.log.kafka.ownership import OFFSET
+    from murk.stream.log.kafka.transactions import OFFSET
 
     [url] = sys.argv[1:]
     with open_log(url, create=False) as log:

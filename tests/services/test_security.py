@@ -327,8 +327,8 @@ def test_who_is_allowed_nothing(secure_broker, folder, users, log):
 
 
 WRONG = {
-    "password": ("refuses the user name or the password", "MURK_KAFKA_"),
-    "user": ("refuses the user name or the password", "MURK_KAFKA_"),
+    "password": ("refuses user name or password", "MURK_KAFKA_"),
+    "user": ("refuses user name or password", "MURK_KAFKA_"),
     "mechanism": ("does not offer this sasl.mechanism",),
     "authority": ("certificate cannot be verified", "ssl.ca.file"),
     "system-authorities": ("certificate cannot be verified", "ssl.ca.file"),

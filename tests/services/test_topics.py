@@ -12,7 +12,7 @@ from deploy.broker import Broker
 from murk.stream import Task, open_log
 from murk.stream.log.base import truncate_time
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient, KafkaConsumer
 from tests.services.services import eventually, require_kafka

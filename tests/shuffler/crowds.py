@@ -15,8 +15,8 @@ from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream.log.base import Log
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite.log import SqliteLog
-from murk.stream.messages.codec import encode, encode_iterate
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage, ScoreRelease
 from murk.stream.task.task import Task
 
@@ -74,7 +74,7 @@ def _problem(document: bytes) -> Any:
 def model(task: Task, version: int, origin: float = 0.0) -> bytes:
     """A model that devices take; another one for each origin, of which 0 is that of the model of version 0."""
     initial = _problem(task.document()).initial.tolist()
-    return encode_iterate(IterateMessage(task=task.hash, chain=0, version=version, iterate=[origin, *initial[1:]]))
+    return encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=[origin, *initial[1:]]))
 
 
 def shuffler(folder: Path, intake: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:

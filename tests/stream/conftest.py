@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.services.faults.nursery import Nursery
 from tests.stream.harness import make_task
 from tests.stream.processes import Start

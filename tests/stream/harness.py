@@ -18,7 +18,7 @@ import numpy as np
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.problem import Problem, problem_for
 from murk.stream.log.base import Log
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import RejectedError, encode
 from murk.stream.messages.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.messages.state import Counters, StateMessage, decode_state

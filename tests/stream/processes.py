@@ -11,7 +11,7 @@ from pathlib import Path
 from murk.errors import MurkError
 from murk.stream.log.base import FencedError, Log
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Child

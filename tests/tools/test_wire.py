@@ -18,15 +18,12 @@ from murk.errors import MurkError, UserError
 from murk.learners.gradients.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
-from murk.stream.log.sqlite.log import SqliteLog
-from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode, decode_iterate
-from murk.stream.messages.estimates import EstimateMessage
-from murk.stream.messages.limits import MAX_MESSAGE
-from murk.stream.messages.state import Counters, decode_state
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_iterate
+from murk.stream.messages.state import Counters, EstimateMessage, decode_state
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DEAD_BYTES
 from murk.stream.worker.learner import payload_lengths
-from murk.stream.worker.worker import Worker
+from murk.stream.worker.worker import DEAD_BYTES, Worker
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples

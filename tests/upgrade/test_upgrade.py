@@ -17,7 +17,7 @@ import pytest
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import Task, Worker, open_log
-from murk.stream.log.sqlite.log import SqliteLog, upgrade
+from murk.stream.log.sqlite import SqliteLog, upgrade
 from tests.cli.harness import murk, people, query, refused
 from tests.upgrade import rules_0_3_0 as rules
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from murk.cli.estimates import encode as encode_estimate
 from murk.learners.estimates.estimate import Estimate
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, encode_iterate
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode
 from murk.stream.messages.releases import (
     ExampleRelease,
     GradientRelease,
@@ -171,7 +171,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
         "gram": Example(f"murk-{name}-releases", 0, None, encode(gram)),
         "newton": Example(f"murk-{name}-releases", 0, None, encode(newton)),
-        "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
+        "iterate": Example(f"murk-{name}-models", 0, "0", encode(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),
         "estimate": Example(f"murk-{name}-estimates", 0, "estimate", encode_estimate(TASK, ESTIMATE, 254_654, 254_654)),

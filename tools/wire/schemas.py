@@ -11,16 +11,17 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from murk.stream.messages.codec import REASONS, json_schema
-from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
-from murk.stream.messages.state import StateMessage
+from murk.stream.messages.state import EstimateMessage, StateMessage
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK
 from murk.stream.task.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
-from murk.stream.worker.intake import DEAD_BYTES
+from murk.stream.worker.worker import DEAD_BYTES
 
 Schema = dict[str, Any]
+
+_ADDED_TO_FEATURES: Final = [(name, key) for name, keys in ADDED_TO_FEATURES.items() for key in keys]
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Pydantic writes bounds within a choice under its own names, which no validator knows.
@@ -91,7 +92,7 @@ def schemas() -> dict[str, Schema]:
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
     task["required"] = [key for key in task["required"] if key not in BLOCKS and key not in ADDED_TO_TASK] + ["schema"]
-    for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *ADDED_TO_FEATURES):
+    for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *_ADDED_TO_FEATURES):
         block = task["$defs"][name]
         block["required"] = [key for key in block["required"] if key != added]
     found = {

@@ -74,7 +74,7 @@ def _read(url: str, task: Task) -> Deployment:
     """Read a log without changing it, and check that its task, if any, is that of the file."""
     from murk.dossier.deployment import read_deployment
     from murk.stream import open_log
-    from murk.stream.task.change import check_task_change
+    from murk.stream.task.task import check_task_change
 
     with open_log(url, create=False, name=task.name) as log:
         deployment = read_deployment(log, task)

@@ -15,8 +15,8 @@ from murk.learners.results.numbers import many
 
 if TYPE_CHECKING:
     from murk.producers import Ledger
-    from murk.producers.ledger.accounts import Account, LevelAccount, TaskAccount
     from murk.producers.ledger.names import Key
+    from murk.producers.ledger.statements import Account, LevelAccount, TaskAccount
 
 
 @click.command("ledger")
@@ -87,7 +87,7 @@ def _ask_name() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
-    from murk.producers.ledger.hashing import hash_names
+    from murk.producers.ledger.ledger import hash_names
     from murk.producers.ledger.names import key_path
 
     done, key = hash_names(path), str(key_path(Path(path)))
@@ -210,7 +210,7 @@ def _level(level: LevelAccount) -> dict[str, Any]:
 
 
 def _day(day: int | None) -> str | None:
-    from murk.producers.ledger.accounts import day_text
+    from murk.producers.ledger.statements import day_text
 
     return None if day is None else day_text(day)
 

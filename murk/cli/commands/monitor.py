@@ -110,7 +110,7 @@ def rest(used: float, interval: float) -> float:
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:
-    from murk.stream.task.change import check_task_change
+    from murk.stream.task.task import check_task_change
 
     # The file does not contain the public covariates.
     expected = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)

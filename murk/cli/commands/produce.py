@@ -40,10 +40,9 @@ def command(
     """
     from murk.learners.problem import interactive_of
     from murk.producers import Policy
-    from murk.producers.populations.backpressure import wait_for_models
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.local_run import spent_together
-    from murk.producers.populations.people import PopulationConfig, open_accounts, population_of
+    from murk.producers.populations.people import PopulationConfig, open_accounts, population_of, wait_for_models
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError
 

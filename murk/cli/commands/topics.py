@@ -36,12 +36,12 @@ def command(
     from murk.errors import UserError
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
-    from murk.producers.populations.constants import check_public, constant_in_public
-    from murk.stream.task.disclosure import Disclosure
+    from murk.producers.populations.file_work import check_public, constant_in_public
+    from murk.stream.task.task import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
-    from murk.stream.log.kafka.topic_creation import TopicSetup
+    from murk.stream.log.kafka.log import TopicSetup
 
     task = load_task(task_path).with_simulated(simulated)
     for caution in constant_in_public(task):

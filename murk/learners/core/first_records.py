@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from murk.errors import DataWarning
-from murk.stream.task.data.columns import read_number
+from murk.stream.task.data.coding import read_number
 
 FIRST = 100  # number of records checked
 

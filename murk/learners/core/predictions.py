@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.learners.core.estimator import Record, StreamEstimator, series
 from murk.learners.core.frames import frame_of
 from murk.learners.core.values import number, target, targets
-from murk.stream.task.data.columns import is_absent, is_nan
+from murk.stream.task.data.coding import is_absent, is_nan
 from murk.stream.task.data.containers import column_array
 
 

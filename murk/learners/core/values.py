@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk._scratch import keep, numbers_were_used
 from murk.errors import UserError
-from murk.stream.task.data.columns import read_number
+from murk.stream.task.data.coding import read_number
 from murk.stream.task.data.containers import column_array
 
 T = TypeVar("T")

@@ -17,8 +17,7 @@ from murk.learners.examples import layout as k
 from murk.learners.examples.outer import to_units
 from murk.learners.examples.polish import triangle
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
-from murk.stream.messages.codec import longest_release
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
 from murk.stream.task.task import Task
 

@@ -22,7 +22,7 @@ from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.learners.problem import HostileModelError
 from murk.privacy.mechanisms import Mechanism, calibrate
-from murk.stream.messages.limits import MAX_STATE
+from murk.stream.messages.codec import MAX_STATE
 from murk.stream.messages.state import trail_bytes
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task

@@ -24,7 +24,7 @@ from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.statistics import Statistics, balanced, normal_reach
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:

@@ -275,8 +275,8 @@ def report_log(
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import diagnose_task
     from murk.learners.results.missing import describe_missing
-    from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
+    from murk.stream.task.task import Disclosure
 
     shown = shown or task
     estimate, counts, points, drift = committed(task, log, problem)

@@ -12,8 +12,7 @@ from murk.errors import UserError
 from murk.learners.core.parameters import check_choices
 from murk.learners.sketches.sums import gram_precision, sketch_precision
 from murk.learners.sketches.surrogate import Surrogate, quadratic
-from murk.stream.messages.codec import longest_release
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE, longest_release
 
 if TYPE_CHECKING:
     from murk.privacy.sketches import GramMechanism

@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger import outbox, statements
-from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
-from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.merging import EarlierAccounts, adopt
+from murk.producers.ledger import statements
+from murk.producers.ledger.migration import EarlierAccounts, adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Id,
@@ -33,19 +30,24 @@ from murk.producers.ledger.names import (
     make_key,
     read_key,
 )
-from murk.producers.ledger.outbox import Owner
-from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, bind, book, loosen, promises
-from murk.producers.ledger.progress import Run, check_people, read_run
-from murk.producers.ledger.recognition import check_named, several_ways, strangers
-from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.transaction import DAY, Common, Spending
-from murk.producers.ledger.windows import Windows
+from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, book
+from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
+from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
+from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
+from murk.producers.ledger.transaction import (
+    DAY,
+    Common,
+    Owner,
+    Queued,
+    Spending,
+    Windows,
+    change_owners,
+    drop_unconfirmed,
+    ranges,
+)
 from murk.stream.log.base import truncate_time
 
-TIDY_SECONDS = 1.0
-"""Longest time in seconds that deleted releases stay in the write-ahead log while others are made."""
-
-
+TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
 _NAMED = " UNION ".join(
     f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
 )
@@ -54,15 +56,13 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """Names of people and files in one open ledger.
-
-    Raises UserError if a key lies beside a ledger that does not know it: the ledger was replaced by an older copy.
-    """
+    """Names of people and files in one open ledger; a `UserError` if the ledger is older than the key beside it."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self._key = NameKey(None) if file.is_plain else None
         self._is_new = False
+        self._sources: dict[str, int] = {}
         # Look for the key first: it gets its name after the ledger has its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
@@ -157,10 +157,7 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for the people of a block, within a transaction, and the result of `EarlierAccounts.adopt`.
-
-        ``people`` is None if they are rows, which have no earlier spellings.
-        """
+        """Return the key for a block's people (None: rows), and the result of `EarlierAccounts.adopt`."""
         if people is None:
             return NameKey(None), {}
         key = self.writing(connection)
@@ -182,6 +179,18 @@ class Names:
             return digest
         return (self.reading() if connection is None else self.writing(connection)).source(digest)
 
+    def source_number(self, connection: Connection, digest: str | None) -> int:
+        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
+        if digest is None or digest in self._sources:
+            return 0 if digest is None else self._sources[digest]
+        called = self.source(digest, connection)
+        row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
+        if row is None:
+            # Not cached: the transaction may still be rolled back.
+            return int(connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,)).lastrowid or 0)
+        self._sources[digest] = int(row[0])
+        return self._sources[digest]
+
     def committed(self) -> None:
         """Give a new key its final name, after the transaction."""
         if self._is_new:
@@ -198,44 +207,159 @@ def _fingerprint_in(rows: list[Any]) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-class Sources:
-    """Numbers of the record sources of one open ledger."""
+class Ledger:
+    """Accounts of any number of people in one SQLite file, with the outbox of their releases.
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._numbers: dict[str, int] = {}
+    A release is paid in integer units of `PrivacyLoss` and must fit every promised cap: over all tasks, for its task
+    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``). One
+    object serves one thread; any number of processes may open the file.
 
-    def number(self, connection: Connection, digest: str | None) -> int:
-        """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
-        if digest is None:
-            return 0
-        known = self._numbers.get(digest)
-        if known is None:
-            called = self._names.source(digest, connection)
-            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
-            if row is None:
-                # Not cached: the transaction may still be rolled back.
-                added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,))
-                return int(added.lastrowid or 0)
-            known = self._numbers[digest] = int(row[0])
-        return known
+    Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
+    foreign, empty, of another version or identity) with a UserError. Two cases cannot be detected: an older copy put in
+    its place, and a file without the ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
 
+    >>> import tempfile
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
+    ...     ledger.totals().releases
+    0
 
-class Settling:
-    """Transactions of one open ledger; they also delete releases that the log has confirmed."""
+    Parameters
+    ----------
+    path
+        The file.
+    identity
+        Accept only the ledger with this identity; a missing file is then refused, not made.
+    create
+        Make the file if there is none.
+    timeout
+        Seconds to wait for another process's transaction.
+    """
 
-    def __init__(self, file: LedgerFile, names: Names) -> None:
-        self._file, self._names = file, names
+    def __init__(
+        self, path: str | Path, *, identity: str | None = None, create: bool = True, timeout: float = 30
+    ) -> None:
+        self._file = LedgerFile(path, create=create, timeout=timeout, identity=identity)
+        try:
+            self.names = Names(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+        self._prices = Prices()
+        self._common = Common(self._prices)
+        self._tasks: dict[str, Booked] = {}
+        # Ranges of confirmed releases; whether the write-ahead log may hold deleted ones; when it was emptied.
         self._confirmed: list[tuple[int, int]] = []
-        self._left = False
-        self._tidied = time.monotonic()
+        self._left, self._tidied = False, time.monotonic()
+        self.identity = self._file.identity
+        """Random identifier, drawn when the ledger was made."""
+        self.check_thread = self._file.check_owner
+        """Raises a MurkError in any thread or process but the one that opened the ledger; does not read the file."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next release. Numbers grow and are never reused."""
+        return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
+
+    def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
+        """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
+        query = "SELECT log, name FROM tasks WHERE hash = ?"
+        known = self._file.query(query, (task_hash,))
+        if not known:
+            with self._file.write() as connection:
+                connection.execute(
+                    "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
+                    (task_hash, name, log_identity, simulated),
+                )
+            known = self._file.query(query, (task_hash,))
+        if known[0][0] != log_identity:
+            raise UserError(
+                f"people of the ledger {self.path} release to the task {known[0][1] or task_hash[:12]!r} on another "
+                f"log (identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
+                "log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
+            )
+
+    def book(
+        self,
+        task_hash: str,
+        charges: Sequence[Charge],
+        *,
+        caps: Sequence[tuple[str, PrivacyLoss]] = (),
+        lifetime: PrivacyLoss | None = None,
+    ) -> None:
+        """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
+
+        ``caps`` are (level, amount) pairs for a person who asks for that level ('' for any), and all of them hold;
+        ``lifetime`` is a cap over all tasks. Raises UserError if a cap is larger than the one promised before.
+        """
+        self._common.forget()
+        self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
+
+    def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
+        """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks."""
+        self._common.forget()
+        row = (self._optional_number(task_hash) or 0, level, cap.currency, cap.units, cap.delta_units)
+        with self._file.write() as connection:
+            connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
+
+    def promises(self, task_hash: str | None = None) -> list[Promise]:
+        """Return the caps of a task, or those over all tasks (None)."""
+        query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
+        return [Promise(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
+
+    @contextmanager
+    def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
+        """Decide who may release, and write debits, releases and progress in one transaction.
+
+        Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. If the
+        block fails, nothing is debited. Raises UserError for an unknown level or an invalid name, and MurkError if the
+        ledger cannot be written: nothing was debited and nothing may be sent.
+        """
+        booked = self._booked(task_hash)
+        requests = requests.checked()
+        common = self._common
+        with self._write() as connection:
+            common.refresh(connection)
+            common.forget()
+            source = self.names.source_number(connection, requests.source)
+            if (booked.number, source) not in common.recognised:
+                check_named(connection, self.path, booked, source, common)
+            names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
+            sealing = self.names.sealing(connection)
+            spend = Spending(connection, booked, source, requests, common, names=names, sealing=sealing, merged=merged)
+            spend.decide()
+            yield spend
+            spend.write()
+        common.keep(spend.numbers.stop)
+
+    def pending(self, task_hash: str | None = None) -> int:
+        """Count the releases in the outbox, of one task or of all."""
+        self.delete_confirmed()
+        task, query = self._optional_number(task_hash), "SELECT count(*) FROM outbox WHERE ? IS NULL OR task = ?"
+        return int(self._file.query(query, (task, task))[0][0])
+
+    def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[Queued]:
+        """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
+        columns = ", ".join(Queued._fields)
+        query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
+        return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
+
+    def is_queued(self, task_hash: str, number: int) -> bool:
+        """Return whether a release still waits for the log's confirmation."""
+        self.delete_confirmed()
+        query = "SELECT 1 FROM outbox WHERE number = ? AND task = ?"
+        return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
         """Delete releases that are on the log.
 
         The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
         """
-        self._confirmed.extend(outbox.ranges(numbers))
+        self._confirmed.extend(ranges(numbers))
         # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
         with suppress(MurkError):
             self.delete_confirmed()
@@ -256,16 +380,17 @@ class Settling:
             self._left = False
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Hold a transaction: commit at the end, or roll back."""
+    def _write(self) -> Iterator[Connection]:
+        """Hold a transaction, which also deletes confirmed releases: commit at the end, or roll back."""
         with self._file.write() as connection:
             deleted = self._remove(connection)
             yield connection
-        self._names.committed()
+        self.names.committed()
         self._removed(deleted)
 
     def _remove(self, connection: Connection) -> int:
-        outbox.remove(connection, self._confirmed)
+        if self._confirmed:
+            connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
         return len(self._confirmed)
 
     def _removed(self, deleted: int) -> None:
@@ -274,185 +399,27 @@ class Settling:
             self._left = True
             del self._confirmed[:deleted]
 
-
-class Ledger:
-    """Accounts of any number of people in one SQLite file, with the outbox of their releases.
-
-    A release is paid in integer units of `PrivacyLoss` and must fit every promised cap: over all tasks, for its task
-    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``).
-
-    Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
-    foreign, empty, of another version or identity), with two exceptions that cannot be detected: an older copy put in
-    its place, and a file without the ``-wal`` that a crash left.
-
-    One object serves one thread of one process; any number of processes may open the same file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    identity
-        Accept only the ledger with this identity; a missing file is then refused, not made.
-    create
-        Make the file if there is none.
-    timeout
-        Seconds to wait for another process's transaction.
-
-    Raises
-    ------
-    UserError
-        If the file is not the expected ledger.
-    MurkError
-        If it cannot be opened or made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
-    ...     print(ledger.totals().releases)
-    0
-    """
-
-    def __init__(
-        self, path: str | Path, *, identity: str | None = None, create: bool = True, timeout: float = 30.0
-    ) -> None:
-        self._file = LedgerFile(path, create=create, timeout=timeout, identity=identity)
-        try:
-            self.names = Names(self._file)
-        except BaseException:
-            self._file.close()
-            raise
-        self._prices = Prices()
-        self._common = Common(self._prices)
-        self._tasks: dict[str, Booked] = {}
-        self._sources = Sources(self.names)
-        self._settling = Settling(self._file, self.names)
-        self.identity = self._file.identity
-        """Random identifier, drawn when the ledger was made."""
-        self.check_thread = self._file.check_owner
-        """Raises a MurkError in any thread or process but the one that opened the ledger; does not read the file."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._file.path
-
-    @property
-    def next_number(self) -> int:
-        """Number of the next release. Numbers grow and are never reused."""
-        return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
-
-    def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
-        """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
-        bind(self._file, log_identity, task_hash, name, simulated)
-
-    def book(
-        self,
-        task_hash: str,
-        charges: Sequence[Charge],
-        *,
-        caps: Sequence[tuple[str, PrivacyLoss]] = (),
-        lifetime: PrivacyLoss | None = None,
-    ) -> None:
-        """Record the costs of a bound task's releases, and the caps promised to everyone.
-
-        ``charges`` are the costs at the levels that may be chosen. ``caps`` are (level, amount) pairs for a person who
-        asks for that level ('' for any), and all of them hold; ``lifetime`` is a cap over all tasks.
-
-        Raises UserError if a cap is larger than the one promised before.
-        """
-        self._common.forget()
-        self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
-
-    def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
-        """Raise a cap, with its owners' consent.
-
-        ``cap`` replaces the cap in its currency for this task and level; without a task, the cap over all tasks.
-        """
-        self._common.forget()
-        loosen(self._file, self._optional_number(task_hash) or 0, level, cap)
-
-    def promises(self, task_hash: str | None = None) -> list[Promise]:
-        """Return the caps of a task, or those over all tasks (None)."""
-        return promises(self._file, self._optional_number(task_hash) or 0)
-
-    @contextmanager
-    def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
-        """Decide who may release, and write debits, releases and progress in one transaction.
-
-        Yields a ``Spending``. Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes
-        to ``freeze``. If the block fails, nothing is debited.
-
-        Raises UserError for an unknown level or an invalid name, and MurkError if the ledger cannot be written: nothing
-        was debited and nothing may be sent.
-        """
-        booked = self._booked(task_hash)
-        requests = requests.checked()
-        common = self._common
-        with self._settling.write() as connection:
-            common.refresh(connection)
-            common.forget()
-            source = self._sources.number(connection, requests.source)
-            if (booked.number, source) not in common.recognised:
-                check_named(connection, self.path, booked, source, common)
-            names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
-            spend = Spending(
-                connection, task=booked, source=source, requests=requests, common=common, names=names,
-                sealing=self.names.sealing(connection), merged=merged,
-            )  # fmt: skip
-            spend.decide()
-            yield spend
-            spend.write()
-        common.keep(spend.numbers.stop)
-
-    def pending(self, task_hash: str | None = None) -> int:
-        """Count the releases in the outbox, of one task or of all."""
-        self.delete_confirmed()
-        return outbox.count(self._file, self._optional_number(task_hash))
-
-    def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
-        """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
-        return outbox.read(self._file, self._booked(task_hash).number, after, limit)
-
-    def is_queued(self, task_hash: str, number: int) -> bool:
-        """Return whether a release still waits for the log's confirmation."""
-        self.delete_confirmed()
-        return outbox.holds(self._file, self._booked(task_hash).number, number)
-
-    def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log. After a crash, they are searched on the log before being sent again."""
-        self._settling.confirm(numbers)
-
-    def delete_confirmed(self) -> None:
-        """Delete confirmed releases whose deletion failed before."""
-        self._settling.delete_confirmed()
-
-    def tidy(self) -> None:
-        """Remove deleted releases from the write-ahead log; call this before a longer wait."""
-        self._settling.tidy()
-
     def expire(self, task_hash: str, now: float, *, through: int | None = None) -> int:
         """Delete expired releases (up to a number) that were not confirmed, and return how many. Debits stay."""
-        with self._settling.write() as connection:
+        with self._write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
-            return outbox.drop(connection, self.names.sealing(connection), where, values)
+            return drop_unconfirmed(connection, self.names.sealing(connection), where, values)
 
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Stop all further releases of a person, and delete those in the outbox. What was spent stays spent.
+        """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        A withdrawal from a task holds for all tasks of its name; None is every task. ``person`` is a name, or a row of
-        the file with the digest ``source``. ``now`` is recorded to the day; by default it is the current time.
-
-        Return the number of deleted releases; the log may have received some of them without confirming.
+        What was spent stays spent, and the log may have received some of the deleted releases. A withdrawal from a task
+        holds for all tasks of its name; None is every task. ``person`` is a name, or a row of the file with the digest
+        ``source``; ``now`` is recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
-        with self._settling.write() as connection:
+        with self._write() as connection:
             self._common.forget()
-            home = self._sources.number(connection, source)
+            home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
             known = self.names.called(connection, named, earlier=True)[0].person(person)
             connection.execute(
@@ -460,33 +427,39 @@ class Ledger:
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             key, owner = self.names.sealing(connection), Owner(home, known)
-            return outbox.drop(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
-        """Return a person's own view: what was promised, spent, sent and refused, by task.
-
-        ``person`` is a name, or a row of the file with the digest ``source``.
-        """
+        """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""
         person = known_by(person, source)
         self.delete_confirmed()
         if source is None:
             names = self.names.reading()
-            adopt(self._file, self._settling.write, names, str(person))
+            adopt(self._file, self._write, names, str(person))
             return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
         """Return the rows of a file whose people have withdrawn from every task or from one of this name."""
-        return statements.withdrawn(self._file, self.names.source(source), task_name)
+        query = """SELECT person FROM withdrawals JOIN sources ON sources.number = home
+                   WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))"""
+        return frozenset(person for (person,) in self._file.query(query, (self.names.source(source), task_name)))
 
     def has_released(self, source: str, *, task_name: str) -> bool:
         """Return whether people of a file have released to a task of this name, whatever its public sample was."""
-        return statements.has_released(self._file, self.names.source(source), task_name)
+        query = """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
+                   WHERE digest = ? AND name = ? AND next_row > 0"""
+        return bool(self._file.query(query, (self.names.source(source), task_name)))
 
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
-        return statements.tasks_named(self._file, name)
+        known = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
+        hashes = [task_hash for other, task_hash in known if other == name]
+        if not hashes:
+            names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
+            raise UserError(f"the ledger {self.path} knows no task of the name {name!r}: it knows {names}")
+        return hashes
 
     def together(self) -> tuple[CapStatus, ...]:
         """Return the largest amount that anyone has spent over all tasks, with each cap over all tasks."""
@@ -513,18 +486,15 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin to work through a file with a booked task, or return the progress made so far.
 
-        ``people`` is "row" or "column NAME". ``excluded`` are rows that release nothing (a public sample), stored at
-        the beginning.
-
-        Raises UserError if the file's people were named differently before, or people of another file may be the same
-        ones.
+        ``people`` is "row" or "column NAME"; ``excluded`` are rows that release nothing (a public sample). Raises
+        UserError if the file's people were named differently before, or people of another file may be the same ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
         check_people(self._file, task, self.names.source(source), people, begun=begun)
         if not begun:
-            with self._settling.write() as connection:
-                row = (task, self._sources.number(connection, source), *Run(people, tuple(excluded)).row())
+            with self._write() as connection:
+                row = (task, self.names.source_number(connection, source), *Run(people, tuple(excluded)).row())
                 connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         run = self.run(task_hash, source)
         if run is None or run.people != people:
@@ -553,9 +523,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -582,3 +550,76 @@ class Ledger:
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")
         return int(rows[0][0])
+
+
+_WITH_NAMES = ("spending", "debits", "withdrawals", "reported")
+
+
+def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
+    """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
+
+    A ledger reveals who takes part in what, and no noise protects that; from a file's unkeyed digest, anyone who knows
+    all its records but one could guess the last. The file is locked exclusively, since a process that still writes
+    plain names would give people new accounts with nothing spent; ``timeout`` is in seconds. Afterwards the file is
+    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true. Raises
+    UserError if the ledger's key is lost, and changes nothing; MurkError if another process has the file open or it
+    cannot be written.
+    """
+    file = LedgerFile(path, create=False, timeout=timeout, alone=True)
+    try:
+        names = Names(file)
+        if not file.has_digests and not names.is_unfinished:
+            return False
+        if file.has_digests:
+            with file.write() as connection:
+                _hash_all(connection, file, names)
+            file.look_again()
+        Names(file)  # Gives the key its final name.
+        _overwrite(file)
+        return True
+    finally:
+        file.close()
+
+
+def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
+    key = make_key(file.path) if file.is_plain else names.writing(connection)
+    change_owners(
+        connection,
+        key,
+        lambda one: Owner(one.home, key.person(one.person) if isinstance(one.person, str) else one.person),
+    )
+    if file.is_plain:
+        _hash_people(connection, key)
+        connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
+    connection.create_function("source", 1, key.source, deterministic=True)
+    connection.execute("UPDATE sources SET digest = source(digest)")
+    connection.execute("DELETE FROM meta WHERE key = ?", (NAMING,))
+    connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
+
+
+def _hash_people(connection: Connection, key: NameKey) -> None:
+    connection.create_function("name", 1, key.person, deterministic=True)
+    connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
+    for table in [*_WITH_NAMES, *["windows"] * has_windows(connection)]:
+        record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
+        connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
+
+
+def _overwrite(file: LedgerFile) -> None:
+    """Rewrite the file and empty its write-ahead log, so that neither holds deleted names."""
+    try:
+        file.query("VACUUM")
+        busy = not file.empty_log()
+    except MurkError as error:
+        raise MurkError(f"{error}. {_unfinished_words(file)}") from error
+    if busy:
+        raise MurkError(f"the ledger {file.path} is in use by another process: stop it. {_unfinished_words(file)}")
+    with file.write() as connection:
+        connection.execute("DELETE FROM meta WHERE key = 'names left'")
+
+
+def _unfinished_words(file: LedgerFile) -> str:
+    return (
+        f"({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still hold the "
+        "names and digests that they replaced. Run --migrate again)"
+    )

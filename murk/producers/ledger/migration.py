@@ -1,34 +1,148 @@
-"""Migration of a ledger in an earlier format when it is opened, in one transaction.
+"""Migration of a ledger in an earlier format when it is opened, and merging of a person's accounts.
 
-A migration never raises a promised cap and never lowers what anyone has spent. Earlier versions of Murk refuse the
-migrated ledger.
+A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. A person may have
+accounts under several spellings of their name. In a ledger with plain names, migration merges them. A ledger with keyed
+hashes cannot read its names, so migration only lists its accounts in the table ``earlier``; they are merged when a
+caller names the person, before any release is decided.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
+from murk._sqlite import Database
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
-from murk.producers.ledger import outbox
-from murk.producers.ledger.merging import has_windows, merge_accounts
-from murk.producers.ledger.names import Id, NameKey, folded_name, read_key
-from murk.producers.ledger.outbox import Owner
+from murk.producers.ledger.names import Id, NameKey, earlier_spellings, folded_name, read_key
+from murk.producers.ledger.transaction import HAS_WINDOWS, Owner, change_owners, seal
 
+_CHUNK = 250
+_SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
+
+
+def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey) -> None:
+    """Move the account of each key of ``pairs`` to that of its value, within a transaction."""
+    connection.execute("CREATE TEMP TABLE spellings (old PRIMARY KEY, new NOT NULL) WITHOUT ROWID")
+    connection.executemany("INSERT INTO temp.spellings VALUES (?, ?)", pairs.items())
+    if has_windows(connection):
+        _merge_windows(connection)
+    _merge_debits(connection)
+    # An unknown day may have been the first.
+    connection.execute(
+        """INSERT INTO spending
+           SELECT 0, new, tariff, sum(released), sum(refused), sum(dropped),
+                  CASE WHEN sum(released AND first IS NULL) THEN NULL ELSE min(first) END, max(last)
+           FROM spending JOIN temp.spellings ON old = person WHERE home = 0 GROUP BY new, tariff
+           ON CONFLICT DO UPDATE SET
+               released = released + excluded.released, refused = refused + excluded.refused,
+               dropped = dropped + excluded.dropped, last = coalesce(max(last, excluded.last), excluded.last, last),
+               first = CASE WHEN NOT released THEN excluded.first WHEN NOT excluded.released THEN first
+                            ELSE min(first, excluded.first) END"""
+    )
+    connection.execute(
+        """INSERT INTO withdrawals SELECT 0, new, task, min(day) FROM withdrawals JOIN temp.spellings ON old = person
+           WHERE home = 0 GROUP BY new, task ON CONFLICT DO NOTHING"""
+    )
+    for table in ("spending", "withdrawals", "reported"):
+        connection.execute(f"DELETE FROM {table} WHERE home = 0 AND person IN (SELECT old FROM temp.spellings)")
+
+    def moved(owner: Owner) -> Owner | None:
+        return Owner(0, pairs[owner.person]) if owner.home == 0 and owner.person in pairs else None
+
+    change_owners(connection, key, moved)
+    connection.execute("DROP TABLE temp.spellings")
+
+
+class EarlierAccounts:
+    """Accounts under earlier spellings in a ledger of keyed hashes, within one transaction."""
+
+    def __init__(self, connection: Connection, key: NameKey) -> None:
+        self._connection, self._key = connection, key
+
+    def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
+        """Merge people's accounts under earlier spellings into their current ones.
+
+        Return the earlier stored names of people whose accounts were ever merged, by current stored name: the names of
+        their records were hashed together with these.
+        """
+        wanted = {
+            self._key.person(spelling): self._key.person(str.__str__(name))
+            for name in dict.fromkeys(names)
+            for spelling in earlier_spellings(name)
+        }
+        found = self._find(list(wanted))
+        fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
+        if fresh:
+            merge_accounts(self._connection, fresh, self._key)
+        self._connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
+        own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
+        self._connection.executemany("DELETE FROM earlier WHERE person = ?", own)
+        merged: dict[Id, list[Id]] = {}
+        for old, now in {**found, **fresh}.items():
+            if now is not None:
+                merged.setdefault(now, []).append(old)
+        return merged
+
+    def _find(self, hashes: Sequence[Id]) -> dict[Id, Id | None]:
+        found: dict[Id, Id | None] = {}
+        for start in range(0, len(hashes), _CHUNK):
+            chunk = hashes[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            found |= dict(self._connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
+        return found
+
+
+def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
+    """Merge a person's earlier accounts, if the ledger has any, before their account is read."""
+    if file.query("SELECT 1 FROM earlier LIMIT 1"):
+        with write() as connection:
+            EarlierAccounts(connection, key).adopt([name])
+
+
+def has_windows(connection: Connection) -> bool:
+    """Return whether a ledger has ever recorded an organisation's window."""
+    return bool(connection.execute(HAS_WINDOWS).fetchall())
+
+
+def _merge_debits(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT task, source, key, person, number, new FROM debits JOIN temp.spellings ON old = person ORDER BY number"
+    ).fetchall()
+    for task, source, key, person, number, new in rows:
+        taken = connection.execute(f"SELECT 1 FROM debits {_SAME}", (task, source, key, new)).fetchall()
+        # Two spellings may have released the same record; the second is stored under its release's number.
+        values: tuple[Any, ...] = (new, number if taken else key, task, source, key, person)
+        connection.execute(f"UPDATE debits SET person = ?, key = ? {_SAME}", values)
+
+
+def _merge_windows(connection: Connection) -> None:
+    """Move windows and their debits; a key that is taken is replaced by the organisation's next free one."""
+    rows = connection.execute(
+        "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
+    ).fetchall()
+    for task, source, key, person, new in rows:
+        free, count = key, 0
+        taken = f"SELECT 1 FROM windows {_SAME} UNION SELECT 1 FROM debits {_SAME}"
+        while connection.execute(taken, (task, source, free, new) * 2).fetchall():
+            count += 1
+            free = f"window {count}"
+        for table in ("windows", "debits"):
+            values = (new, free, task, source, key, person)
+            connection.execute(f"UPDATE {table} SET person = ?, key = ? {_SAME}", values)
+
+
+# Formats up to 4 stored owners in the outbox unencrypted, and several spellings of a name. Formats up to 3 also stored
+# file digests unhashed, up to 2 also names; `hash_names` hashes both. Format 1 had no GDP currency or days.
 OLD_FORMATS = (1, 2, 3, 4)
-"""Formats up to 4 stored owners in the outbox unencrypted, and several spellings of a name. Formats up to 3 also stored
-file digests unhashed, up to 2 also names; `hashing.hash_names` hashes both. Format 1 had no GDP currency or days."""
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
-    """Bring a ledger of an earlier format to the current one (``target``), within a transaction.
-
-    ``tables`` are the statements that make the current format's missing tables.
-
-    Raises UserError if releases wait in the outbox and the ledger's key is lost.
-    """
+    """Bring a ledger of an earlier format to the format ``target``, within a transaction; ``tables`` makes tables."""
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
         _add_gdp(connection)
@@ -47,7 +161,6 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
 
 
 def _key(connection: Connection, path: Path) -> NameKey:
-    """Return the ledger's key if the outbox has to be encrypted under it."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchall()
     if not found or not connection.execute("SELECT 1 FROM outbox LIMIT 1").fetchall():
         return NameKey(None)
@@ -62,7 +175,7 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
     for statement in tables.split(";\n"):
         if statement.strip():
             connection.execute(statement)
-    owners = outbox.seal([Owner(home, person) for *_, home, person, _ in rows], key)
+    owners = seal([Owner(home, person) for *_, home, person, _ in rows], key)
     connection.executemany(
         "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [(*row[:6], owner, row[8]) for row, owner in zip(rows, owners, strict=True)],
@@ -104,14 +217,10 @@ def _add_gdp(connection: Connection) -> None:
     for task, level in connection.execute("SELECT task, level FROM promises WHERE currency = 'rho'").fetchall():
         covered = [gdp for own, name, gdp in stated if task in (0, own) and level in ("", name)]
         if covered and all(covered):
-            connection.execute(
-                "UPDATE promises SET currency = 'gdp', units = 2 * units "
-                "WHERE task = ? AND level = ? AND currency = 'rho'",
-                (task, level),
-            )
+            change = "SET currency = 'gdp', units = 2 * units WHERE task = ? AND level = ? AND currency = 'rho'"
+            connection.execute(f"UPDATE promises {change}", (task, level))
 
 
 def _add_days(connection: Connection) -> None:
-    """Add columns for days and for simulated tasks; earlier values are unknown."""
     for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")

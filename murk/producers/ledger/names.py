@@ -24,14 +24,13 @@ from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from murk._files import sync, write_whole
 from murk._printable import INVISIBLE
 from murk.errors import MurkError, UserError
 
-DIGITS: Final = 64
-"""Largest number of digits that is written out; longer numbers are written with an exponent."""
+DIGITS: Final = 64  # largest number of digits that is written out; longer numbers are written with an exponent
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10
 _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has more. Read the column as text"
@@ -56,13 +55,11 @@ class PersonName(str):
 
 
 def person_name(name: str) -> str:
-    """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
+    r"""Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
     The result is a `PersonName` if it was written differently. Raises UserError if the name is empty, has an
     invisible, unassigned or non-text character, or is a number with a comma; the message does not quote it.
 
-    Examples
-    --------
     >>> person_name(" Zoe\u0301\u00a0 Li ") == person_name("Zo\u00e9 Li")
     True
     >>> [person_name(one) for one in ("7", "7.0", "007", "+7", "7e0", "\uff17", "\u0667", "7.50", "1e3")]
@@ -98,33 +95,32 @@ def person_name(name: str) -> str:
     return normalized
 
 
-def person_names(names: Sequence[str]) -> Sequence[str]:
-    """Return the normalized names of several people; the same object if they are normalized."""
-    return names if are_plain(names) else [person_name(name) for name in names]
-
-
 def are_plain(names: Sequence[str]) -> bool:
     """Return whether all names are surely normalized; a quick check."""
     joined = "\n".join(names)
     if not joined.isascii() or " " in joined or "" in names:
         return False
     together = joined.replace("\n", "") if len(names) > 1 else joined
-    return (
-        together.isprintable() and joined.count("\n") == max(0, len(names) - 1) and _ODD_NUMBER.search(joined) is None
-    )
+    lines = max(0, len(names) - 1)
+    return together.isprintable() and joined.count("\n") == lines and _ODD_NUMBER.search(joined) is None
 
 
 def number_name(value: float | Decimal) -> str:
-    """Return the name of a person whose id was read as a float or decimal: 7.0 is 7.
-
-    Raises UserError if it is not a whole number, or too large for a float to represent exactly.
-    """
+    """Return the name of a person whose id was read as a float or decimal; raise a UserError if it is inexact."""
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:
         raise UserError("this names nobody: not a whole number. Give every row a name: a text, or a whole number")
     if isinstance(value, float) and abs(whole) >= _EXACT:
         raise UserError(f"this names several people at once: {_ROUNDED}")
     return str(whole)
+
+
+def name_of(value: Any) -> str:
+    """Return the name of an account from a raw value of a column; raise a UserError if it names nobody."""
+    if type(value) not in (str, int, float, Decimal) or not str(value).strip():
+        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
+    # Programs read ids as floats where the column has a gap.
+    return person_name(str(value) if isinstance(value, str | int) else number_name(value))
 
 
 @lru_cache(maxsize=4096)
@@ -146,10 +142,7 @@ def is_unicode(text: str) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return the current name of an account that a ledger stores as ``name`` under earlier rules.
-
-    Characters that are refused now are removed, as people will have to spell the name without them.
-    """
+    """Return the current name of an account of earlier rules, without the characters that are refused now."""
     normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
     seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
     try:
@@ -159,10 +152,7 @@ def folded_name(name: str) -> str:
 
 
 def earlier_spellings(name: str) -> Iterator[str]:
-    """Yield the spellings under which a ledger of earlier rules may store a person's account.
-
-    Numbers may have leading zeros, or the point that programs add in columns with missing values.
-    """
+    """Yield the spellings of a name, such as numbers with zeros, in ledgers of earlier rules."""
     written = getattr(name, "written", name)
     found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
     if name.isascii() and name.isdigit():
@@ -173,7 +163,6 @@ def earlier_spellings(name: str) -> Iterator[str]:
 
 
 def _number(text: str) -> str:
-    """Return the normal spelling of a number, or any other text unchanged."""
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
     match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
@@ -209,10 +198,7 @@ def _number(text: str) -> str:
     return f"{sign}{short}e{exponent}"
 
 
-Key = str | int
-"""Name of a person or record: a text, or a row of a file (counted from 0)."""
-
-
+Key = str | int  # name of a person or record: a text, or a row of a file (counted from 0)
 _NO_KEY = [None]
 
 
@@ -247,14 +233,13 @@ class ReleaseRequests:
             raise UserError("a record's key must be a text; for records of a file, its row, an integer")
         if self.source is None:
             _check_texts([key for key in self.keys if isinstance(key, str)])
-        else:
-            _check_rows(cast(Sequence[int], self.keys))
+        elif self.keys and not 0 <= min(rows := cast(Sequence[int], self.keys)) <= max(rows) < 2**62:
+            raise UserError("a row must be an integer from 0 to 2^62 - 1")
         if self.people is None:
             return self
         if set(map(type, self.people)) - {str, PersonName}:
             raise UserError("a person's name must be a text")
-        names = person_names(self.people)
-        return self if names is self.people else replace(self, people=names)
+        return self if are_plain(self.people) else replace(self, people=[person_name(name) for name in self.people])
 
 
 def known_by(person: Key, source: str | None) -> Key:
@@ -263,14 +248,7 @@ def known_by(person: Key, source: str | None) -> Key:
         return person_name(person)
     if type(person) is int and 0 <= person < 2**62 and source is not None:
         return person
-    raise UserError(
-        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
-    )
-
-
-def _check_rows(rows: Sequence[int]) -> None:
-    if rows and (min(rows) < 0 or max(rows) >= 2**62):
-        raise UserError("a row must be an integer from 0 to 2^62 - 1")
+    raise UserError("a person is named by a text, or by a row (an integer from 0 on) and the digest of its file")
 
 
 def _check_texts(texts: Sequence[str]) -> None:
@@ -280,13 +258,9 @@ def _check_texts(texts: Sequence[str]) -> None:
         raise UserError("a name of a record must be a text of one character or more, without NUL")
 
 
-Id = str | int | bytes
-"""Stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text."""
-
+Id = str | int | bytes  # stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text
 SUFFIX, DRAFT = ".key", ".key.new"
-KEPT = (
-    "Without it nobody's account can be found, and nothing is released. The key never changes: put back any copy of it"
-)
+KEPT = "Without it no account can be found, and nothing is released. The key never changes: put back any copy of it"
 KEY_BYTES = 32
 LOST_KEY = "MURK-LEDGER-005"
 _HEADER = "murk ledger key 1 "
@@ -350,10 +324,7 @@ def make_key(ledger: Path) -> NameKey:
 
 
 def read_key(ledger: Path, fingerprint: str) -> NameKey:
-    """Read a ledger's key.
-
-    Raises UserError if it is missing, damaged, or another ledger's. The message does not quote it.
-    """
+    """Read a ledger's key; raise a UserError, without quoting it, if it is missing, damaged, or another ledger's."""
     path = key_path(ledger)
     wrong = False
     # Another process may rename the draft between two attempts.
@@ -364,17 +335,13 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
             continue
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
-            raise UserError(
-                f"the key {candidate} of the ledger {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY
-            ) from None
+            raise UserError(f"the key {candidate} of {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY) from None
         key = _parse(text)
         if key is not None and key.fingerprint == fingerprint:
             return key
         wrong = True
     if wrong:
-        raise UserError(
-            f"{path} is damaged, or is the key of a ledger other than {ledger}. {KEPT} as {path}", code=LOST_KEY
-        )
+        raise UserError(f"{path} is damaged, or is the key of a ledger other than {ledger}. {KEPT}", code=LOST_KEY)
     raise UserError(f"the ledger {ledger} hashes names with a key, and {path} is missing. {KEPT} there", code=LOST_KEY)
 
 

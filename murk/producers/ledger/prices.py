@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from sqlite3 import Connection
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
-from murk.producers.ledger.schema import LedgerFile
 from murk.stream.task.shuffle import CentralGuarantee
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
-LARGEST = 2**62
-"""Largest amount in a ledger: SQLite's integers end at 2^63."""
+LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,8 @@ class Charge:
         """Return the charge of a mechanism, with its cost in every currency."""
         costs = {}
         for currency in CURRENCIES:
-            try:
+            with suppress(UserError):
                 costs[currency] = mechanism.cost(currency)
-            except UserError:
-                continue
         if not costs:
             raise MurkError(f"the mechanism {mechanism.kind!r} has no cost in any currency that a ledger keeps")
         if any(max(cost.units, cost.delta_units) > LARGEST for cost in costs.values()):
@@ -62,20 +59,14 @@ class Charge:
 
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
-        gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
+        units = {currency: cost.units for currency, cost in self.costs.items()}
         claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
-        return (
-            self.level,
-            self.mechanism,
-            json.dumps(claims, sort_keys=True),
-            None if rho is None else rho.units,
-            None if epsilon is None else epsilon.units,
-            None if approx is None else approx.units,
-            None if approx is None else approx.delta_units,
-            None if gdp is None else gdp.units,
-        )
+        approx = self.costs.get("approx")
+        delta = None if approx is None else approx.delta_units
+        figures = units.get("rho"), units.get("epsilon"), units.get("approx"), delta, units.get("gdp")
+        return self.level, self.mechanism, json.dumps(claims, sort_keys=True), *figures
 
 
 @dataclass(frozen=True)
@@ -140,8 +131,8 @@ class Promise:
     def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
         """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
 
-        A level's cap also counts releases at the task's other levels. Return None if a release has no cost in this
-        currency: the remainder is then unknown and counts as 0.
+        A level's cap also counts releases at the task's other levels. None if a release has no cost in this currency:
+        the remainder is then unknown and counts as 0.
         """
         units = delta_units = 0
         for number, count in history.items():
@@ -198,27 +189,8 @@ def parse_history(text: str) -> dict[int, int]:
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 
-def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
-    """Bind a task to a log; see `Ledger.bind`."""
-    query = "SELECT log, name FROM tasks WHERE hash = ?"
-    known = file.query(query, (task_hash,))
-    if not known:
-        with file.write() as connection:
-            connection.execute(
-                "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
-                (task_hash, name, log_identity, simulated),
-            )
-        known = file.query(query, (task_hash,))
-    if known[0][0] != log_identity:
-        raise UserError(
-            f"people of the ledger {file.path} release to the task {known[0][1] or task_hash[:12]!r} on another log "
-            f"(identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that log. (A "
-            "task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
-        )
-
-
 def book(
-    file: LedgerFile,
+    file: Database,
     prices: Prices,
     task_hash: str,
     charges: Sequence[Charge],
@@ -239,19 +211,7 @@ def book(
     return Booked(task, levels)
 
 
-def promises(file: LedgerFile, task: int) -> list[Promise]:
-    """Read the caps of a task, or those over all tasks (0)."""
-    query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
-    return [Promise(*row) for row in file.query(query, (task,))]
-
-
-def loosen(file: LedgerFile, task: int, level: str, cap: PrivacyLoss) -> None:
-    """Raise a cap; see `Ledger.loosen`."""
-    with file.write() as connection:
-        connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
-
-
-def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+def _tighten(file: Database, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
     if cap.currency == "gdp":
@@ -270,8 +230,5 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
             f"the ledger {file.path} promises each person a cap of {promised} {scope}, and {cap} was requested: "
             f"request {promised} or less, or call Ledger.loosen once the people have agreed"
         )
-    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
-
-
-def _row(task: int, level: str, cap: PrivacyLoss) -> tuple[int, str, str, int, int]:
-    return task, level, cap.currency, cap.units, cap.delta_units
+    row = (task, level, cap.currency, cap.units, cap.delta_units)
+    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)

@@ -6,17 +6,23 @@ naming people, that of its first release: by a column, by the rows of one file, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from murk._sqlite import Database
 from murk.errors import UserError
 from murk.privacy.sketches.explain import CENTRAL
 
 if TYPE_CHECKING:
     from murk.producers.ledger.prices import Booked
     from murk.producers.ledger.transaction import Common
+
 
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
@@ -34,24 +40,16 @@ def is_capped(query: Query, task: int) -> bool:
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
     """Return how those were named who released to a real task and cannot be matched with ``people``.
 
-    Rows match rows of the same records only; columns match columns of the same name; applications match each other.
-    People and organisations are different accounts and are not compared.
+    Rows match rows of the same records only, columns those of the same name, applications each other. People and
+    organisations are different accounts and are not compared.
     """
-    others = [
-        named
-        for named, digest in _namings(query)
-        if _is_organisation(named) == _is_organisation(people)
-        and (named != people or (people == "row" and digest != source))
-    ]
+    alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
+    others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
     return list(dict.fromkeys(others))
 
 
 def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
-    """Refuse people who are promised a cap over all tasks if others were named differently before.
-
-    This runs within the transaction that releases, once for a task and source, and again after another process has
-    written.
-    """
+    """Refuse people who are promised a cap over all tasks if others were named differently before."""
 
     def query(sql: str, values: tuple[Any, ...]) -> list[Any]:
         return connection.execute(sql, values).fetchall()
@@ -96,10 +94,8 @@ def remedy(people: str, before: Sequence[str]) -> str:
     """State what to do about it."""
     other = "Other people need a ledger of their own (--ledger)"
     if "row" in (people, *before):
-        return (
-            "Give the records as they were; to name people by a column (--person), do so from the first task on. "
-            f"{other}"
-        )
+        again = "Give the records as they were; to name people by a column (--person), do so from the first task on"
+        return f"{again}. {other}"
     return f"Name them by {_words(before[0])}, as before; a column with the very same names may be renamed. {other}"
 
 
@@ -116,14 +112,12 @@ def several_ways(query: Query) -> list[str]:
             named = " and ".join(ways.values())
             who = "organisations" if organisations else "people"
             lines.append(
-                f"Caution: {who} were named by {named}, so one of them may have several accounts, whose amounts are "
-                "not added up"
+                f"Caution: {who} were named by {named}, so one may have several accounts, which are not added up"
             )
     return lines
 
 
 def _namings(query: Query) -> list[tuple[str, str | None]]:
-    """Return how people were named who have released to real tasks, with their file's digest (None without one)."""
     runs = query(
         """SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
            JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1 AND next_row > 0 ORDER BY people""",
@@ -171,3 +165,59 @@ def _words(people: str) -> str:
     if people == "one organisation":
         return "their file as one organisation"
     return f"the column {people.removeprefix('organisations of ').removeprefix('column ')!r}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Progress of one task through one file.
+
+    ``people`` is "row" or "column NAME"; ``excluded`` are the rows that release nothing, ascending. ``counters`` are
+    sums over the rows before ``next_row`` ("released", "refused", "clamped", ...); they stay on the device.
+    """
+
+    people: str
+    excluded: tuple[int, ...] = field(default=(), repr=False)
+    next_row: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def row(self) -> tuple[str, bytes, int, str]:
+        """Return the row for the table ``runs``."""
+        excluded = np.array(sorted(self.excluded), dtype="<i8").tobytes()
+        return self.people, excluded, self.next_row, json.dumps(dict(self.counters))
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Run:
+        """Read the columns of `row`."""
+        people, excluded, next_row, counters = row
+        return cls(people, tuple(np.frombuffer(excluded, dtype="<i8").tolist()), next_row, json.loads(counters))
+
+
+def read_run(file: Database, task_hash: str, source: str) -> Run | None:
+    """Read the progress through a file; None if it has not begun."""
+    rows = file.query(
+        """SELECT people, excluded, next_row, counters FROM runs
+           JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task
+           WHERE tasks.hash = ? AND sources.digest = ?""",
+        (task_hash, source),
+    )
+    return Run.from_row(rows[0]) if rows else None
+
+
+def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
+    """Raise a UserError if some of these people may have released before under names that cannot be compared.
+
+    They may if another file's people released to the task and rows name people in either file; and, when the work
+    through the file begins under a cap over all tasks, if others were named differently.
+    """
+    if not begun and is_capped(file.query, task):
+        check_recognised(file.query, file.path, "these records", source, people)
+    others = file.query(
+        """SELECT 1 FROM runs JOIN sources ON sources.number = source
+           WHERE task = ? AND digest <> ? AND next_row > 0 AND 'row' IN (people, ?)""",
+        (task, source, people),
+    )
+    if others:
+        raise UserError(
+            "people of another file have released to this task. Where each row is a person, nobody can be recognised "
+            "in two files, and people could release twice. Give that file, or name people by a column (--person)"
+        )

@@ -20,19 +20,15 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
-FORMAT = 5
-"""Format that this version writes; `migration` upgrades earlier ones. Versions for another format must refuse the file:
-they would give everyone a new account, or store unencrypted owners."""
+FORMAT = 5  # that this version writes; `migration` upgrades earlier ones
+# Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in earlier
+# formats; `hash_names` deletes it.
 NAMING = "naming"
-"""Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in
-earlier formats; `hashing.hash_names` deletes it."""
 PLAIN, DIGESTS = "plain", "digests"
-APPLICATION = 0x4D75726C
-"""SQLite's application id of a ledger ("Murl")."""
+APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
+# Names come in any order, so a block may touch any page of a large ledger
 CACHE_KIB = 16_384
-"""Cache size in KiB. Names come in any order, so a block may touch any page of a large ledger."""
-
 BEYOND = (
     "Nothing was spent or sent. Only the ledger records what people have spent: keep what is left of it, and put back "
     "its newest intact copy before anything else is released"
@@ -84,7 +80,7 @@ CREATE TABLE IF NOT EXISTS withdrawals (
     PRIMARY KEY (home, person, task)) WITHOUT ROWID;
 
 -- Releases that the log has not confirmed. `message` is sent unchanged, however often; `since` is the end of the log's
--- partition before it was first sent; `owner` is encrypted under the ledger's key (`outbox.seal`).
+-- partition before it was first sent; `owner` is encrypted under the ledger's key (`transaction.seal`).
 CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
     expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
@@ -119,10 +115,11 @@ KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=OLD_FORMATS)
 
 
 class LedgerFile(Database):
-    """A ledger's SQLite file, made only where there has never been one.
+    """A ledger's SQLite file, made only where there has never been one, if ``create`` is set and no ``identity`` is
+    required.
 
-    It is made if ``create`` is set and no ``identity`` is required. ``timeout`` is the number of seconds to wait for
-    another process's write. With ``alone``, wait until no other process has it open, and lock it exclusively.
+    ``timeout`` is the number of seconds to wait for another process's write. With ``alone``, wait until no other
+    process has it open, and lock it exclusively.
     """
 
     def __init__(
@@ -138,15 +135,14 @@ class LedgerFile(Database):
         if not path.exists():
             if left:
                 raise UserError(
-                    f"the ledger {path} is gone, and a file that belongs to it ({path.name}{left[0]}) is "
-                    f"still there. {BEYOND}",
+                    f"the ledger {path} is gone, and its companion {path.name}{left[0]} is still there. {BEYOND}",
                     code=LOST,
                 )
             if not create or identity is not None:
                 raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}", code=LOST)
             if path.parent.is_dir():
                 _make(path, timeout)
-        self._examined = self._closed = False
+        self._examined, self.is_open = False, True
         self._patient = True
         super().__init__(path, KIND, create=False, timeout=timeout)
         try:
@@ -200,14 +196,9 @@ class LedgerFile(Database):
         self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
         self._patient = True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the file has not been closed."""
-        return not self._closed
-
     def close(self) -> None:
         """Close the file. Closing twice is allowed."""
-        self._closed = True
+        self.is_open = False
         if self._owner == (os.getpid(), threading.get_ident()):
             super().close()
 
@@ -274,9 +265,7 @@ class LedgerFile(Database):
             case sqlite3.SQLITE_CORRUPT:
                 return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-                return MurkError(
-                    f"the ledger {self.path} is read-only for this user: make the file and its directory writable"
-                )
+                return MurkError(f"the ledger {self.path} is read-only for this user: make it and its folder writable")
             case sqlite3.SQLITE_ERROR if not self._examined:
                 return self.damaged("its tables are not the ones that Murk makes")
             case _:

@@ -1,37 +1,296 @@
-"""Statements: a person's own account, and sums over everyone that identify nobody."""
+"""Statements: a person's account as data and in words, and sums over everyone, for the holder and for others."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
 
 from murk._sqlite import Database
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
+from murk.privacy.explain import percent
+from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.privacy.sketches.explain import CENTRAL
-from murk.producers.ledger import outbox
-from murk.producers.ledger import windows as window_notes
-from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
+from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, any_two_records, promised
 from murk.producers.ledger.names import NameKey
-from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
-from murk.producers.ledger.progress import Run
-from murk.producers.ledger.windows import WindowCounts
+from murk.producers.ledger.recognition import Run
+from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
+from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
+
+_PERHAPS = "perhaps after sending"
+_COUNTS = ("released", "refused", "queued", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class LevelAccount:
+    """A person's releases at one level of a task.
+
+    ``queued`` counts paid releases that wait for the log's confirmation, ``dropped`` those deleted without it (expired,
+    or the person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970, truncated;
+    None if unknown). ``receipts`` are the numbers by which the ledger identifies the releases; they are never sent.
+    ``central`` is the guarantee of a shuffled release towards everybody but the shuffler.
+    """
+
+    level: str
+    guarantee: Guarantee
+    mechanism: str
+    released: int
+    refused: int
+    queued: int
+    dropped: int
+    first: int | None = None
+    last: int | None = None
+    receipts: tuple[int, ...] = ()
+    central: CentralGuarantee | None = None
+
+    @property
+    def sent(self) -> int:
+        """Number of releases that the log has confirmed."""
+        return self.released - self.queued - self.dropped
+
+    def plus(self, other: LevelAccount) -> LevelAccount:
+        """Return the sum of two accounts of the same level."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        spent = [one for one in (self, other) if one.released]
+        first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
+        sums["first"] = None if None in first else min((day for day in first if day is not None), default=None)
+        receipts = tuple(sorted(self.receipts + other.receipts))
+        return replace(self, **sums, last=max(last, default=None), receipts=receipts)
+
+    @property
+    def days(self) -> str:
+        """The days of the releases, in words; empty if unknown."""
+        if self.last is None:
+            return ""
+        if self.first is None:
+            return f", last on {day_text(self.last)}"
+        if self.first == self.last:
+            return f", on {day_text(self.last)}"
+        return f", from {day_text(self.first)} to {day_text(self.last)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CapStatus:
+    """A promised cap (None: no cap) and the amount spent (None: unknown in its currency)."""
+
+    cap: PrivacyLoss | None
+    spent: PrivacyLoss | None
+    level: str = ""
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
+        """Return the cap and the amount spent as guarantees in plain data."""
+        amounts = {"spent": self.spent, "cap": self.cap}
+        return {name: None if amount is None else amount.to_dict() for name, amount in amounts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAccount:
+    """A person's account with one task.
+
+    ``published`` is whether the person is in the task's public sample: their features (without the target) are
+    published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` is their total in the
+    strongest definition that all of them satisfy (None if there is none). ``windows`` counts an organisation's windows;
+    None for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
+    """
+
+    name: str
+    hash: str
+    levels: tuple[LevelAccount, ...]
+    caps: tuple[CapStatus, ...]
+    withdrawn: bool
+    published: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+    windows: WindowCounts | None = None
+    withdrawn_on: int | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One person's account: what was promised, spent, sent and refused.
+
+    ``tasks`` has an entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
+    ``accountant`` and ``guarantee`` are as in `TaskAccount`, over all tasks.
+    """
+
+    tasks: tuple[TaskAccount, ...]
+    caps: tuple[CapStatus, ...]
+    withdrawn: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+    withdrawn_on: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has any entry for this person."""
+        return bool(self.tasks) or self.withdrawn
+
+    def describe(self) -> list[str]:
+        """Describe the account in plain words, a sentence or two per line."""
+        if not self.is_known:
+            return [
+                "Nothing was ever released by this ledger under this name. (Capitals count. Where each row of a file "
+                "is a person, give the row and the file (--source). An organisation that no column names is called "
+                "'organisation'.)"
+            ]
+        lines = [line for task in self.tasks for line in _task_lines(task)]
+        # Without a release, published features still disclose something.
+        if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):
+            lines.append(f"All tasks: {self.accountant.describe()}")
+        lines += [f"Promised over all tasks: {_cap_words(status)}" for status in self.caps]
+        if self.withdrawn:
+            who = "organisation" if any(task.windows is not None for task in self.tasks) else "person"
+            lines.append(f"The {who} has withdrawn{_on_day(self.withdrawn_on)}: nothing more is released to any task.")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over everyone in a ledger; they identify nobody and depend on no value.
+
+    ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``files`` counts
+    files that people released from, and ``rows`` the people who are rows of a file.
+    """
+
+    people: int
+    releases: int
+    refused: int
+    queued: int
+    dropped: int
+    withdrawn: int
+    levels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    files: int = 0
+    rows: int = 0
+    organisations: int = 0
+
+    @property
+    def who(self) -> str:
+        """Kind of the accounts: ``"person"``, or ``"organisation"`` if all are organisations'."""
+        return "organisation" if 0 < self.organisations == self.people else "person"
+
+    @property
+    def counted(self) -> str:
+        """Number of accounts, in words."""
+        one, more = ("organisation", "organisations") if self.who == "organisation" else ("person", "people")
+        return f"{self.people:,} {one if self.people == 1 else more}"
+
+
+def _task_lines(task: TaskAccount) -> list[str]:
+    lines = []
+    for one in task.levels:
+        state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
+        if one.dropped:
+            them = "it" if one.dropped == 1 else "them"
+            state.append(f"{one.dropped} deleted before the log confirmed {them}, {_PERHAPS}")
+        lines.append(
+            f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
+            f"{one.refused} refused. Each release: "
+            f"{f'{COLLUDING}: ' if one.central else ''}"
+            f"{_told_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
+            f"{f' {one.central.describe()}' if one.central else ''}"
+        )
+    if task.windows is not None:
+        lines.append(_window_words(task.name, task.windows))
+    if task.accountant.releases > 1:
+        lines.append(f"{task.name}: {_all_words(task)}")
+    for status in task.caps:
+        scope = f"{task.name}, level {status.level!r}" if status.level else task.name
+        lines.append(f"Promised for {scope}: {_cap_words(status)}")
+    if task.published:
+        lines.append(
+            f"{task.name}: this person's features (without the target) are published with the task {task.name!r}, as "
+            "part of its public sample. No noise protects them, and nothing else is released."
+        )
+    if task.withdrawn:
+        lines.append(f"{task.name}: withdrawn{_on_day(task.withdrawn_on)}; nothing more is released to it.")
+    return lines
+
+
+def _all_words(task: TaskAccount) -> str:
+    if task.windows is None or task.guarantee is None:
+        return task.accountant.describe()
+    words = f"{_told_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
+    return f"{task.accountant.releases} windows together: {words}"
+
+
+def _window_words(name: str, sums: WindowCounts) -> str:
+    parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
+    if sums.open:
+        parts.append(f"{_windows(sums.open)} open when last recorded (nothing is debited for that yet)")
+    if sums.left_out:
+        parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
+    if sums.lost:
+        parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
+    return f"{name}: {'; '.join(parts)}."
+
+
+def _windows(count: int) -> str:
+    return "1 window was" if count == 1 else f"{count:,} windows were"
+
+
+def _cap_words(status: CapStatus) -> str:
+    return f"at most {status.cap}; spent {_spent_words(status)}"
+
+
+def _spent_words(status: CapStatus) -> str:
+    return "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
+
+
+def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
+    """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
+    lines = []
+    for one in statuses:
+        spent = _spent_words(one)
+        if one.cap is None:
+            lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")
+        else:
+            cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
+            lines.append(f"All tasks together: {_most_words(one, who, f'{spent} of {cap}')}")
+    return lines
+
+
+def _most_words(one: CapStatus, who: str, spent: str) -> str:
+    if who == "person":
+        return f"{spent} at most for a person"
+    told = "" if one.spent is None or not one.spent.units else _told_apart(guarantee_from_dict(one.spent.to_dict()))
+    return f"{told}{spent} at most for an organisation's account"
+
+
+def _told_apart(blank: Guarantee) -> str:
+    both = percent(any_two_records(blank).max_attack_accuracy)
+    return (
+        f"any two records are told apart in at most {both}, a record and a blank one in at most "
+        f"{percent(blank.max_attack_accuracy)}: "
+    )
+
+
+def day_text(day: int) -> str:
+    """Format a day of the ledger as ``2026-11-22``."""
+    return datetime.fromtimestamp(day, UTC).date().isoformat()
+
+
+def _on_day(day: int | None) -> str:
+    return "" if day is None else f" on {day_text(day)}"
+
 
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
+_SPENT = "tariff, released, refused, dropped, first, last"
 
 
 def account(file: Database, owner: Owner, key: NameKey) -> Account:
     """Read a person's account; the key decrypts the outbox."""
     home, person = owner
     prices = read_prices(file)
-    rows = file.query(
-        "SELECT tariff, released, refused, dropped, first, last FROM spending "
-        "WHERE home = ? AND person = ? ORDER BY tariff",
-        (home, person),
-    )
-    queued = outbox.waiting(file.query("SELECT owner, tariff FROM outbox"), key)
+    rows = file.query(f"SELECT {_SPENT} FROM spending WHERE home = ? AND person = ? ORDER BY tariff", (home, person))
+    queued = count_by_owner(file.query("SELECT owner, tariff FROM outbox"), key)
     waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}
     own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
@@ -49,27 +308,17 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated in found:
         own = [row for row in rows if prices[row[0]].task == number]
-        sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
+        sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
         levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own])
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
-        tasks.append(
-            TaskAccount(
-                name,
-                task_hash,
-                levels,
-                _cap_statuses(caps, history, prices),
-                number in withdrawn or name in left,
-                number in published,
-                *_compose({row[0]: row[1] for row in own if row[1]}, prices),
-                windows,
-                withdrawn.get(number, left.get(name)),
-                bool(simulated),
-            )
-        )
+        day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
+        states = levels, _cap_statuses(caps, history, prices), is_gone, number in published
+        total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, bool(simulated)))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 
@@ -98,59 +347,30 @@ def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
 
 
-def tasks_named(file: Database, name: str) -> list[str]:
-    """Read the hashes of the tasks of a name; see `Ledger.tasks_named`."""
-    known = file.query("SELECT name, hash FROM tasks ORDER BY number")
-    hashes = [task_hash for other, task_hash in known if other == name]
-    if not hashes:
-        names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
-        raise UserError(f"the ledger {file.path} knows no task of the name {name!r}: it knows {names}")
-    return hashes
-
-
-def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
-    """Read the rows of a file whose people have withdrawn from every task or from one of this name."""
-    rows = file.query(
-        """SELECT person FROM withdrawals JOIN sources ON sources.number = home
-           WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
-        (source, task_name),
-    )
-    return frozenset(person for (person,) in rows)
-
-
-def has_released(file: Database, source: str, task_name: str) -> bool:
-    """Return whether a file's people have released to a task of a name."""
-    rows = file.query(
-        """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
-           WHERE digest = ? AND name = ? AND next_row > 0""",
-        (source, task_name),
-    )
-    return bool(rows)
-
-
 def totals(file: Database) -> Totals:
     """Read sums over everyone."""
-    releases, refused, dropped = file.query(
+
+    def count(what: str, *values: object) -> int:
+        return int(file.query(f"SELECT {what}", values)[0][0])
+
+    [sums] = file.query(
         "SELECT coalesce(sum(released), 0), coalesce(sum(refused), 0), coalesce(sum(dropped), 0) FROM spending"
-    )[0]
+    )
     by_level = file.query(
         """SELECT tasks.name, tariffs.level, sum(released) FROM spending
            JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
            GROUP BY tasks.name, tariffs.level ORDER BY min(tasks.number), tariffs.level"""
     )
+    of_organisations = f"JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH})"
     return Totals(
-        people=file.query("SELECT count(*) FROM (SELECT DISTINCT home, person FROM spending)")[0][0],
-        releases=releases,
-        refused=refused,
-        queued=file.query("SELECT count(*) FROM outbox")[0][0],
-        dropped=dropped,
-        withdrawn=file.query("SELECT count(*) FROM withdrawals")[0][0],
-        levels={(name, level): count for name, level, count in by_level},
-        files=file.query("SELECT count(DISTINCT source) FROM runs")[0][0],
-        rows=file.query(f"SELECT count(*) FROM ({_ACCOUNTS} WHERE home > 0)")[0][0],
-        organisations=file.query(
-            f"SELECT count(*) FROM ({_ACCOUNTS} JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH}))", CENTRAL
-        )[0][0],
+        **dict(zip(("releases", "refused", "dropped"), sums, strict=True)),
+        people=count(f"count(*) FROM ({_ACCOUNTS})"),
+        queued=count("count(*) FROM outbox"),
+        withdrawn=count("count(*) FROM withdrawals"),
+        levels={(name, level): number for name, level, number in by_level},
+        files=count("count(DISTINCT source) FROM runs"),
+        rows=count(f"count(*) FROM ({_ACCOUNTS} WHERE home > 0)"),
+        organisations=count(f"count(*) FROM ({_ACCOUNTS} {of_organisations})", *CENTRAL),
     )
 
 
@@ -161,7 +381,6 @@ def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[in
 
 
 def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
-    """Merge accounts of a level whose prices differ in the last digit between versions."""
     merged: dict[tuple[object, ...], LevelAccount] = {}
     for account in accounts:
         key = account.level, account.guarantee, account.mechanism, account.central
@@ -189,16 +408,135 @@ def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[A
         own += count * getattr(prices[number].guarantee, "delta", 0.0)
     if not history:
         return accountant, None
-    attempts: tuple[Callable[[], Guarantee], ...] = (
-        lambda: accountant.spent("pure"),
-        lambda: accountant.spent("gdp"),
-        lambda: accountant.spent("zcdp"),
-        # Half of this delta is left for the conversion of releases that have none.
-        lambda: accountant.spent("approx", delta=2 * own),
-    )
-    for attempt in attempts:
-        try:
-            return accountant, attempt()
-        except UserError:
-            continue
+    for kind in ("pure", "gdp", "zcdp"):
+        with suppress(UserError):
+            return accountant, accountant.spent(kind)
+    # Half of this delta is left for the conversion of releases that have none.
+    with suppress(UserError):
+        return accountant, accountant.spent("approx", delta=2 * own)
     return accountant, None
+
+
+SMALLEST_GROUP = 20  # figures that depend on people leave a device only as sums over at least this many of them
+
+# A person's account with a task: releases by price, and the numbers of refused, deleted and waiting releases.
+_STATES = """
+    SELECT a.home, a.person, history, refused, coalesce(waiting, 0),
+           history || '|' || refused || '|' || dropped || '|' || coalesce(waiting, 0)
+    FROM (SELECT home, person, group_concat(tariff || ':' || released) AS history,
+                 sum(refused) AS refused, sum(dropped) AS dropped
+          FROM (SELECT spending.* FROM spending JOIN tariffs ON number = tariff WHERE task = ?
+                ORDER BY home, person, tariff)
+          GROUP BY home, person) AS a
+    LEFT JOIN {waiting} AS b ON b.home = a.home AND b.person = a.person"""
+
+_CHANGED = """
+    FROM {now} AS a LEFT JOIN (SELECT home, person, state FROM reported WHERE task = ?) AS b USING (home, person)
+    WHERE a.state IS NOT b.state"""
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleTotals:
+    """Sums over the people of a task that may be reported to others.
+
+    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people), where
+    a person's share is the largest one that they have spent of any of their caps for the task.
+    """
+
+    people: int
+    refused: int
+    queued: int
+    spent: tuple[tuple[float, int], ...]
+
+
+class GroupSums:
+    """Sums over the people of a task that may be reported to others, repeatedly; made by `Ledger.group_sums`.
+
+    They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
+    difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
+    this also holds for several exporters. Current accounts are copied to SQLite's temporary storage; memory does not
+    grow with the number of people. ``opening`` returns the key that decrypts the outbox.
+    """
+
+    def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:
+        self._file, self._task, self._opening = file, task, opening
+        self._now, self._waiting = f"temp.now_{task}", f"temp.waiting_{task}"
+        columns = "home, person, history, refused, queued, state, PRIMARY KEY (home, person)"
+        file.query(f"CREATE TABLE IF NOT EXISTS {self._now} ({columns}) WITHOUT ROWID")
+        file.query(f"CREATE TABLE IF NOT EXISTS {self._waiting} (home, person, waiting, PRIMARY KEY (home, person))")
+
+    def report(self) -> PeopleTotals | None:
+        """Return new sums if they may be reported, else those reported last; None before the first report."""
+        last = self._last()
+        self._take()
+        changed = self._file.query(f"SELECT count(*) {_CHANGED.format(now=self._now)}", (self._task,))[0][0]
+        people, refused, queued = self._file.query(
+            f"SELECT count(*), coalesce(sum(refused), 0), coalesce(sum(queued), 0) FROM {self._now}"
+        )[0]
+        before = 0 if last is None else last[0]
+        if last is None and self._file.query("SELECT 1 FROM meta WHERE key = 'reports'"):
+            # The reports of earlier versions are unknown; assume that they covered the current accounts.
+            self._note(before, None)
+        elif min(people, changed) >= SMALLEST_GROUP:
+            self._note(before, PeopleTotals(people, refused, queued, self._shares()))
+        # Read again: another exporter may have reported in between.
+        reported = self._last()
+        return None if reported is None else reported[1]
+
+    def _last(self) -> tuple[int, PeopleTotals | None] | None:
+        """Return the last report's number and its sums (None if unknown); None before the first report."""
+        rows = self._file.query("SELECT round, sums FROM reports WHERE task = ?", (self._task,))
+        if not rows:
+            return None
+        if rows[0][1] is None:
+            return rows[0][0], None
+        sums = json.loads(rows[0][1])
+        return rows[0][0], PeopleTotals(**{**sums, "spent": tuple(map(tuple, sums["spent"]))})
+
+    def _take(self) -> None:
+        rows = self._file.query("SELECT owner, tariff FROM outbox WHERE task = ?", (self._task,))
+        counts: Counter[Owner] = Counter()
+        for (owner, _), count in count_by_owner(rows, self._opening() if rows else NameKey(None)).items():
+            counts[owner] += count
+        self._file.query(f"DELETE FROM {self._waiting}")
+        for owner, count in counts.items():
+            self._file.query(f"INSERT INTO {self._waiting} VALUES (?, ?, ?)", (*owner, count))
+        self._file.query(f"DELETE FROM {self._now}")
+        # A single statement reads one state of the file, even while other processes write.
+        self._file.query(f"INSERT INTO {self._now} {_STATES.format(waiting=self._waiting)}", (self._task,))
+
+    def _note(self, before: int, sums: PeopleTotals | None) -> None:
+        """Store the reported sums, unless another exporter has reported since."""
+        text = None if sums is None else json.dumps(asdict(sums))
+        with self._file.write() as connection:
+            rows = connection.execute("SELECT round FROM reports WHERE task = ?", (self._task,)).fetchall()
+            if (rows[0][0] if rows else 0) != before:
+                return
+            connection.execute(
+                f"REPLACE INTO reported SELECT ?, home, person, a.state {_CHANGED.format(now=self._now)}",
+                (self._task, self._task),
+            )
+            connection.execute("REPLACE INTO reports VALUES (?, ?, ?)", (self._task, before + 1, text))
+
+    def _shares(self) -> tuple[tuple[float, int], ...]:
+        prices = read_prices(self._file)
+        caps = [Promise(*row) for row in self._file.query("SELECT * FROM promises WHERE task = ?", (self._task,))]
+        shares: dict[float, int] = {}
+        for history, count in self._file.query(f"SELECT history, count(*) FROM {self._now} GROUP BY history"):
+            share = _share(parse_history(history), caps, prices)
+            shares[share] = shares.get(share, 0) + count
+        return tuple(sorted(shares.items()))
+
+
+def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:
+    history = {price: count for price, count in released.items() if count}
+    levels = {"", *(prices[price].level for price in released)}
+    largest = Fraction(0)
+    for cap in caps:
+        spent = cap.spent(history, prices) if cap.level in levels else (0, 0)
+        if spent is None:
+            return 1.0  # The remainder is unknown and counts as 0.
+        for amount, most in zip(spent, (cap.units, cap.delta_units), strict=True):
+            if amount:
+                largest = max(largest, Fraction(amount, most) if most else Fraction(1))
+    return float(largest)

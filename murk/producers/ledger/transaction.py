@@ -1,25 +1,283 @@
-"""The transaction of one block of releases: who may release, and what is written."""
+"""The outbox, organisations' windows, and the transaction of one block of releases: who may release, what is written.
+
+A window's accumulated state is in memory only and lost with its process. The ledger's record lets the next process
+report that. It holds the organisation, the window and the (coarse) time it was opened; nothing depends on a record's
+value.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from sqlite3 import Connection
-from typing import Any, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
-from murk.producers.ledger import outbox
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
-from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import Booked, Prices, Promise
-from murk.producers.ledger.windows import WindowNotes
 
-DAY = 86_400
-"""Times in the ledger are truncated to days (UTC), or to a task's coarser granularity."""
-CHUNK = 256
-"""Largest number of names in one query (old versions of SQLite allow 999 values)."""
+Ending = Literal["released", "refused", "left out"]
+
+# Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts
+# processes that died during it; `next_row` is the row after its last one (0 without a file).
+TABLE = """
+CREATE TABLE IF NOT EXISTS windows (
+    task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
+    opened INTEGER NOT NULL, state TEXT NOT NULL, lost INTEGER NOT NULL DEFAULT 0,
+    records INTEGER NOT NULL DEFAULT 0, next_row INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
+
+
+HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """Numbers of windows by their end, and of their records.
+
+    ``refused`` windows would have exceeded a cap, ``left_out`` ones were too small. ``lost`` counts processes that died
+    during a window. Only released windows are debited. ``records`` counts the records of released windows.
+    """
+
+    released: int = 0
+    refused: int = 0
+    left_out: int = 0
+    lost: int = 0
+    open: int = 0
+    records: int = 0
+    records_left_out: int = 0
+
+
+class WindowNotes:
+    """Writes records of windows within one transaction of the ledger; made by `Spending.windows`."""
+
+    def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
+        self._connection, self._names, self._source_values = connection, names, (task, source)
+        connection.execute(TABLE)
+
+    def state(self, key: Key, person: Key) -> str | None:
+        """Return a window's state; None if it is unknown."""
+        row = self._connection.execute(
+            "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
+            (*self._source_values, *self._stored_name(key, person)),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
+        """Record that a window was opened or refused; a lost one is opened again."""
+        self._connection.execute(
+            """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
+               ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
+            (*self._source_values, *self._stored_name(key, person), opened, state),
+        )
+
+    def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
+        """Record how a window ended."""
+        # Another process may have marked it as lost by mistake.
+        self._connection.execute(
+            """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
+               WHERE task = ? AND source = ? AND key = ? AND person = ?""",
+            (ending, records, next_row, *self._source_values, *self._stored_name(key, person)),
+        )
+
+    def _stored_name(self, key: Key, person: Key) -> tuple[Id | None, Id]:
+        name = self._names.person(person)
+        return self._names.record(key, name), name
+
+
+class Windows:
+    """Windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
+
+    ``source`` is the stored name of the file (None for none); ``names`` returns the key of organisations' names.
+    """
+
+    def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
+        self._file, self._task, self._source, self._names = file, task, source, names
+
+    def give_up(self, person: Key | None = None) -> int:
+        """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
+        if not _windows_exist(self._file):
+            return 0
+        name = self._stored_name(person)
+        with self._file.write() as connection:
+            return connection.execute(
+                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}",
+                (*self._source_values, name, name),
+            ).rowcount
+
+    def count(self, person: Key) -> int:
+        """Return how many windows an organisation has begun."""
+        return self._query("SELECT count(*)", person)[0][0] if _windows_exist(self._file) else 0
+
+    def done(self, people: Iterable[str]) -> Mapping[str, int]:
+        """Return the row after the last window that has ended, for each organisation that has one."""
+        if not _windows_exist(self._file):
+            return {}
+        ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
+        found = dict(self._query("SELECT person, max(next_row)", None, ended))
+        called = {person: self._stored_name(person) for person in people}
+        return {person: found[name] for person, name in called.items() if name in found}
+
+    def sums(self, person: Key | None = None) -> WindowCounts:
+        """Count the windows of an organisation, or all."""
+        name = self._stored_name(person)
+        return count_windows(self._file, self._where, (*self._source_values, name, name))
+
+    _where = (
+        "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
+        "AND (? IS NULL OR person = ?)"
+    )
+
+    @property
+    def _source_values(self) -> tuple[int, str | None, bool]:
+        return self._task, self._source, self._source is None
+
+    def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
+        where = f"{what} FROM windows WHERE {self._where}{more}"
+        name = self._stored_name(person)
+        return self._file.query(where, (*self._source_values, name, name))
+
+    def _stored_name(self, person: Key | None) -> Id | None:
+        return None if person is None else self._names().person(person)
+
+
+def _windows_exist(file: Database) -> bool:
+    """Return whether a ledger has ever recorded a window."""
+    return bool(file.query(HAS_WINDOWS))
+
+
+def count_windows(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts:
+    """Count the windows that satisfy a condition."""
+    if not _windows_exist(file):
+        return WindowCounts()
+    query = f"SELECT state, count(*), sum(records), sum(lost) FROM windows WHERE {where} GROUP BY state"
+    rows = {state: numbers for state, *numbers in file.query(query, values)}
+    states = "released", "refused", "left out", "open"
+    released, refused, left_out, opened = (rows.get(state, (0, 0)) for state in states)
+    lost = sum(numbers[-1] for numbers in rows.values())
+    return WindowCounts(released[0], refused[0], left_out[0], lost, opened[0], released[1], left_out[1])
+
+
+_PLAIN, _SEALED = b"\0", b"\1"
+_NONCE: Final = 16
+_PAYLOAD: Final = 26
+_HOME_BYTES: Final = 8
+
+
+class Queued(NamedTuple):
+    """A release in the outbox; ``since`` is the first offset at which the log can have it."""
+
+    number: int
+    chain: int
+    message: bytes
+    since: int
+    expires: int
+
+
+class Owner(NamedTuple):
+    """The account that paid: the file whose rows are people (0 for people with a name), and the person."""
+
+    home: int
+    person: Id
+
+
+def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
+    """Encrypt owners, each with its own pad (BLAKE2b of a nonce under the key); without a secret, store them plain."""
+    if key.secret is None:
+        return [_PLAIN + json.dumps(owner).encode() for owner in owners]
+    nonces = secrets.token_bytes(_NONCE * len(owners))
+    sealed = []
+    for index, owner in enumerate(owners):
+        nonce = nonces[_NONCE * index : _NONCE * (index + 1)]
+        sealed.append(_SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret))
+    return sealed
+
+
+def unseal(sealed: bytes, key: NameKey) -> Owner:
+    """Decrypt an owner; raise a ValueError if it was encrypted under another key."""
+    if sealed[:1] == _PLAIN:
+        return Owner(*json.loads(sealed[1:]))
+    if key.secret is None or len(sealed) != 1 + _NONCE + _PAYLOAD:
+        raise ValueError("sealed under another key")
+    nonce, hidden = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+    data = _under_pad(hidden, nonce, key.secret)
+    home, kind, person = int.from_bytes(data[:_HOME_BYTES], "big"), data[_HOME_BYTES], data[_HOME_BYTES + 1 :]
+    if kind == 0 and not any(person[:-8]):
+        return Owner(home, int.from_bytes(person, "big"))
+    if kind == 1 and not any(person[16:]):
+        return Owner(home, person[:16])
+    raise ValueError("sealed under another key")
+
+
+def count_by_owner(rows: Iterable[tuple[bytes, int]], key: NameKey) -> Counter[tuple[Owner, int]]:
+    """Count releases by owner and price, given the columns ``owner`` and ``tariff``."""
+    return Counter((unseal(owner, key), tariff) for owner, tariff in rows)
+
+
+def drop_unconfirmed(
+    connection: Connection, key: NameKey, where: str, values: tuple[Any, ...], owner: Owner | None = None
+) -> int:
+    """Delete unconfirmed releases (of one owner, or all), count them in their accounts, and return their number."""
+    rows = connection.execute(f"SELECT number, owner, tariff FROM outbox WHERE {where}", values).fetchall()
+    opened = [(number, unseal(sealed, key), tariff) for number, sealed, tariff in rows]
+    chosen = [row for row in opened if owner in (None, row[1])]
+    connection.executemany(
+        "UPDATE spending SET dropped = dropped + 1 WHERE home = ? AND person = ? AND tariff = ?",
+        [(*of, tariff) for _, of, tariff in chosen],
+    )
+    connection.executemany("DELETE FROM outbox WHERE number = ?", [(number,) for number, *_ in chosen])
+    return len(chosen)
+
+
+def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner], Owner | None]) -> None:
+    """Encrypt the changed owners of releases under the key; ``change`` returns None for those that stay."""
+    rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
+    opened = [(number, change(unseal(owner, key))) for number, owner in rows]
+    changed = [(number, owner) for number, owner in opened if owner is not None]
+    sealed = seal([owner for _, owner in changed], key)
+    numbered = [(owner, number) for (number, _), owner in zip(changed, sealed, strict=True)]
+    connection.executemany("UPDATE outbox SET owner = ? WHERE number = ?", numbered)
+
+
+def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as ranges (first, last).
+
+    >>> ranges([3, 4, 5, 9])
+    [(3, 5), (9, 9)]
+    """
+    if type(numbers) is range and numbers.step == 1 and numbers:
+        return [(numbers.start, numbers.stop - 1)]
+    merged: list[tuple[int, int]] = []
+    for number in numbers:
+        if merged and number == merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], number
+        else:
+            merged.append((number, number))
+    return merged
+
+
+def _payload(owner: Owner) -> bytes:
+    home, person = owner
+    if isinstance(person, int):
+        return home.to_bytes(_HOME_BYTES, "big") + b"\0" + person.to_bytes(_PAYLOAD - _HOME_BYTES - 1, "big")
+    if not isinstance(person, bytes):
+        raise TypeError("a ledger with a key calls people by hashes, and rows by numbers")
+    return home.to_bytes(_HOME_BYTES, "big") + b"\1" + person.ljust(_PAYLOAD - _HOME_BYTES - 1, b"\0")
+
+
+def _under_pad(data: bytes, nonce: bytes, secret: bytes) -> bytes:
+    pad = blake2b(nonce, key=secret, digest_size=_PAYLOAD, person=b"murk outbox").digest()
+    return (int.from_bytes(data, "big") ^ int.from_bytes(pad, "big")).to_bytes(_PAYLOAD, "big")
+
+
+DAY = 86_400  # times in the ledger are truncated to days (UTC), or to a task's coarser granularity
+CHUNK = 256  # largest number of names in one query (old versions of SQLite allow 999 values)
 
 
 @dataclass(frozen=True)
@@ -54,8 +312,11 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
+# The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
-"""The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder."""
+
+
+Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
 
 
 class Common:
@@ -73,7 +334,7 @@ class Common:
         """Pairs (task, source) whose people have passed `recognition.check_named`."""
         self._version: int | None = None
         self._known: int | None = None
-        self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]] = {}
+        self._terms: dict[int, Terms] = {}
 
     def refresh(self, connection: Connection) -> None:
         """Bring the cache up to date, within a writing transaction."""
@@ -89,9 +350,7 @@ class Common:
         self.recognised = set()
         self._version = self._known = version
 
-    def terms(
-        self, connection: Connection, task: Booked
-    ) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]:
+    def terms(self, connection: Connection, task: Booked) -> Terms:
         """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
@@ -117,23 +376,12 @@ class Spending:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        *,
-        task: Booked,
-        source: int,
-        requests: ReleaseRequests,
-        common: Common,
-        names: NameKey,
-        sealing: NameKey,
-        merged: Mapping[Id, Sequence[Id]],
-    ) -> None:
-        self._connection = connection
+        self, connection: Connection, task: Booked, source: int, requests: ReleaseRequests, common: Common, *,
+        names: NameKey, sealing: NameKey, merged: Mapping[Id, Sequence[Id]],
+    ) -> None:  # fmt: skip
+        self._connection, self._source, self._requests = connection, source, requests
         self._names, self._sealing, self._merged = names, sealing, merged
-        self._booked, self._task = task, task.number
-        self._prices_of_levels = task.levels
-        self._source = source
-        self._requests = requests
+        self._booked, self._task, self._prices_of_levels = task, task.number, task.levels
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
         # Without names, every row is a person, and its key is the person's name.
@@ -221,9 +469,9 @@ class Spending:
         """Set the bytes to be sent, in the order of ``granted``.
 
         ``since`` is the end of each release's partition now: the log cannot have it before that offset. ``expires`` is
-        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` is the order of sending, as
-        positions in ``granted``. Debits keep that of ``granted``, so after the log's confirmation nothing links
-        messages to people.
+        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order``, positions in ``granted``, is
+        the order of sending. Debits keep that of ``granted``, so after the log's confirmation nothing links messages to
+        people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("each granted release needs one message, one chain and one offset")
@@ -231,18 +479,15 @@ class Spending:
             order = range(len(messages))
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("`order` must list each granted release once")
-        self._order = order
-        self._messages = messages
+        self._messages, self._order = messages, order
         self._addresses = list(zip(chains, since, strict=True))
-        self._expires = expires
-        self._day = day
+        self._expires, self._day = expires, day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Record the progress through the requests' file, begun by `Ledger.begin_run`, and add to its counters."""
         key = self._task, self._source
-        row = self._connection.execute(
-            "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?", key
-        ).fetchone()
+        query = "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?"
+        row = self._connection.execute(query, key).fetchone()
         if row is None:
             raise MurkError("the work through this file was not begun: call Ledger.begin_run first")
         counters = json.loads(row[1])
@@ -260,7 +505,7 @@ class Spending:
             home, task, source, expires = self._home, self._task, self._source, self._expires
             numbers = self.numbers
             rows = list(zip(numbers, self.granted, self._paid, strict=True))
-            owners = outbox.seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
+            owners = seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
             run(
                 "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -289,10 +534,7 @@ class Spending:
             run(
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
-                [
-                    (self._home, people[index], self._price_of(refusal.level))
-                    for index, refusal in self.refusals.items()
-                ],
+                [(self._home, people[at], self._price_of(refusal.level)) for at, refusal in self.refusals.items()],
             )
         if self._progress is not None:
             self._connection.execute(
@@ -352,7 +594,6 @@ class Spending:
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
     def _lacking(self, caps: Sequence[Promise], past: Mapping[int, int], number: int) -> Lacking | None:
-        """Return the first cap that one more release would exceed; None if there is none."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(past, self._prices)
@@ -383,5 +624,4 @@ class Spending:
 
 
 def _remainder(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
-    """Return a cap's remainder, at least 0; a tightened cap may lie below what was spent."""
     return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

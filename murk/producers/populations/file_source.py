@@ -6,7 +6,6 @@ import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.names import are_plain, is_unicode, number_name, person_name
+from murk.producers.ledger.names import are_plain, is_unicode, name_of
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, is_blank, suspects
-from murk.stream.task.data.columns import Cell, as_boolean
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, suspects
+from murk.stream.task.data.coding import Cell, as_boolean
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.errors import shown
 
@@ -29,8 +28,10 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 
-NOBODY = ""
-"""Stands for the organisation of rows that name none."""
+NOBODY = ""  # stands for the organisation of rows that name none
+BY_LOT = "lot"
+SELECT_CHUNK = 65_536
+MOST_SHOWN: Final = 10  # largest number of values in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +60,6 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-MOST_SHOWN: Final = 10
-"""Largest number of values in a message."""
 
 
 def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
@@ -98,10 +95,6 @@ def declared(task: Task, column: str) -> str:
     return f"declared: {', '.join(map(shown, values[:MOST_SHOWN]))}{more}"
 
 
-BY_LOT = "lot"
-SELECT_CHUNK = 65_536
-
-
 class FileSource:
     """The people, or the organisations' records, of a file or of a table in memory.
 
@@ -112,16 +105,33 @@ class FileSource:
     With real noise no value stops the reading, since observers of a log see whether releases arrive. Every value is
     coded as on a device: missing and invalid ones (text instead of a number, NaN, an undeclared category or label)
     become 0, whatever the task's ``missing`` rule. A row without any value is released in place of one that cannot be
-    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level: at the task's first level,
-    from an account of its own. With a column of organisations such a row belongs to none and is left out.
+    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level: at the task's first level
+    (``fallback_level``), from an account of its own. With a column of organisations such a row belongs to none and is
+    left out. In a simulation, and if ``strict``, each of these stops the reading; so do missing values under ``missing:
+    error``.
 
-    In a simulation, and if ``strict``, each of these stops the reading; so do missing values under ``missing: error``.
+    ``digest`` is the SHA-256 of the file's bytes, or of a table's names and values; ``absent`` are columns that none of
+    the first records has, if each record has keys of its own. Raises UserError if the file cannot be read, has no rows,
+    or lacks a column, or if levels or organisations would be read from a feature or the target. Messages name file, row
+    and column, and never a value.
+
+    >>> import tempfile
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: weeks
+    ... features: [{name: age, low: 20, high: 40}]
+    ... target: {name: worked, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_text("age,worked\\n25,yes\\nforty,no\\n")
+    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
+    [[-0.5, 0.0]]
 
     Parameters
     ----------
     records
-        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or anything that
-        `open_records` takes.
+        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or a table in memory.
     task
         The task that declares the columns.
     person_column
@@ -134,37 +144,6 @@ class FileSource:
         The column that names each record's organisation, if organisations release.
     strict
         Whether invalid values are refused; by default only if the task is simulated.
-
-    Attributes
-    ----------
-    digest
-        SHA-256 of the file's bytes, or of a table's names and values.
-    fallback_level
-        The level of rows with an unknown one: the task's first.
-    absent
-        Columns that none of the first records has, if each record has keys of its own.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, has no rows, or lacks a column, or if levels or organisations would be read from a
-        feature or the target. Messages name file, row and column, and never a value.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 20, high: 40}]
-    ... target: {name: worked, kind: binary, positive: "yes"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> path.write_text("age,worked\\n25,yes\\nforty,no\\n")
-    27
-    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
-    [[-0.5, 0.0]]
     """
 
     def __init__(
@@ -181,11 +160,9 @@ class FileSource:
         self.records: Records = open_records(records)
         self.task = task
         self.strict = task.simulated if strict is None else strict
-        self.person_column = person_column
-        self.organisation_column = organisation_column
+        self.person_column, self.organisation_column = person_column, organisation_column
         self._name_column = person_column or organisation_column
-        self.level = level
-        self.level_column = level_column
+        self.level, self.level_column = level, level_column
         levels = task.privacy.levels
         if level_column is None and level != BY_LOT and level not in levels:
             raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(levels)}")
@@ -201,9 +178,7 @@ class FileSource:
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         for name in self._named:
             if name in self.absent:
-                raise UserError(
-                    f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it as they do"
-                )
+                raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: spell it alike")
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
 
@@ -234,12 +209,11 @@ class FileSource:
     def blocks(
         self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()
     ) -> Iterator[Block]:
-        """Yield blocks of records, each checked and coded as a whole.
+        """Yield blocks of records from the row ``start`` on, each checked and coded as a whole.
 
-        ``start`` is the first row (counted from 0). ``size`` is the most records of a block, or a function that returns
-        it for the next block. ``excluded`` rows are left out.
-
-        Raises UserError for an invalid record, or if the file changed since it was opened. Earlier blocks are valid.
+        ``size`` is the most records of a block, or a function that returns it for the next block. ``excluded`` rows are
+        left out. Raises UserError for an invalid record, or if the file changed since it was opened; earlier blocks are
+        valid.
         """
         left_out = frozenset(excluded)
         numbered = enumerate(self._table.rows(start), start)
@@ -257,10 +231,7 @@ class FileSource:
             yield self._block(*zip(*pairs, strict=True))
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
-        """Draw rows for a public sample, uniformly without replacement and outside ``excluded``, in ascending order.
-
-        Raises UserError if there are too few rows, or people may have several.
-        """
+        """Draw a public sample of rows uniformly without replacement, outside ``excluded``, in ascending order."""
         from murk.privacy.noise import Purpose
 
         if self.person_column is not None:
@@ -268,9 +239,8 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        left_out = np.array(
-            sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size), dtype=np.int64
-        )
+        known = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
+        left_out = np.array(known, dtype=np.int64)
         if not 0 <= count <= self.size - len(left_out):
             raise UserError(f"{count} rows cannot be set aside: {self.records} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
@@ -298,10 +268,7 @@ class FileSource:
         return points, counts.astype(np.int64)
 
     def labels(self) -> Counter[str]:
-        """Return how many rows have each raw value of the target, as text; empty cells are not counted.
-
-        These are raw values, for the holder of a simulation's file only.
-        """
+        """Return how many rows have each raw value of the target, for the holder of a simulation's file only."""
         counts: Counter[str] = Counter()
         numbered = enumerate(self._table.rows(0))
         while pairs := list(islice(numbered, SELECT_CHUNK)):
@@ -334,20 +301,9 @@ class FileSource:
                 for name, column in columns.items()
             }
         coded = self._encode(columns, rows, target=True)
-        return Block(
-            source=self.digest,
-            rows=np.array(rows, dtype=np.int64),
-            x=coded.x,
-            y=coded.y,
-            people=people,
-            levels=levels,
-            cells=coded.cells,
-            clamped=int(coded.clamped.sum()),
-            missing=int(coded.missing.sum()),
-            next_row=rows[-1] + 1,
-            unreadable=len(unreadable),
-            owners=owners,
-        )
+        numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
+        named = people, levels, coded.cells
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, rows[-1] + 1, len(unreadable), owners)
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
         coding = self.task.coding
@@ -380,7 +336,6 @@ class FileSource:
         raise UserError(f"{self._location(row, column)}: the value {cell.describe()}. {remedy}")
 
     def _location(self, row: int, column: str) -> str:
-        """Return where an error is, counting rows from 1 after the header."""
         return f"{self.records}, row {row + 1}, column {column!r}"
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
@@ -407,7 +362,7 @@ class FileSource:
         names = []
         for index, (row, value) in enumerate(zip(rows, column, strict=True)):
             try:
-                names.append(_name(value))
+                names.append(name_of(value))
             except UserError as error:
                 if self.strict:
                     raise UserError(f"{self._location(row, name)}: {error}") from None
@@ -435,10 +390,3 @@ class FileSource:
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
             raise UserError(f"{self.records} was changed while it was read: start again, and do not change it then")
-
-
-def _name(value: Any) -> str:
-    if type(value) not in (str, int, float, Decimal) or not str(value).strip():
-        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
-    # Programs read ids as floats where the column has a gap.
-    return person_name(str(value) if isinstance(value, str | int) else number_name(value))

@@ -15,35 +15,144 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.results.missing import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.policy import Policy
-from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
-from murk.producers.populations.ledger_places import check_recognised, register
-from murk.producers.populations.overlap import OverlapError, check_apart, check_carried
-from murk.producers.populations.public_sample import public_covariates
+from murk.producers.populations.ledger_places import (
+    RunConfig,
+    begun_with,
+    check_kind,
+    check_recognised,
+    compare,
+    differs,
+    hold,
+    in_file,
+    note,
+    register,
+)
+from murk.producers.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.producers.populations.records.records import Records
-from murk.producers.populations.run_lock import RunConfig, begun_with, check_kind, compare, differs, hold, in_file, note
+from murk.producers.producer import Policy
 from murk.stream.log.base import Log
-from murk.stream.task.change import check_task_change
-from murk.stream.task.data.columns import Cell
-from murk.stream.task.data.features import BinaryTarget
-from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.data.coding import Cell
+from murk.stream.task.data.features import INDICATOR, BinaryTarget, NumberFeature
 from murk.stream.task.errors import shown
-from murk.stream.task.task import Task
+from murk.stream.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
+    from murk.producers.populations.file_source import Block, FileSource
+    from murk.stream.task.data.coding import Coding
+    from murk.stream.task.task import Task
+
+
+class ConstantSurvey:
+    """Finds columns of a simulation's source that have one value in all rows, or none."""
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        coding = source.task.coding
+        self._groups = _groups(coding)
+        size = len(self._groups)
+        self._low = [np.full(len(group), np.inf) for group in self._groups] + [np.array([np.inf])]
+        self._high = [-low for low in self._low]
+        self._seen = [False] * (size + 1)
+        self._rows = 0
+        self._sums = np.zeros((size + 1, 3))
+
+    def add(self, block: Block) -> None:
+        """Add a block of a simulation."""
+        if not self._source.task.simulated:
+            return
+        values = [*(block.x[:, group] for group in self._groups), block.y[:, None]]
+        self._rows += len(block.y)
+        for position, column in enumerate(values):
+            there = column[block.cells[:, position] < Cell.MISSING]
+            self._sums[position] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
+            if len(there):
+                self._seen[position] = True
+                self._low[position] = np.minimum(self._low[position], there.min(axis=0))
+                self._high[position] = np.maximum(self._high[position], there.max(axis=0))
+
+    def warnings(self) -> list[str]:
+        """Return warnings about empty and constant columns, and about missing values."""
+        source = self._source
+        task = source.task
+        if not task.simulated:
+            return []
+        found = []
+        for position, name in enumerate((*task.coding.columns, task.coding.target)):
+            where = f"the column {name!r} of {source.records}"
+            if not self._seen[position]:
+                found.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
+            elif np.array_equal(self._low[position], self._high[position]):
+                found.append(
+                    f"{where} has the same value in every row, or only values beyond the same bound, so nothing is "
+                    f"learned about it {_SEEN}"
+                )
+        return found + self._missing()
+
+    def _missing(self) -> list[str]:
+        task, found = self._source.task, []
+        coded = task.coding.encode_record({}, target=False).x
+        for position, feature in enumerate(task.features):
+            count, total, squares = self._sums[position].tolist()
+            if not isinstance(feature, NumberFeature) or feature.missing == INDICATOR or not 0 < count < self._rows:
+                continue
+            share, mean = 1.0 - count / self._rows, total / count
+            variance = squares / count - mean**2
+            kept = kept_share(share, float(coded[self._groups[position][0]]) - mean, variance)
+            # Constant columns have a warning of their own.
+            if kept < MATTERS and self._low[position][0] < self._high[position][0]:
+                typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
+                found.append(
+                    f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "
+                    f"{coded_as(feature)}: its coefficient is about {kept:.2f} of what it is among complete records. "
+                    f"To avoid this, set missing: {typical:.2g} (the mean of the others) or missing: indicator {_SEEN}"
+                )
+        return found
+
+
+_SEEN = "(checked because this is a simulation; for real people nobody can check it)"
+
+
+def constant_in_public(task: Task) -> list[str]:
+    """Return warnings about coded features that are constant in a task's public covariates."""
+    if task.covariates is None:
+        return []
+    points = task.covariates.points
+    same = (points == points[:1]).all(axis=0)[:-1].tolist()
+    return [
+        f"{name!r} has the same value in all public rows, or only values beyond the same bound, so they do not show "
+        "how it varies with other features"
+        for name, constant in zip(task.coding.names, same, strict=False)
+        if constant
+    ]
+
+
+def check_public(task: Task, problem: Problem) -> None:
+    """Raise a UserError naming constant coded features if nothing can be learned with a task's public covariates."""
+    try:
+        problem.engine()
+    except UserError as error:
+        raise UserError("; ".join([*constant_in_public(task), str(error)])) from None
+
+
+def _groups(coding: Coding) -> list[NDArray[np.intp]]:
+    found, start = [], 0
+    for index in range(len(coding.columns)):
+        size = len(coding.names_of(index))
+        found.append(np.arange(start, start + size))
+        start += size
+    return found
 
 
 class CodedSurvey:
-    """Counts of values that are missing, out of bounds, or invalid.
-
-    With real noise they decide nothing and are reported to the file's holder only.
-    """
+    """Counts of values that are missing, out of bounds, or invalid, for the file's holder only."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -68,9 +177,8 @@ class CodedSurvey:
         ]
         parts = []
         for cell in list(Cell)[1:]:
-            columns = [
-                f"{int(count):,} of {name!r}" for name, count in zip(names, self._counts[cell], strict=True) if count
-            ]
+            counts = zip(names, self._counts[cell].tolist(), strict=True)
+            columns = [f"{count:,} of {name!r}" for name, count in counts if count]
             if columns:
                 parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
         if self._unreadable:
@@ -107,7 +215,7 @@ class LabelSurvey:
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
 
     def check(self) -> None:
-        """Refuse a file in which all labels are the same; raise a UserError stating which label occurs."""
+        """Raise a UserError for a file in which all labels are the same, stating which label occurs."""
         if mistake := self.mistake():
             raise UserError(mistake)
 
@@ -171,11 +279,7 @@ class PopulationConfig:
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
-        """Open the file for a task; see `FileSource` for ``strict``.
-
-        Raises UserError if the file cannot be read, has no rows, or lacks a column, or if levels would be read from a
-        feature or the target, or if ``person`` or individual levels are given for a sketch task.
-        """
+        """Open the file for a task (see `FileSource`); a `UserError` for settings that do not fit a sketch task."""
         if task.of_organisations:
             self._check_organisations(task)
             column = task.block.organisation
@@ -232,10 +336,8 @@ class FilePopulation(ABC):
     ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
     about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
     missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
-    holder.
-
-    Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not those that
-    the log was begun with; or if another process releases to the log.
+    holder. Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not
+    those that the log was begun with; or if another process releases to the log.
     """
 
     problem: Problem
@@ -277,10 +379,7 @@ class FilePopulation(ABC):
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block per step; the first step sends the backlog.
-
-        After a step fails because the log cannot be reached, a new iterator continues.
-        """
+        """Release the rest of the file, a block per step, after the backlog; after a failure, iterate again."""
 
     @property
     def notice(self) -> str:
@@ -315,9 +414,9 @@ class FilePopulation(ABC):
         self.findings += tuple(coded.findings())
 
     def _check_labels(self) -> None:
-        if self.source.strict:
-            self._labels.check()
-        elif mistake := self._labels.mistake():
+        if mistake := self._labels.mistake():
+            if self.source.strict:
+                raise UserError(mistake)
             self.findings += (mistake,)
 
     def _caution(self, check: Callable[[], None]) -> str:
@@ -420,7 +519,6 @@ class FilePopulation(ABC):
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
     def _resume(self, task: Task, carried: Task) -> None:
-        """Check that everything is as it was when the log was begun."""
         check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file lacks the covariates; everything else must be the same.
@@ -460,19 +558,16 @@ class FilePopulation(ABC):
             self.warnings += check_recognised(self.source, self.ledger, capped=capped)
 
     def _config(self) -> RunConfig:
-        return RunConfig(
-            person=self.crowd.person, level=self.crowd.level, seed=self.crowd.seed, ledger=self.ledger.identity
-        )
+        return RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:
     """Read a population's file as strictly as a simulation does, and return the number of rows.
 
-    Neither log nor ledger is opened, so only the caller sees whether the file is refused.
-
-    Raises UserError for an undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a
-    row that names nobody or no level, labels that are all the same, and people in the task's file of public covariates.
-    Messages name file, row and column, and never a value.
+    Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
+    undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
+    no level, labels that are all the same, and people in the task's file of public covariates. Messages name file, row
+    and column, and never a value.
     """
     source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
     labels, rows = LabelSurvey(source), 0

@@ -1,9 +1,12 @@
-"""Where a ledger lies. The people of a file have one ledger for all tasks.
+"""Where a ledger lies, and the settings with which the work on a log was begun.
 
-A ledger lies beside its file. The ledgers in which the file's people have accounts are listed beside it
-(``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people, cannot be
-detected. Records in memory have no default. Simulations spend no budget: each task has its own ledger, which is not
-listed.
+The people of a file have one ledger for all tasks. It lies beside its file. The ledgers in which the file's people have
+accounts are listed beside it (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file
+of the same people, cannot be detected. Records in memory have no default. Simulations spend no budget: each task has
+its own ledger, which is not listed.
+
+The settings of a run are stored in a small file beside its log, which also locks the work. For a log on a cluster the
+file lies beside the ledger; it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -14,24 +17,144 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from murk._files import open_own, write_whole
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import NameKey, key_path, read_key
 from murk.producers.ledger.recognition import describe, remedy, unrecognised
 from murk.producers.ledger.schema import APPLICATION, NAMING
 from murk.producers.populations.records.files import readable, survey
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.run_lock import SUFFIX, write_durably
+from murk.stream.log.base import Log
+from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.populations.file_source import FileSource
+
+
+SUFFIX = ".run.json"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Settings that must be the same to continue the work on a log; no digest, which could reveal a short file."""
+
+    person: str | None
+    level: str
+    seed: int | None
+    ledger: str
+
+
+def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:
+    """Store the settings that the work on a log begins with."""
+    path = beside(log, SUFFIX, ledger)
+    if path is not None:
+        write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
+
+
+def noted(log: Log, ledger: str | Path) -> RunConfig | None:
+    """Return the settings that the work on a log was begun with; None if unknown. A damaged file is a MurkError."""
+    path = beside(log, SUFFIX, ledger)
+    # Without a task on the log the work has not begun.
+    if path is None or log.document() is None or not path.exists():
+        return None
+    try:
+        return RunConfig(**json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise MurkError(f"{path} is damaged: restore it from a copy, or begin with a new log") from error
+
+
+def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
+    """Raise a UserError if a setting differs from those that the work on a log was begun with."""
+    known = noted(log, ledger)
+    if known is None or known == facts:
+        return
+    name = next(field.name for field in fields(RunConfig) if getattr(known, field.name) != getattr(facts, field.name))
+    if name == "ledger":
+        found = "another ledger"
+    else:
+        values = getattr(known, name), getattr(facts, name)
+        before, now = (f"no --{name}" if value is None else f"--{name} {value}" for value in values)
+        found = f"{before}, not {now}"
+    raise differs(log, found, f"--{name}", seed=known.seed)
+
+
+def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
+    """Return the error for settings other than those that the work on a log was begun with."""
+    again = "to begin again, give another --log and --ledger"
+    if seed is None:
+        again = "what its people spent stays spent. For another task, give another --log and the same ledger"
+    return UserError(f"{log.url} was begun with {found}: give the same {options} again to continue; {again}")
+
+
+def begun_with(log: Log, ledger: str | Path) -> str | None:
+    """Return the identity of the ledger that the work on a log was begun with; None if unknown."""
+    known = noted(log, ledger)
+    return None if known is None else known.ledger
+
+
+def check_kind(log: Log, carried: Task, simulated: bool) -> None:
+    """Raise a UserError if a log carries releases of the other kind, real or simulated."""
+    if carried.simulated != simulated:
+        kind = "simulated" if carried.simulated else "real"
+        raise UserError(
+            f"{log.url} carries {kind} releases, and the kind is fixed when a log is begun: "
+            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
+        )
+
+
+def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[], object]:
+    """Lock a log against other releasing processes until ``owner`` is deleted or the result is called.
+
+    On a cluster's log this excludes only processes with the same ledger and a task of the same name. Raises UserError
+    if another process holds the lock.
+    """
+    path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
+    if path is None:
+        return lambda: None
+    handle = open_own(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(
+            f"another `murk run` or `murk produce` is working on {log.url}: wait for it to end, or use another log"
+        ) from None
+    return weakref.finalize(owner, os.close, handle)
+
+
+def in_file(log: Log) -> Path | None:
+    """Return the path of a log in a file; None for other logs."""
+    scheme, _, path = log.url.partition(":///")
+    return Path(path) if scheme == "sqlite" else None
+
+
+def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
+    """Return the path of a small file that belongs to a log; None before the log's streams exist."""
+    path = in_file(log)
+    if path is not None:
+        return Path(f"{path}{suffix}")
+    try:
+        return Path(f"{ledger}.{log.identity[:13]}{suffix}")
+    except UserError:
+        return None
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file, readable by its owner only, so that a crash leaves it complete or absent."""
+    try:
+        write_whole(path, text, own=True, mode=0o600)
+    except OSError as error:
+        raise MurkError(f"{path} cannot be written ({error.strerror}): make room or give another place") from error
+
 
 NOTE, LEDGER, SIMULATED = ".ledgers.json", ".ledger.db", ".simulated.ledger.db"
 _log = logging.getLogger(__name__)
@@ -56,7 +179,6 @@ class _Contents:
     key: NameKey | None
 
     def knows(self, digest: str) -> bool:
-        """Return whether people released from the file with a digest; False without the ledger's key."""
         return self.key is not None and self.key.source(digest) in self.digests
 
 
@@ -64,10 +186,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     """Return the path of the ledger of a file's people if none was named.
 
     That is the one of earlier versions (``TASK.ledger.db``) if it exists; else the one in which the file's people have
-    accounts; else a new one beside the file.
-
-    Raises UserError if the records are in memory, the file cannot be read, its people have accounts in several ledgers
-    or in a missing one, or the folder of a new one cannot be written.
+    accounts; else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read,
+    its people have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
@@ -118,11 +238,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
     """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
 
-    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame.
-    ``source`` are records from which people first release to a real task; ``capped`` is whether the caller wants a cap
-    over all tasks.
-
-    Raises UserError if there is a cap, and others have released by the ledger who may be the same people.
+    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
+    ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -143,29 +260,24 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
     with _locked_folder(source.path):
-        return _register(source, ledger)
-
-
-def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    path = source.path
-    folder = [] if path is None else [path.resolve().parent]
-    noted = list(_listed(path))
-    warnings = []
-    others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
-    for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
-        if seen.knows(source.digest):
-            others.setdefault(seen.identity, _relative_to_cwd(found))
-    others.pop(ledger.identity, None)
-    for other in others.values():
-        warnings.append(
-            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by that "
-            f"one is not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
-        )
-    if path is None:
+        path = source.path
+        folder = [] if path is None else [path.resolve().parent]
+        noted = list(_listed(path))
+        others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
+        for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
+            if seen.knows(source.digest):
+                others.setdefault(seen.identity, _relative_to_cwd(found))
+        others.pop(ledger.identity, None)
+        warnings = [
+            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by it is "
+            f"not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
+            for other in others.values()
+        ]
+        if path is None:
+            return tuple(warnings)
+        mine = Noted(_relative(path, ledger.path), ledger.identity)
+        _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
         return tuple(warnings)
-    mine = Noted(_relative(path, ledger.path), ledger.identity)
-    _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
-    return tuple(warnings)
 
 
 def _stem(source: Path) -> str:
@@ -196,10 +308,7 @@ def _listed(source: Path | None) -> Sequence[Noted]:
 
 @contextmanager
 def _locked_folder(source: Path | None) -> Iterator[None]:
-    """Lock a file's folder, so that no other command changes the list of ledgers meanwhile.
-
-    The list itself is replaced when it is written, so it cannot carry the lock.
-    """
+    """Lock a file's folder, as the list of ledgers is replaced whenever it is written and cannot carry the lock."""
     if source is None:
         yield
         return
@@ -229,7 +338,6 @@ def _resolve(source: Path, noted: Noted) -> Path:
 
 
 def _relative(source: Path, ledger: Path) -> str:
-    """Return a ledger's path for the list: beside the file it moves with it."""
     folder, path = source.resolve().parent, ledger.resolve()
     return path.name if path.parent == folder else str(path)
 
@@ -247,7 +355,6 @@ def _ledgers_in(*folders: Path) -> Iterable[tuple[Path, _Contents]]:
 
 
 def _has_remains(path: Path) -> bool:
-    """Return whether anything is left of a ledger: an unreadable file, SQLite's companion files, or a run's note."""
     parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
     return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
 
@@ -278,9 +385,8 @@ def _inspect(path: Path) -> _Contents | None:
 
 def _read_contents(path: Path) -> _Contents | None:
     """Inspect a ledger; None if the file is another kind of database."""
-    with closing(
-        sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
-    ) as found:
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=5.0)) as found:
         if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             return None
         columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]
@@ -291,15 +397,13 @@ def _read_contents(path: Path) -> _Contents | None:
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
         tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        meta = dict(
-            found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)).fetchall()
-        )
+        meta = dict(found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)))
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
         return _Contents(identity, names, hashed, _key(path, meta))
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """Return the key of a ledger's digests: without a secret if they are not hashed, None if it is lost."""
+    """Return the key of a ledger's digests, without a secret if they are not hashed; None if it is lost."""
     if meta.get("format") in (1, 2, 3) or NAMING in meta or "key" not in meta:
         return NameKey(None)
     try:

@@ -11,17 +11,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from murk.errors import UserError
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.privacy import guarantee_from_text
-from murk.producers.policy import Policy
 from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.people import Agree, PopulationConfig, Step, open_accounts, population_of
 from murk.producers.populations.records.records import open_records
+from murk.producers.producer import Policy
 from murk.stream.log.open import open_log
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.shuffler.shuffler import Shuffler
     from murk.stream.log.base import Log
-    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.task import Disclosure
 
 
 class LocalRun:
@@ -58,9 +57,8 @@ class LocalRun:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
             # Devices write to an intake, if a shuffler stands between them and the log.
             intake = self.log if task.shuffle is None else self._stack.enter_context(open_log(_intake(log_url)))
-            self.ledger = self._stack.enter_context(
-                open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
-            )
+            ledger = open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
+            self.ledger = self._stack.enter_context(ledger)
             self.population = population_of(task, crowd, intake, self.ledger, block=block, policy=policy, agree=agree)
             self._stack.callback(self.population.close)
             self.task = self.population.task
@@ -116,14 +114,11 @@ class LocalRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
 
 def _intake(log_url: str) -> str:
-    """Return the URL of the intake beside a log in a file."""
     if not log_url.startswith("sqlite:"):
         raise UserError(
             "a shuffled task runs in one process on a log in a file only: on Kafka, start `murk shuffle` and "
@@ -150,7 +145,21 @@ def run(
     """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
     Every record is randomized on its person's simulated device, paid for from their account, sent through the log and
-    learned exactly once. With real noise, an interrupted run continues when it is called again.
+    learned exactly once. With real noise, an interrupted run continues when it is called again. Raises UserError if the
+    task, the source or a setting is invalid or differs from those of the interrupted run, or if features would become
+    public without consent.
+
+    >>> import tempfile
+    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
+    >>> task = Task.parse('''
+    ... name: weeks
+    ... features: [{name: age, low: 20, high: 40}]
+    ... target: {name: worked, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> run(task, people, seed=1)
+    <Result of weeks: 100 releases, 2 coefficients (2 not learned), simulated>
 
     Parameters
     ----------
@@ -181,26 +190,6 @@ def run(
         Nominal level of the intervals.
     progress
         Called after each block with the number of rows done and of all rows.
-
-    Raises
-    ------
-    UserError
-        If the task, the source or a setting is invalid or differs from those of the interrupted run, or if features
-        would become public without consent.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 20, high: 40}]
-    ... target: {name: worked, kind: binary, positive: "yes"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> run(task, people, seed=1)
-    <Result of weeks: 100 releases, 2 coefficients (2 not learned), simulated>
     """
     start = monotonic()
     _check_order(task, source)
@@ -230,9 +219,7 @@ def run(
 
 def _check_order(task: object, source: object) -> None:
     if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
-        raise UserError(
-            "a task was given in place of the people's records: murk.run(task, people) takes the task first"
-        )
+        raise UserError("a task was given in place of people's records: murk.run(task, people) takes the task first")
     if isinstance(task, str) and "\n" in task:
         raise UserError("task= is the text of a task: give Task.parse(text), or the path of its file")
     if not isinstance(task, Task | str | Path):
@@ -254,10 +241,7 @@ def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
 
 
 def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: bool = False) -> dict[str, Any]:
-    """Report a run: what its log holds, who released, and what they have spent.
-
-    ``start`` is when it began, by `time.monotonic`; for the others see `murk.learners.results.report.report_log`.
-    """
+    """Report a run begun at ``start`` (`time.monotonic`): what its log holds, who released, what they spent."""
     from murk.planning.advice import advise
 
     totals = run.ledger.totals()

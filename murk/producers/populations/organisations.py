@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.delivery import WindowReceipt
 from murk.producers.populations.file_source import NOBODY
 from murk.producers.populations.file_work import FilePopulation, Step
-from murk.producers.sketches.producer import ORGANISATION, SketchProducer, sketch_problem_for
-from murk.producers.sketches.window import remedy
+from murk.producers.producer import WindowReceipt
+from murk.producers.sketches import ORGANISATION, SketchProducer, remedy, sketch_problem_for
 
 if TYPE_CHECKING:
     from murk.learners.sketches.problem import WindowProblem
     from murk.producers.populations.file_source import Block
     from murk.stream.task.task import Task
 
-MOST = 1000
-"""Largest number of organisations of a file: each has an open window in memory."""
+MOST = 1000  # largest number of organisations of a file: each has an open window in memory
 BLOCK = 4096
 
 Groups = Mapping[str, NDArray[np.int64]]
@@ -39,10 +36,8 @@ class OrganisationPopulation(FilePopulation):
     process begins again at its first row; nothing was debited, and ``lost`` counts it.
 
     ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
-    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none.
-
-    See `FilePopulation` for parameters and errors. A new log also needs an organisation with enough rows, and at most
-    1000 organisations.
+    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none. A
+    new log also needs an organisation with enough rows, and at most 1000 organisations.
     """
 
     problem: WindowProblem
@@ -63,10 +58,7 @@ class OrganisationPopulation(FilePopulation):
         if not self.lost:
             return ""
         which = "a window was" if self.lost == 1 else f"{self.lost:,} windows were"
-        return (
-            f"{which} lost when an earlier process ended in the middle of it: nothing was debited or sent, and the "
-            "rows are read again"
-        )
+        return f"{which} lost when an earlier process ended: nothing was debited or sent, and the rows are read again"
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
@@ -137,20 +129,14 @@ class OrganisationPopulation(FilePopulation):
             for organisation, owner, row in zip(names, block.owners, block.rows.tolist(), strict=True):
                 self._rows.setdefault((organisation, owner), []).append(row)
 
-    def _owner(self, block: Block, index: int) -> str | None:
-        assert block.owners is not None
-        return None if int(block.rows[index]) in self.beyond else block.owners[index]
-
     def _draw_beyond(self) -> frozenset[int]:
-        """Draw the rows beyond each person's share, from the task's name and the row numbers only.
-
-        A continued run therefore draws the same rows, and the draw does not depend on any row's values.
-        """
+        """Draw the rows beyond each person's share, from the task's name and the row numbers only."""
         task, beyond = self.source.task, []
         assert task.of_organisations
         for rows in self._rows.values():
             if len(rows) > task.block.most_rows:
-                beyond += sorted(rows, key=partial(_draw_key, task.name))[task.block.most_rows :]
+                drawn = sorted(rows, key=lambda row: blake2b(f"{task.name}\0{row}".encode(), digest_size=16).digest())
+                beyond += drawn[task.block.most_rows :]
         self._rows.clear()
         return frozenset(beyond)
 
@@ -187,20 +173,12 @@ class OrganisationPopulation(FilePopulation):
     def _producer(self, name: str) -> SketchProducer:
         if name not in self._producers:
             self._producers[name] = SketchProducer(
-                self.task,
-                self.log,
-                self.ledger,
-                organisation=name,
-                level=self.crowd.level,
-                noise=self.crowd.noise,
-                policy=self._policy,
-                problem=self.problem,
-                source=self.source.digest,
-            )
+                self.task, self.log, self.ledger, organisation=name, level=self.crowd.level, noise=self.crowd.noise,
+                policy=self._policy, problem=self.problem, source=self.source.digest,
+            )  # fmt: skip
         return self._producers[name]
 
     def _open_rows(self, block: Block) -> Groups:
-        """Return the indices of each organisation's records in a block that are in no window yet."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         indices: dict[str, list[int]] = {}
         for index, name in enumerate(names):
@@ -229,15 +207,16 @@ class OrganisationPopulation(FilePopulation):
         # If this fails halfway, producers skip rows that they have added when the block comes again.
         for name, indices in own.items():
             rows = block.rows[indices].tolist()
-            owners = None if block.owners is None else [self._owner(block, index) for index in indices.tolist()]
+            owners = None
+            if block.owners is not None:
+                owned = zip(rows, indices.tolist(), strict=True)
+                owners = [None if row in self.beyond else block.owners[index] for row, index in owned]
             self._collect(self._producer(name).add_block(block.x[indices], block.y[indices], rows=rows, people=owners))
         return stop
 
     def _release_overdue(self) -> None:
         """Release windows that were full when the ledger could not be written, before any row is read."""
-        for _, producer in sorted(self._producers.items()):
-            if producer.overdue:
-                self._collect([producer.release()])
+        self._collect([producer.release() for _, producer in sorted(self._producers.items()) if producer.overdue])
 
     def _end_windows(self) -> None:
         """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""
@@ -255,7 +234,3 @@ class OrganisationPopulation(FilePopulation):
 
     def _step(self) -> Step:
         return Step(self.next_row, self.releases, self.refused)
-
-
-def _draw_key(name: str, row: int) -> bytes:
-    return blake2b(f"{name}\0{row}".encode(), digest_size=16).digest()

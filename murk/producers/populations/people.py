@@ -1,36 +1,40 @@
-"""The people of a file, each of whom releases their own records."""
+"""The people of a file, each of whom releases their own records, and waiting for the models that follow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from murk.errors import MurkError
 from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.policy import Policy
 from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts
-from murk.producers.producer import Producer
-from murk.stream.log.base import Log
+from murk.producers.producer import Policy, Producer
+from murk.stream.log.base import FIRST_CHAIN, Log, UnreachableError
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.state import decode_state
 from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.problem import InteractiveProblem
+
 
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
-MOST = 16_384
-"""Largest number of records in a block, which is one transaction of the ledger."""
-SHARE, FEW = 20, 256
-"""With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
-is more, so that few people release at a chain's old model after it has a new one."""
+MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
+# records of a block if releases use no model
 BLOCK = 2048
-"""Records of a block if releases use no model."""
+# With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
+# is more, so that few people release at a chain's old model after it has a new one.
+SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file: each row is a record, of its own person or of one named by a column.
-
-    See `FilePopulation` for the parameters; by default a block has as many records as the problem allows at one model.
-    ``producer`` simulates all their devices.
-    """
+    """The people of a file, each with one row or the rows with their name; ``producer`` simulates all devices."""
 
     problem: PersonProblem
 
@@ -121,3 +125,77 @@ def population_of(
 
         return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
     return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
+
+
+# shortest and longest pause between two polls, in seconds
+_SHORTEST, _LONGEST = 0.005, 0.05
+
+
+def wait_for_models(
+    log: Log,
+    problem: InteractiveProblem,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    idle: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until every model that follows from the log's current releases is published.
+
+    With gradients, this keeps at most one block in flight; with scores, it waits only for the models at the ends of
+    epochs. ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for
+    ``patience`` seconds.
+    """
+    ends = log.ends()
+    before: object = None
+    moved, pause = clock(), _SHORTEST
+    while True:
+        try:
+            progress = _progress(log, problem, ends)
+        except UnreachableError:
+            # Wait for an unreachable log as long as for a learner.
+            progress = [(False, -1)]
+        if all(done for done, _ in progress):
+            return
+        now = clock()
+        if progress != before:
+            before, moved = progress, now
+        elif now - moved > patience:
+            raise MurkError(
+                f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "
+                "and the same command again; it continues where it stopped",
+                code="MURK-LOG-009",
+            )
+        if pause == _SHORTEST:
+            idle()
+        time.sleep(pause)
+        pause = min(_LONGEST, 1.2 * pause)
+
+
+def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
+    if problem.shares_models:
+        return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
+    return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]
+
+
+def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+    """Return whether a chain's model is the newest possible at these ends, and how many messages were read."""
+    message = log.model(chain)
+    try:
+        published = 0 if message is None else IterateMessage.model_validate_json(message).version
+    except ValidationError:
+        # The producer refuses such a model.
+        return True, 0
+    due = problem.next_published(published)
+    if sum(ends.values()) < due:
+        return True, published
+    checkpoints = {each: log.checkpoint(each) for each in ends}
+    read = sum(checkpoint.offset for checkpoint in checkpoints.values())
+    if any(checkpoint.offset < ends[each] for each, checkpoint in checkpoints.items()):
+        return False, read
+    learned = sum(
+        decode_state(checkpoint.state, f"chain {each} of {log.url}").counters.learned
+        for each, checkpoint in checkpoints.items()
+        if checkpoint.state is not None
+    )
+    # State and model are written together, but a cluster may show one of them first.
+    return learned < due, read

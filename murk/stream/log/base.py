@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE
 
 _PAGE = 4096  # messages read at once by `Log.releases`
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
@@ -29,10 +28,7 @@ def truncate_time(time: float, granularity: int) -> int:
 
 
 def segment_seconds(retention: int) -> int:
-    """Return how long a segment of a topic is written to, for a retention in seconds.
-
-    A broker deletes whole segments, so a message may stay for that much longer.
-    """
+    """Return how long a broker writes to a segment, which it deletes as a whole, for a retention in seconds."""
     return max(600, retention // 8)
 
 
@@ -52,6 +48,9 @@ class DeadLetter(NamedTuple):
     reason: str
     detail: str
     value: bytes
+
+
+Dead = Sequence[DeadLetter]
 
 
 class Checkpoint(NamedTuple):
@@ -95,25 +94,19 @@ class UnreachableError(MurkError):
 class Membership(ABC):
     """A process's share of the chains, among all processes that learn from a log."""
 
-    shared: bool = False
-    """Whether chains move between processes; otherwise losing one is an error."""
+    shared: bool = False  # whether chains move between processes; otherwise losing one is an error
 
     @abstractmethod
     def chains(self) -> frozenset[int]:
         """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
 
-        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them.
-
-        Raises ``UnreachableError`` if the assignment is unknown because the log cannot be reached.
+        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
+        ``UnreachableError`` if the assignment is unknown because the log cannot be reached.
         """
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that others take over immediately.
-
-        ``for_good=False`` is for a process that fails and will be restarted: it keeps its chains unless the restart
-        takes too long.
-        """
+        """Leave, so that others take over now, or (``for_good=False``) only if this process is not restarted soon."""
 
 
 class AllChains(Membership):
@@ -141,34 +134,22 @@ class Ownership(ABC):
 
     @abstractmethod
     def load(self) -> Checkpoint:
-        """Read the state and offset of the last commit.
-
-        Raises ``FencedError`` when another process is known to own the chain.
-        """
+        """Read the state and offset of the last commit; raise ``FencedError`` when another owner is known."""
 
     @abstractmethod
     def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
         """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 
         A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
-        repeat it raises, and the chain must be acquired again.
-
-        Raises ``FencedError`` if another process owns the chain: nothing was written. Raises `MurkError` if the log
-        could not write: either everything was written or nothing.
+        repeat it raises, and the chain must be acquired again. Raises ``FencedError`` if another process owns the
+        chain: nothing was written. Raises `MurkError` if the log could not write: either everything was written or
+        nothing.
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
-        """Publish a model before it is committed, without waiting; it may get lost.
-
-        It needs no fencing: a model is a function of the log, and an older model only makes gradients slightly older.
-        """
+        """Publish a model before it is committed, without waiting or fencing; it may get lost."""
 
     @abstractmethod
     def close(self) -> None:
@@ -176,35 +157,21 @@ class Ownership(ABC):
 
 
 class Log(ABC):
-    """An ordered, partitioned, replayable stream of one task.
+    """An ordered, partitioned, replayable stream of one task, open in any number of processes; for one thread."""
 
-    One object serves one thread. Any number of processes may open the same log.
-    """
-
-    url: str
-    """URL for messages, without credentials."""
-
-    model_name: str | None = None
-    """Name of the model whose states, estimates and owners these are; None for the task's own learner."""
-
+    url: str  # for messages, without credentials
+    model_name: str | None = None  # model whose states, estimates and owners these are; None: the task's own learner
+    # Whether a sender searches the log for a release whose arrival is unknown. Otherwise it sends the release again.
     readable_by_senders: bool = True
-    """Whether a sender searches the log for a release whose arrival is unknown; otherwise it sends the release again,
-    and the window for duplicates drops the second copy."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Random name drawn when the log's streams were created; a recreated log has a different one.
-
-        Raises `UserError` when the streams do not exist yet.
-        """
+        """Random name drawn when the log's streams were created; `UserError` when they do not exist yet."""
 
     @abstractmethod
     def prepare(self, document: bytes) -> None:
-        """Create the streams that a task needs, without registering it.
-
-        Raises `UserError` when existing streams do not fit the task, or this process may not create them.
-        """
+        """Create the streams that a task needs, without registering it; raise `UserError` if they do not fit it."""
 
     @abstractmethod
     def register_task(self, document: bytes) -> None:
@@ -234,7 +201,7 @@ class Log(ABC):
 
         A log in a file appends all or none. With a broker, it is unknown after an error which ones were appended;
         sending them again is safe, since a release counts once. Raises `UserError`, and appends nothing, for an unknown
-        partition or a message longer than ``MAX_MESSAGE`` bytes. Raises `MurkError` when the log could not write.
+        partition or a message longer than ``MAX_MESSAGE`` bytes; `MurkError` when the log could not write.
         """
 
     def crowd_mark(self) -> CrowdMark | None:
@@ -244,24 +211,21 @@ class Log(ABC):
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         """Reserve the log for a shuffler and return its mark; with ``replace``, take it over from another shuffler.
 
-        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or logs of
-        this kind take no crowds.
+        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or it takes
+        no crowds.
         """
         raise _without_crowds(self.url)
 
     def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
         """Append a crowd's (partition, message) pairs, in order, and the mark after it, in one atomic, durable write.
 
-        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's with one crowd less.
-        Raises `MurkError` if the log could not write: either everything was written or nothing.
+        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's with one crowd less;
+        `MurkError` if the log could not write: either everything was written or nothing.
         """
         raise _without_crowds(self.url)
 
     def discard(self, partition: int, offset: int) -> None:
-        """Delete a partition's messages before an offset; a log in a file overwrites them, too.
-
-        A message may stay until the others of its batch can be deleted as well.
-        """
+        """Delete a partition's messages before an offset; a file overwrites them, a broker keeps whole batches."""
         raise _without_crowds(self.url)
 
     @abstractmethod
@@ -277,12 +241,9 @@ class Log(ABC):
 
         These are the messages of the log's task that came before their expiry and repeat no release within the window
         for duplicates. Size and magnitude are checked by a learner's ``learn_release``, which raises RejectedError for
-        what no honest device sends. Reading changes nothing and costs nobody further budget.
-
-        Raises `UserError` if the log carries no task.
+        what no honest device sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
         """
-        from murk.stream.messages.replay import Replay
-        from murk.stream.messages.wire import DuplicateWindow
+        from murk.stream.messages.wire import DuplicateWindow, Replay
         from murk.stream.task.task import Task
 
         document = self.document()
@@ -382,9 +343,7 @@ class Log(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -392,17 +351,13 @@ def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
     """Raise `UserError` if a message of a batch has more than ``MAX_MESSAGE`` bytes."""
     longest = max((len(value) for _, value in batch), default=0)
     if longest > MAX_MESSAGE:
-        raise UserError(
-            f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing of the batch was appended"
-        )
+        raise UserError(f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing was appended")
 
 
 def check_partition(log: Log, partition: int) -> None:
     """Raise `UserError` if a log has no such partition."""
     if not 0 <= partition < log.partitions:
-        raise UserError(
-            f"{log.url} has no partition {partition}: its partitions are numbered from 0 to {log.partitions - 1}"
-        )
+        raise UserError(f"{log.url} has no partition {partition}: they are numbered from 0 to {log.partitions - 1}")
 
 
 def check_range(log: Log, partition: int, offset: int) -> None:
@@ -453,8 +408,7 @@ def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool,
         )
     if found is not None and found.shuffler != shuffler and not replace:
         raise UserError(
-            f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what waited "
-            "there",
+            f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what it held",
             code="MURK-SHUFFLE-001",
         )
     return found is None or found.shuffler != shuffler

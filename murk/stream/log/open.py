@@ -24,6 +24,11 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     Raises `UserError` if the URL is invalid, the log does not exist and ``create`` is False, the file is not a log, or
     a broker refuses the settings; ``UnreachableError`` if a broker does not answer.
 
+    >>> import tempfile
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     print(log.document())
+    None
+
     Parameters
     ----------
     url
@@ -37,21 +42,11 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     model
         Name of a model fitted to the log's releases (`murk.fit`), whose states are then read and written; by default
         those of the task's own learner.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> with open_log(f"sqlite:///{folder}/log.db") as log:
-    ...     print(log.document())
-    None
     """
     scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         # Only the scheme may be quoted: the rest of a URL may contain a password.
-        raise UserError(
-            "the log URL is invalid: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT", code=ADDRESS
-        )
+        raise UserError("the log URL is invalid: write sqlite:///PATH for a file, or kafka://HOST:PORT", code=ADDRESS)
     opener = OPENERS.get(scheme)
     if opener is None:
         raise UserError(
@@ -65,17 +60,14 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
 def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
-        raise UserError(
-            f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
-            "sqlite:////PATH for an absolute one",
-            code=ADDRESS,
+        remedy = (
+            f"write sqlite:///{rest} for a path relative to the working directory, sqlite:////PATH for an absolute one"
         )
+        raise UserError(f"{url!r} lacks a slash: {remedy}", code=ADDRESS)
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
-        raise UserError(
-            f"{url!r} names no file: write sqlite:///PATH (a log is a file, which outlives its process)", code=ADDRESS
-        )
-    from murk.stream.log.sqlite.log import SqliteLog
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log is a file)", code=ADDRESS)
+    from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create, model=model)
 
@@ -86,9 +78,7 @@ def _open_kafka(url: str, *, create: bool, name: str | None, model: str | None =
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
-        raise UserError(
-            'a log on Kafka needs the client library: pip install "murk[kafka]"', code="MURK-CLI-003"
-        ) from error
+        raise UserError('a log on Kafka needs its client: pip install "murk[kafka]"', code="MURK-CLI-003") from error
     return KafkaLog(url, create=create, name=name, model=model)
 
 

@@ -13,8 +13,11 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.messages.limits import MAX_MESSAGE
 from murk.stream.messages.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
+
+MAX_MESSAGE: Final = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
+MAX_STATE: Final = 8 * 2**20  # longest state of a chain in bytes
+
 
 Reason = Literal[
     "too-large", "malformed", "schema", "wrong-task", "simulated", "dimension", "level", "magnitude", "chain",
@@ -31,7 +34,7 @@ _Message = TypeVar("_Message", bound=BaseModel)
 class RejectedError(MurkError):
     """Raised for a message that must not be learned from.
 
-    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes: bounded, and
+    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes, bounded and
     escaped to printable ASCII.
     """
 
@@ -82,9 +85,9 @@ def longest_release(kind: str, dimension: int) -> int:
     return 512 + 22 * dimension
 
 
-def encode(release: Release) -> bytes:
-    """Return a release as compact JSON with its fields in declared order."""
-    return _bytes(release)
+def encode(message: Release | IterateMessage) -> bytes:
+    """Return a message as compact JSON with its fields in declared order; floats round-trip exactly."""
+    return message.__pydantic_serializer__.to_json(message, by_alias=True)
 
 
 def decode(data: bytes, rules: WireRules) -> Release:
@@ -115,25 +118,13 @@ def decode(data: bytes, rules: WireRules) -> Release:
 
 
 def parse(data: bytes, kind: str) -> Release:
-    """Decode a release of a kind, of any task and length.
-
-    Raises `RejectedError` with reason ``too-large``, ``malformed`` or ``schema``.
-    """
+    """Decode a release of a kind, of any task and length; raise `RejectedError` if it is invalid."""
     release: Release = _parser(KINDS[kind])(data, MAX_MESSAGE)
     return release
 
 
-def encode_iterate(message: IterateMessage) -> bytes:
-    """Return a published iterate as compact JSON; floats round-trip exactly."""
-    return _bytes(message)
-
-
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Decode a published iterate of a task. The problem must check whether a device may compute at it.
-
-    Raises `RejectedError` with reason ``too-large``, ``malformed``, ``schema``, ``wrong-task``, ``chain`` or
-    ``dimension``.
-    """
+    """Decode a task's published iterate, or raise `RejectedError`; the problem must check that it is plausible."""
     # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
     message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:
@@ -162,10 +153,6 @@ def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
         text = text[: limit + 1].decode("utf-8", "backslashreplace")
     shown = ascii(text[:limit])[1:-1]
     return shown if len(text) <= limit and len(shown) <= limit else shown[:limit] + "..."
-
-
-def _bytes(message: BaseModel) -> bytes:
-    return message.__pydantic_serializer__.to_json(message, by_alias=True)
 
 
 @cache

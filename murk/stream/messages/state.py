@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.messages.codec import excerpt
-from murk.stream.messages.limits import MAX_STATE
+from murk.stream.messages.codec import MAX_STATE, excerpt
+from murk.stream.messages.releases import Count, Schema, TaskHash
 
 LEVEL = 0.95  # level of the intervals in a trail
 MOST_POINTS = 200
@@ -93,10 +93,7 @@ class Trail(BaseModel):
     numbers: str = ""
 
     def table(self, coefficients: int, where: str) -> NDArray[np.float32]:
-        """Decode ``numbers`` as an array (points, 2 coefficients + 1); ``where`` names the chain in errors.
-
-        Raises `MurkError` when the trail is damaged.
-        """
+        """Decode ``numbers`` as an array (points, 2 coefficients + 1); raise `MurkError` if the trail is damaged."""
         try:
             numbers = np.frombuffer(base64.b64decode(self.numbers, validate=True), dtype="<f4")
             table = numbers.reshape(len(self.counts), 2 * coefficients + 1)
@@ -120,17 +117,12 @@ class TrailRecorder:
         self._most = most_points(coefficients)
         self._counts, self._times = list(start.counts), list(start.times)
         self._rows = list(start.table(coefficients, where))
-        self._trail = start
-
-    @property
-    def trail(self) -> Trail:
-        """All points."""
-        return self._trail
+        self.trail = start
 
     def forget(self) -> None:
         """Drop all points."""
         self._counts, self._times, self._rows = [], [], []
-        self._trail = Trail()
+        self.trail = Trail()
 
     def next(self, count: int) -> int | None:
         """Return the next grid count above ``count``; None where the task has no trail."""
@@ -177,7 +169,7 @@ class TrailRecorder:
         self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
         self._rows = [self._rows[i] for i in kept]
         numbers = base64.b64encode(np.concatenate(self._rows).astype("<f4").tobytes()).decode("ascii")
-        self._trail = Trail(counts=self._counts, times=self._times, numbers=numbers)
+        self.trail = Trail(counts=self._counts, times=self._times, numbers=numbers)
 
 
 def most_points(coefficients: int) -> int:
@@ -295,10 +287,7 @@ class StateMessage(BaseModel):
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Return the message as JSON bytes; floats round-trip exactly.
-
-        Raises `MurkError` when the learner's state is not valid JSON data, such as infinity or NaN.
-        """
+        """Return JSON bytes; floats round-trip exactly. `MurkError` for values that JSON lacks, such as NaN."""
         try:
             # Pydantic's own JSON would silently write NaN and infinity as null.
             text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -308,10 +297,7 @@ class StateMessage(BaseModel):
 
 
 def decode_state(message: bytes, where: str) -> StateMessage:
-    """Decode a state message; ``where`` names its origin in errors.
-
-    Raises `MurkError` when it is damaged, or was written by another version.
-    """
+    """Decode a state message of ``where``; raise `MurkError` when it is damaged, or was written by another version."""
     try:
         data = json.loads(message)
     except (ValueError, RecursionError) as error:
@@ -373,8 +359,98 @@ def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> 
     """Raise MurkError unless a state has schema 1, this size under this key, and settings of this digest."""
     if state["schema"] != 1 or state[key] != size:
         raise MurkError(
-            f"a state of schema {state['schema']!r} and {key} {state[key]!r} does not fit a learner of schema 1 "
-            f"and {key} {size}"
+            f"a state of schema {state['schema']!r} and {key} {state[key]!r} does not fit schema 1 and {key} {size}"
         )
     if state["settings"] != digest:
         raise MurkError("the state is of a learner with other settings: load it into one with the same settings")
+
+
+KEY = b"estimate"  # key of the newest estimate, on a topic or in a log file
+_PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Effect(BaseModel):
+    """A coefficient per unit of its feature; if it is in log odds, its exponential is the odds ratio.
+
+    Parameters
+    ----------
+    unit
+        Unit of the feature, in words.
+    value
+        Effect per unit.
+    low, high
+        Confidence interval; null where unknown.
+    """
+
+    model_config = _PLAIN
+
+    unit: str
+    value: FiniteFloat
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+
+
+class CoefficientEstimate(BaseModel):
+    """One coefficient.
+
+    Parameters
+    ----------
+    value
+        The coefficient, in coded units.
+    low, high
+        Confidence interval, in coded units; null where unknown.
+    learned
+        Whether the coefficient was learned; otherwise noise hides it.
+    effect
+        The coefficient per unit of its feature; null where it has no unit.
+    """
+
+    model_config = _PLAIN
+
+    value: FiniteFloat
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    learned: bool
+    effect: Effect | None
+
+
+class EstimateMessage(BaseModel):
+    """The newest estimate of a task, from all its chains.
+
+    Parameters
+    ----------
+    task, name
+        Hash and name of the task.
+    simulated
+        Whether the noise was simulated; then nobody's privacy was protected.
+    releases
+        Number of releases learned; it only grows.
+    level, method, note
+        Nominal level of the intervals, their origin, and what is known of their coverage; the note ends with the looks
+        at which they hold (docs/intervals.md).
+    scale
+        Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
+    standard_error
+        Root of the coefficients' summed squared standard errors; null where one is unknown.
+    coefficients
+        Coefficients by name.
+    """
+
+    model_config = _PLAIN
+
+    schema_: Schema = 1
+    kind: Literal["estimate"] = "estimate"
+    task: TaskHash
+    name: str
+    simulated: bool
+    releases: Count
+    level: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    method: str
+    note: str
+    scale: Literal["odds ratio", "chance", "effect"]
+    standard_error: FiniteFloat | None
+    coefficients: dict[str, CoefficientEstimate]
+
+    def encode(self) -> bytes:
+        """Return the message as JSON bytes."""
+        return json.dumps(self.model_dump(by_alias=True), allow_nan=False, separators=(",", ":")).encode()

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.stream.messages.codec import WireRules, decode, encode
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, parse
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
 Rows = NDArray[np.int64]
@@ -65,10 +66,7 @@ class Block(list[Any]):
         return part
 
     def split(self, *names: str) -> dict[Any, Rows]:
-        """Return the rows by value of a field, or by tuple of values of several fields, in order of appearance.
-
-        Raises `MurkError` if payloads of one group differ in length.
-        """
+        """Return the rows by value of a field, or by tuple of values of several, in order of appearance."""
         known, parts = self._split
         if known != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
@@ -89,10 +87,7 @@ def block_of(releases: Sequence[Any]) -> Block:
 
 
 def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
-    """Return payloads as rows (m, size), faster than `numpy.array`.
-
-    Raises `MurkError` if a payload has another length or an entry is not a 64-bit integer.
-    """
+    """Return payloads as rows (m, size), faster than `numpy.array`; raise `MurkError` if one does not fit."""
     pack = _row(size).pack
     try:
         packed = bytearray().join([pack(*payload) for payload in payloads])
@@ -116,11 +111,7 @@ _BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with the fields of a release model, without the regular expressions of texts.
-
-    The payload must be a list of integers. ``widest`` is the largest magnitude of an integer, and ``only`` has the
-    allowed values of some text fields.
-    """
+    """Return a msgspec struct with a release model's fields, but without the regular expressions of texts."""
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     limit = min(widest, LARGEST)
     types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
@@ -131,17 +122,13 @@ def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ..
 
 
 def _typed(annotation: Any, constraints: Any) -> Any:
-    """Return a field's type with its bounds, for msgspec."""
     bounds = {name: getattr(bound, name) for bound in constraints for name in _BOUNDS if hasattr(bound, name)}
     return Annotated[annotation, msgspec.Meta(**bounds)] if bounds else annotation
 
 
 @cache
 def writer(kind: str) -> Callable[..., bytes]:
-    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster.
-
-    Fields that may be invalid are left to the model, which raises ``pydantic.ValidationError``.
-    """
+    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster."""
     model = KINDS[kind]
     if issubclass(model, PackedRelease):
         return lambda **fields: encode(model(**fields))
@@ -190,32 +177,8 @@ def rewriter(kind: str) -> Callable[..., bytes]:
     return rewrite
 
 
-class Received(Protocol):
-    """Fields that all received releases have."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of release."""
-
-    @property
-    def id(self) -> str:
-        """Id, 32 hexadecimal digits."""
-
-    @property
-    def level(self) -> str:
-        """Level."""
-
-    @property
-    def chain(self) -> int:
-        """Chain."""
-
-    @property
-    def expires(self) -> int:
-        """Expiry in seconds since 1970."""
-
-
-def receiver(rules: WireRules) -> Callable[[bytes], Received]:
-    """Return a faster `decode` for one task's rules, with the same results and errors.
+def receiver(rules: WireRules) -> Callable[[bytes], Release]:
+    """Return a faster `decode` for one task's rules, with the same errors; its results have the fields of `Release`.
 
     >>> receive = receiver(WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}))
     >>> receive(b"{}")
@@ -231,7 +194,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     widest = max(magnitudes.values(), default=0)
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct_of(model, widest)).decode
 
-    def receive(data: bytes) -> Received:
+    def receive(data: bytes) -> Release:
         # As many colons as fields: no key is repeated (see `decode`).
         if len(data) <= longest and data.count(b":") == fields:
             try:
@@ -250,18 +213,15 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
                 and magnitude is not None
                 and (magnitude == widest or -magnitude <= min(payload) <= max(payload) <= magnitude)
             ):
-                received: Received = release
-                return received
+                parsed: Release = release
+                return parsed
         return decode(data, rules)
 
     return receive
 
 
 def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None]:
-    """Return a function that decodes many messages at once.
-
-    It returns None if there are none or any of them may be invalid; then `receiver` decodes each by itself.
-    """
+    """Return a function that decodes many messages at once, or returns None if any may be invalid (see `receiver`)."""
     model = KINDS[rules.kind]
     if issubclass(model, PackedRelease) or not rules.magnitudes:
         return lambda values: None
@@ -309,11 +269,8 @@ class DuplicateWindow:
     """Ids at the previous ``size`` offsets of a partition.
 
     A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
-    <= o' < o``, whether or not that message was learned. This depends on the log alone: a window rebuilt from ``o -
-    size`` on gives the same answers.
-
-    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each, and the older one is
-    dropped.
+    <= o' < o``, whether or not that message was learned. A window rebuilt from ``o - size`` on gives the same answers.
+    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each.
 
     >>> window = DuplicateWindow(2)
     >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
@@ -345,10 +302,7 @@ class DuplicateWindow:
         return before is not None and offset - before <= self.size
 
     def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
-        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False.
-
-        A known id need not be a duplicate.
-        """
+        """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False."""
         if offsets[0] // self.size != offsets[-1] // self.size:
             return False
         self._turn_to(offsets[0])
@@ -361,7 +315,6 @@ class DuplicateWindow:
         return True
 
     def _turn_to(self, offset: int) -> None:
-        """Forget ids that are out of reach of an offset."""
         block = offset // self.size
         if block != self._block:
             self._older = self._newer if block == self._block + 1 else {}
@@ -376,3 +329,35 @@ class DuplicateWindow:
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Tell which messages of a partition are releases of a task that a learner learns, in order."""
+
+    kind: str
+    task: str  # hash
+    simulated: bool
+    levels: Collection[str]
+    partition: int
+    window: DuplicateWindow = field(repr=False)
+
+    def admitted(self, messages: Iterable[tuple[int, int, bytes]]) -> Iterator[Release]:
+        """Return the releases among messages (offset, time of appending, bytes), whose offsets grow."""
+        for offset, appended, value in messages:
+            try:
+                release = self._release(value)
+            except RejectedError:
+                continue
+            # Recorded whatever the outcome, as by a worker.
+            repeated = self.window.seen(offset, release.id)
+            if release.chain == self.partition and appended <= release.expires and not repeated:
+                yield release
+
+    def _release(self, value: bytes) -> Release:
+        release = parse(value, self.kind)
+        if release.task != self.task or release.simulated is not self.simulated:
+            raise RejectedError("wrong-task", "a release of another task")
+        if release.level not in self.levels:
+            raise RejectedError("level", f"level {release.level!r} is not one of the task's")
+        return release

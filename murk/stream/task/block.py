@@ -1,8 +1,9 @@
-"""Base class and field types for all parts of a task: known keys, exact types, finite numbers."""
+"""Base class and field types for all parts of a task: known keys, exact types, finite numbers, durations."""
 
-from typing import Annotated, Any, ClassVar
+import re
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from murk.stream.task.errors import shown, task_error, unknown_key
 
@@ -53,6 +54,51 @@ def _text(value: object) -> object:
 # -0.0 + 0.0 is 0.0: both zeros must hash the same.
 Number = Annotated[float, Field(strict=True), AfterValidator(lambda value: value + 0.0)]
 Integer = Annotated[int, Field(strict=True)]
-Text = Annotated[
-    str, Field(strict=True, min_length=1, max_length=200), BeforeValidator(_text), AfterValidator(_readable)
+_Short = Field(strict=True, min_length=1, max_length=200)
+Text = Annotated[str, _Short, BeforeValidator(_text), AfterValidator(_readable)]
+
+
+UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+LONGEST: Final = 3_660 * 86_400
+_DURATION = re.compile(r"([0-9]{1,9})\s?([dhms])")
+
+
+def parse_duration(text: str) -> int:
+    """Return the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``; raise `ValueError` for
+    others.
+
+    >>> parse_duration("12h")
+    43200
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{shown(text)} is not a duration: write a whole number and one of d, h, m, s, as in 7d")
+    seconds = int(match[1]) * UNITS[match[2]]
+    if not 1 <= seconds <= LONGEST:
+        raise ValueError(f"{shown(text)} is out of range: a duration is between 1s and {LONGEST // UNITS['d']}d")
+    return seconds
+
+
+def format_duration(seconds: int) -> str:
+    """Return a duration in the largest unit that divides it.
+
+    >>> format_duration(43_200), format_duration(90)
+    ('12h', '90s')
+    """
+    unit = next(unit for unit, size in UNITS.items() if seconds % size == 0)
+    return f"{seconds // UNITS[unit]}{unit}"
+
+
+def _seconds(value: object) -> int:
+    if not isinstance(value, str):
+        raise task_error(f"{shown(value)} has no unit: write a whole number and one of d, h, m, s, as in 7d")
+    # Pydantic reports the error that `parse_duration` raises.
+    return parse_duration(value)
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_seconds, json_schema_input_type=str),
+    PlainSerializer(format_duration, return_type=str),
+    Field(strict=True),
 ]

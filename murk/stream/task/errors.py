@@ -25,10 +25,34 @@ REMEDIES: Final = {
     "name": "; give a name",
 }
 
+_NO_MAPPING: Final = "{value} is not a mapping; write keys and values, as in 'key: value'"
+_NO_LIST: Final = "{value} is not a list; write [a, b] or one item a line, each after a dash"
+# Messages by type of pydantic's errors, with the fields of their context.
+_MESSAGES: Final = {
+    "task": "{message}",
+    "value_error": "{error}",
+    "extra_forbidden": "unknown key",
+    "float_type": "{value} is not a number",
+    "int_type": "{value} is not a whole number",
+    "int_from_float": "{value} is not a whole number",
+    "finite_number": "{value} is not finite; write a finite number",
+    "string_type": "{value} is not text; write it in quotes",
+    "bool_type": "{value} is neither true nor false",
+    **dict.fromkeys(("list_type", "tuple_type"), _NO_LIST),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _NO_MAPPING),
+    "literal_error": "{value} is not one of {expected}",
+    "greater_than": "{value} is too small; it must be above {gt:g}",
+    "greater_than_equal": "{value} is too small; it must be at least {ge:g}",
+    "less_than": "{value} is too large; it must be below {lt:g}",
+    "less_than_equal": "{value} is too large; it must be at most {le:g}",
+    "too_short": "has {actual_length} items; at least {min_length} are required",
+    "too_long": "has {actual_length} items; at most {max_length} are allowed",
+    "string_too_short": "is empty; write some text",
+    "string_too_long": "is longer than {max_length} characters; shorten it",
+}
+
 # Tags of unions, which pydantic includes in an error's location although they are not keys.
-TAGS: Final = frozenset(
-    {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"}
-)
+TAGS: Final = {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"}
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -43,10 +67,7 @@ def task_error(message: str, *at: str | int) -> PydanticCustomError:
 
 
 def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> PydanticCustomError:
-    """Return the error about an unknown key, naming the nearest known one.
-
-    ``cut`` says that the key may be the rest of a name with a comma.
-    """
+    """Return the error about an unknown key; ``cut`` says that it may be the rest of a name with a comma."""
     quotes = ' If it belongs to a name, quote the name, as in name: "a, b"' if cut else ""
     return task_error(f"unknown key; {nearest(key, known)}{quotes}", key)
 
@@ -94,12 +115,8 @@ def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> s
     path: Path = tuple(part for part in details["loc"] if part not in TAGS)
     path += tuple(context.get("at", ()))
     line = _line(path, lines)
-    where = f"{source}, line {line}" if line else source
-    return (
-        f"{where}: {path_text(path)}: {_message(details, context)}"
-        if path
-        else f"{where}: {_message(details, context)}"
-    )
+    where = (f"{source}, line {line}" if line else source, *([path_text(path)] if path else ()))
+    return ": ".join((*where, _message(details, context)))
 
 
 def _line(path: Path, lines: Mapping[Path, int]) -> int | None:
@@ -111,50 +128,11 @@ def _line(path: Path, lines: Mapping[Path, int]) -> int | None:
 
 
 def _message(details: ErrorDetails, context: Mapping[str, Any]) -> str:
-    kind, value = details["type"], shown(details["input"])
-    match kind:
-        case "task":
-            return str(context["message"])
-        case "value_error":
-            return str(context["error"])
-        case "missing":
-            return f"missing, and required{REMEDIES.get(str(details['loc'][-1]), '')}"
-        case "extra_forbidden":
-            return "unknown key"
-        case "float_type" | "int_type" if isinstance(details["input"], str):
-            noun = "a number" if kind == "float_type" else "a whole number"
-            return f"{value} is text; write {noun}, without quotes or units"
-        case "float_type":
-            return f"{value} is not a number"
-        case "int_type" | "int_from_float":
-            return f"{value} is not a whole number"
-        case "finite_number":
-            return f"{value} is not finite; write a finite number"
-        case "string_type":
-            return f"{value} is not text; write it in quotes"
-        case "bool_type":
-            return f"{value} is neither true nor false"
-        case "list_type" | "tuple_type":
-            return f"{value} is not a list; write [a, b] or one item a line, each after a dash"
-        case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{value} is not a mapping; write keys and values, as in 'key: value'"
-        case "literal_error":
-            return f"{value} is not one of {context['expected']}"
-        case "greater_than":
-            return f"{value} is too small; it must be above {context['gt']:g}"
-        case "greater_than_equal":
-            return f"{value} is too small; it must be at least {context['ge']:g}"
-        case "less_than":
-            return f"{value} is too large; it must be below {context['lt']:g}"
-        case "less_than_equal":
-            return f"{value} is too large; it must be at most {context['le']:g}"
-        case "too_short":
-            return f"has {context['actual_length']} items; at least {context['min_length']} are required"
-        case "too_long":
-            return f"has {context['actual_length']} items; at most {context['max_length']} are allowed"
-        case "string_too_short":
-            return "is empty; write some text"
-        case "string_too_long":
-            return f"is longer than {context['max_length']} characters; shorten it"
-        case _:
-            return f"{value}: {details['msg']}"
+    kind, given = details["type"], details["input"]
+    if kind == "missing":
+        return f"missing, and required{REMEDIES.get(str(details['loc'][-1]), '')}"
+    if kind in ("float_type", "int_type") and isinstance(given, str):
+        noun = "a number" if kind == "float_type" else "a whole number"
+        return f"{shown(given)} is text; write {noun}, without quotes or units"
+    message = _MESSAGES.get(kind, "{value}: {msg}")
+    return message.format(value=shown(given), msg=details["msg"], **context)

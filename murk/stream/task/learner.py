@@ -1,12 +1,15 @@
 """The blocks of a task about learning: learner, staleness limit, log and public covariates."""
 
+import base64
+import binascii
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag, model_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
-from murk.stream.task.block import Block, Integer, Number, Text
-from murk.stream.task.durations import Duration
+from murk.stream.task.block import Block, Duration, Integer, Number, Text
 from murk.stream.task.errors import task_error
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
@@ -28,9 +31,8 @@ Step = Annotated[
     Annotated[Literal["noise-aware"], Tag("<word>")] | Annotated[StepSchedule, Tag("<schedule>")],
     _word_or("<schedule>"),
 ]
-Scale = Annotated[
-    Annotated[Literal["estimate"], Tag("<word>")] | Annotated[Positive, Tag("<number>")], _word_or("<number>")
-]
+_Estimated = Annotated[Literal["estimate"], Tag("<word>")]
+Scale = Annotated[_Estimated | Annotated[Positive, Tag("<number>")], _word_or("<number>")]
 
 
 ADDED: Final[dict[tuple[str, str], object]] = {
@@ -46,10 +48,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
-    "forget": None,
-    "shuffle": None,
-    "people": None,
-    "intervals": None,
+    **dict.fromkeys(("forget", "shuffle", "people", "intervals")),
     "contrasts": [],
 }
 
@@ -134,9 +133,7 @@ class LearnerBlock(Block):
     @model_validator(mode="after")
     def _check(self) -> "LearnerBlock":
         if self.weights == "clip" and self.clip is None:
-            raise task_error(
-                "missing, and required with weights: clip; give the longest gradient, as in clip: 1.0", "clip"
-            )
+            raise task_error("missing, and required with weights: clip, as in clip: 1.0", "clip")
         if self.weights != "clip" and self.clip is not None:
             raise task_error(
                 f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip", "clip"
@@ -188,9 +185,7 @@ class LogBlock(Block):
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
         default=1, description="number of chains; `gradients` learn best with one"
     )
-    retention: Duration = Field(
-        default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
-    )
+    retention: Duration = Field(default=7 * 86_400, description="how long the log keeps releases; at least `expiry`")
 
 
 class PublicBlock(Block):
@@ -210,3 +205,75 @@ class PublicBlock(Block):
             given = "neither file nor set_aside" if self.file is None else "both file and set_aside"
             raise task_error(f"{given}; give exactly one of them")
         return self
+
+
+MOST_VALUES = 50_000_000
+
+
+class Covariates(NamedTuple):
+    """Distinct coded points, including the constant, and the number of people at each.
+
+    ``points`` is float64, shape (u, p), within [-1, 1], with last column 1; ``counts`` is int64, shape (u,), at least
+    1.
+    """
+
+    points: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def covariates(points: Any, counts: Any) -> Covariates:
+    """Validate public covariates and make them read-only; raise `PydanticCustomError` if they are invalid."""
+    points = np.array(points, dtype=np.float64)
+    counts = np.array(counts, dtype=np.int64)
+    if points.ndim != 2 or counts.shape != points.shape[:1] or not points.size:
+        raise task_error(f"points of shape {points.shape} and counts of shape {counts.shape}; give (u, p) and (u,)")
+    if points.size > MOST_VALUES:
+        raise task_error(f"{points.size} values; at most {MOST_VALUES}")
+    if not bool(np.all(np.abs(points) <= 1)):
+        raise task_error("a point is not within [-1, 1]; give points in coded units")
+    if not bool(np.all(points[:, -1] == 1)):
+        raise task_error("the last coordinate of a point is not the constant 1; give points in coded units")
+    if int(counts.min()) < 1:
+        raise task_error(f"a count of {int(counts.min())}; leave out points that do not occur")
+    points += 0.0  # -0.0 and 0.0 are the same point
+    points.setflags(write=False)
+    counts.setflags(write=False)
+    return Covariates(points, counts)
+
+
+def _read_covariates(value: Any) -> Covariates:
+    if isinstance(value, Covariates):
+        return value
+    if not isinstance(value, dict) or set(value) != {"size", "points", "counts"}:
+        raise task_error("not public covariates; they hold size, points and counts")
+    size = value["size"]
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise task_error("not a number of features", "size")
+    points = _floats(value["points"], "points", np.dtype("<f8"))
+    counts = _floats(value["counts"], "counts", np.dtype("<i8"))
+    if points.size != size * counts.size:
+        raise task_error(f"{points.size} values are not {counts.size} points of {size}", "points")
+    return covariates(points.reshape(-1, size), counts)
+
+
+def _floats(value: Any, key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    try:
+        data = base64.b64decode(value, validate=True)
+        return np.frombuffer(data, dtype=dtype)
+    except (binascii.Error, TypeError, ValueError):
+        raise task_error("not base64 of little-endian 64-bit values", key) from None
+
+
+def _write_covariates(value: Covariates) -> dict[str, Any]:
+    return {
+        "size": value.points.shape[1],
+        "points": base64.b64encode(value.points.astype("<f8").tobytes()).decode("ascii"),
+        "counts": base64.b64encode(value.counts.astype("<i8").tobytes()).decode("ascii"),
+    }
+
+
+PublicCovariates = Annotated[
+    Covariates,
+    PlainValidator(_read_covariates, json_schema_input_type=dict[str, Any]),
+    PlainSerializer(_write_covariates, return_type=dict[str, Any]),
+]

@@ -1,7 +1,7 @@
 """A model: what is learned from a log's releases beside the task's own fit.
 
-A task says what people release, a model says what is learned of it: which of the task's features, which of its columns
-as the target, and how. It costs nobody further budget, as it reads releases alone.
+A model says which of the task's features are used, which of its columns is the target, and how to learn it. It costs
+nobody further budget, as it reads releases alone.
 """
 
 import hashlib
@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, Val
 
 from murk.errors import UserError
 from murk.stream.task.block import Block, Integer, Number, Text
-from murk.stream.task.canonical import canonical_json
 from murk.stream.task.data.coding import INTERCEPT
 from murk.stream.task.data.features import (
     BinaryTarget,
@@ -28,11 +27,10 @@ from murk.stream.task.data.features import (
 )
 from murk.stream.task.errors import nearest, shown, task_error, user_error
 from murk.stream.task.learner import LearnerBlock
-from murk.stream.task.task import Task, check_name
-from murk.stream.task.yaml import read_yaml
+from murk.stream.task.task import Task, canonical_json, check_name
+from murk.stream.task.yaml import read_file, read_yaml
 
-OWN: Final = -1
-"""Place of the task's target among its coded columns."""
+OWN: Final = -1  # place of the task's target among its coded columns
 
 
 class TargetColumn(Block):
@@ -51,9 +49,7 @@ TargetOf = Annotated[
 
 
 class Model(Block):
-    """What to learn from the releases of a log: columns of its task, a loss or link, and a solver.
-
-    `Model.load` reads a file and `Model.parse` its text. See docs/models.md.
+    """What to learn from the releases of a log: columns of its task, a loss or link, and a solver. See docs/models.md.
 
     >>> Model.parse("{name: by-age, features: [age]}").features
     ('age',)
@@ -105,29 +101,15 @@ class Model(Block):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model's file.
-
-        Raises `UserError` if it cannot be read or has mistakes: each with its line, key, value and remedy.
-        """
-        try:
-            text = Path(path).read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a model's file") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
-        return cls.parse(text, source=str(path))
+        """Read a model's file; see `parse`. Raises `UserError` if it cannot be read, too."""
+        return cls.parse(read_file(path, "model"), source=str(path))
 
     @classmethod
     def parse(cls, text: str, source: str = "model") -> Self:
-        """Read the text of a model's file; ``source`` names it in messages.
-
-        Raises `UserError` if it has mistakes: each with its line, key, value and remedy.
-        """
+        """Read the text of a model's file ``source``; raise `UserError` with line, key and remedy of each mistake."""
         content, lines = read_yaml(text, source)
         if "privacy" in content:
-            raise UserError(
-                f"{source}: this is a task, which states `privacy`; give the file of a model (docs/models.md)"
-            )
+            raise UserError(f"{source}: this is a task, which has `privacy`; give a model's file (docs/models.md)")
         try:
             model = cls.model_validate(content)
         except ValidationError as error:
@@ -183,10 +165,7 @@ class Columns:
 
 
 def columns_of(model: Model, task: Task) -> Columns:
-    """Return the columns of a task that a model uses.
-
-    Raises `UserError` for a column that the task does not have, or that cannot be a target or a feature.
-    """
+    """Return the columns of a task that a model uses; raise `UserError` for one that cannot be used so."""
     known: dict[str, Feature | Target] = {feature.name: feature for feature in task.features}
     known[task.target.name] = task.target
     for name in model.features or ():
@@ -196,9 +175,7 @@ def columns_of(model: Model, task: Task) -> Columns:
     if names is None:
         names = tuple(feature.name for feature in task.features if feature.name != target.name)
         if not names:
-            raise model.refuse(
-                "features", f"the task {task.name!r} has no other column than the target {target.name!r}"
-            )
+            raise model.refuse("features", f"the task {task.name!r} has no column but the target {target.name!r}")
     if target.name in names:
         raise model.refuse("features", f"{shown(target.name)} is the target, which cannot predict itself; remove it")
     features = tuple(_feature(model, known[name]) for name in names)
@@ -218,7 +195,6 @@ def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) ->
 
 
 def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> tuple[Target, int, int]:
-    """Return a model's target, its place among the task's coded columns, and its sign."""
     given = model.target
     name = task.target.name if given is None else given if isinstance(given, str) else given.name
     positive = given.positive if isinstance(given, TargetColumn) else None
@@ -226,9 +202,7 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
     column = known[name]
     if isinstance(column, BinaryTarget):
         if positive not in (None, column.positive):
-            raise model.refuse(
-                "target.positive", f"{shown(positive)} is not {column.positive!r}, the task's positive value"
-            )
+            raise model.refuse("target.positive", f"{shown(positive)} is not the positive value {column.positive!r}")
         return column, OWN, 1
     if isinstance(column, RealTarget | NumberFeature) and positive is not None:
         raise model.refuse("target.positive", f"{shown(name)} is a number, which has no categories; remove it")
@@ -265,7 +239,6 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
 
 
 def _feature(model: Model, column: Feature | Target) -> Feature:
-    """Return a column as a feature."""
     if isinstance(column, RealTarget):
         return NumberFeature(name=column.name, low=column.low, high=column.high)
     if isinstance(column, BinaryTarget):
@@ -277,10 +250,10 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return the task whose own fit would be the model's, with the protocol block ``block``.
+    """Return the task whose own fit would be the model's, with the protocol block ``block``; its releases would be
+    others.
 
-    Its coding, units and words are the model's; its releases would be others than the log's. Raises `UserError` if the
-    block has mistakes.
+    Raises `UserError` if the block has mistakes.
     """
     try:
         return task.with_model(model.name, columns.features, columns.target, block, model.learner)

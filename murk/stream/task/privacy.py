@@ -1,7 +1,8 @@
 """The privacy block of a task: the default guarantee, the levels and a person's cap."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -69,7 +70,7 @@ def _mechanism(value: Any) -> Any:
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
     """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`.
 
-    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block is left
+    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block stays
     as it is. ``released`` is the release that the protocol's block names.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
@@ -79,14 +80,10 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
     # Pure noise is costly under a cap in gdp or zcdp.
     costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
-    if (
-        protocol not in PROTOCOLS
-        or BEST not in PROTOCOLS[protocol].offer_of(released).mechanisms
-        or costly
-        or not kinds & {"pure", "approx"}
-    ):
+    if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy
-    return {**privacy, "mechanism": BEST}
+    is_offered = BEST in PROTOCOLS[protocol].offer_of(released).mechanisms
+    return {**privacy, "mechanism": BEST} if is_offered else privacy
 
 
 def _kinds(guarantee: Any) -> set[str]:
@@ -96,9 +93,7 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(
-            f"a release costs {cost}, which cannot be converted to {currency}; write the cap in the guarantee's terms"
-        )
+        raise UserError(f"a release costs {cost}, which has no {currency}; write the cap like the guarantee")
     return cost
 
 
@@ -155,10 +150,7 @@ class PrivacyBlock(Block):
         return privacy
 
     def kind_for(self, guarantee: Guarantee) -> str:
-        """Return the kind of mechanism for a level's guarantee, as in `calibrate`.
-
-        A document without one has the former default (see `filled_in`).
-        """
+        """Return the kind of mechanism for a level's guarantee; a document without one has the former default."""
         return former_kind(guarantee) if self.mechanism is None else self.mechanism
 
     def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
@@ -176,17 +168,13 @@ class PrivacyBlock(Block):
             kinds = PROTOCOLS[protocol].offer_of(released).mechanisms
             if not kinds:
                 if self.mechanism is not None:
-                    raise task_error(
-                        f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism"
-                    )
+                    raise task_error(f"has no effect with protocol: {protocol}; remove it", "mechanism")
                 # A sketch costs its guarantee, in the guarantee's own currency only.
                 self._check_cap(level, partial(_own_cost, guarantee))
                 continue
             self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
 
-    def _calibrate(
-        self, kinds: tuple[str, ...], guarantee: Guarantee, dimension: int, at: tuple[str, ...]
-    ) -> Mechanism:
+    def _calibrate(self, kinds: Sequence[str], guarantee: Guarantee, dimension: int, at: Sequence[str]) -> Mechanism:
         if self.mechanism is not None and self.mechanism not in kinds:
             raise task_error(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
         try:
@@ -197,11 +185,9 @@ class PrivacyBlock(Block):
             reason = str(error)
         able = []
         for kind in kinds:
-            try:
+            with suppress(UserError):
                 calibrate(kind, guarantee, dimension=dimension, radius=1.0)
-            except UserError:
-                continue
-            able.append(kind)
+                able.append(kind)
         if not able:
             raise task_error(reason, *at)
         raise task_error(
@@ -219,7 +205,6 @@ class PrivacyBlock(Block):
             raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:
             raise task_error(
-                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; "
-                "raise the cap or drop the level",
+                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; raise it, or drop the level",
                 "per_person",
             )

@@ -25,7 +25,7 @@ ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 
 
 def coded_features(task: Mapping[str, Any]) -> int:
-    """Return the number of coded features of a task file, without the constant; an invalid feature counts as one."""
+    """Return the number of coded features of a task file, without the constant; an invalid one counts as one."""
     features = task.get("features")
     return sum(map(_coded, features)) if isinstance(features, list | tuple) else 0
 
@@ -75,16 +75,10 @@ class TaskProtocol(ABC):
         """Check a block against the task's kind of target; raise `PydanticCustomError`, naming the key."""
 
     def check_without_public(self, block: Any, target: str) -> None:  # noqa: B027
-        """Check that a task without public covariates needs none.
-
-        Raises `PydanticCustomError`, naming the key, with the choices.
-        """
+        """Raise `PydanticCustomError`, with the choices, if a task without public covariates needs some."""
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return settings of a log's task that are defaults of earlier versions, to keep where a task file has none.
-
-        ``block`` has the settings of the log's task; ``by_rule`` are the keys that the task file leaves out.
-        """
+        """Return settings of a log's task that earlier versions had by default, for the keys ``by_rule``."""
         return {}
 
     def why_impractical(self, features: int, public: bool) -> str:
@@ -100,13 +94,7 @@ class TaskProtocol(ABC):
         return False
 
     def check_with_public(self, block: Any, target: str) -> None:  # noqa: B027
-        """Check that a task with public covariates has a use for them.
-
-        Raises
-        ------
-        PydanticCustomError
-            Naming the key, with the choices.
-        """
+        """Raise `PydanticCustomError`, with the choices, if a task has no use for its public covariates."""
 
     def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
         """Check that crowds of this size form; raise `PydanticCustomError`, naming the key, with the choices."""

@@ -4,7 +4,9 @@ A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modul
 ``forecast`` are imported when they are used.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -13,12 +15,129 @@ from pydantic import BeforeValidator
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.stream.task.block import Block
-from murk.stream.task.checks import OBJECTIVES
-from murk.stream.task.data.features import Target
+from murk.privacy.mechanisms import BEST
+from murk.stream.task.block import Block, format_duration
+from murk.stream.task.data.coding import INTERCEPT, class_clash
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.learner import LearnerBlock, MaxStaleness
+from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock, MaxStaleness, PublicBlock
 from murk.stream.task.protocol import TaskProtocol, coded_features
+
+OBJECTIVES: Final = {
+    "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
+}  # fmt: skip
+"""Objectives of `gradients` by kind of target, the default first."""
+FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
+HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
+
+
+def check_names(
+    features: Sequence[Feature], target: Target, names_of: Callable[[int], tuple[str, ...]], constant: str
+) -> None:
+    """Raise `PydanticCustomError` if columns or coded names are not distinct."""
+    taken: dict[str, str] = {constant: "the constant's name"}
+    columns: dict[str, int] = {}
+    for index, feature in enumerate(features):
+        at = ("features", index, "name")
+        if feature.name in columns:
+            first = columns[feature.name] + 1
+            raise task_error(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
+        columns[feature.name] = index
+        for coded in names_of(index):
+            if coded in taken:
+                raise task_error(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
+            if coded.endswith(f":{constant}"):
+                raise task_error(f"its coded name {shown(coded)} ends like that of a class's constant; rename it", *at)
+            taken[coded] = f"a coded name of feature {index + 1}"
+    if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
+        label, other, name = clash
+        raise task_error(
+            f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}; "
+            "rename the class or the feature",
+            *("target", "classes", target.classes.index(label)),
+        )
+    if target.name in columns:
+        raise task_error(
+            f"{shown(target.name)} is a feature too, and cannot predict itself: remove one", "target", "name"
+        )
+
+
+def check_objective(objective: str | None, target: Target, learner: LearnerBlock) -> None:
+    """Raise `PydanticCustomError` if the objective does not fit the target, or the learner's settings the objective."""
+    able = OBJECTIVES[target.kind]
+    if objective is not None and objective not in able:
+        raise task_error(
+            f"{objective!r} does not fit a target of kind {target.kind!r}; use {' or '.join(map(repr, able))}, "
+            "or leave it out",
+            "objective",
+        )
+    key = learner.beyond_defaults(HUBER_KEYS)
+    if objective != "huber" and key:
+        raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
+
+
+def check_times(expiry: int, granularity: int, retention: int) -> None:
+    """Check that a release does not expire immediately, and that the log keeps it until its expiry.
+
+    Devices send again until the expiry, truncated to the granularity; a repeated release that the log has already
+    removed would count twice. Raises `PydanticCustomError`, naming the key.
+    """
+    if expiry < granularity:
+        raise task_error(
+            f"{format_duration(expiry)} is below granularity {format_duration(granularity)}, so that "
+            "releases would expire immediately; raise it or lower granularity",
+            "expiry",
+        )
+    if retention < expiry:
+        raise task_error(
+            f"{format_duration(retention)} is below expiry {format_duration(expiry)}, so that a release sent "
+            "again after the log has removed it would count twice; raise it or lower expiry",
+            "log",
+            "retention",
+        )
+
+
+def check_intervals(intervals: IntervalsBlock | None, forget: int | None, learner: LearnerBlock) -> None:
+    """Raise `PydanticCustomError` if intervals for every look are asked of a task that has none."""
+    if intervals is None or intervals.valid != "always":
+        return
+    at = ("intervals", "valid")
+    if forget is not None:
+        raise task_error(
+            f"always does not go with forget: {forget}, as the estimand may move; say valid: fixed, or remove forget",
+            *at,
+        )
+    if learner.intervals == "random-scaling":
+        raise task_error(
+            "always needs a covariance, which intervals: random-scaling does not have; say valid: fixed, or give "
+            "public covariates",
+            *at,
+        )
+
+
+def check_contrasts(contrasts: Sequence[ContrastBlock], features: Sequence[Feature]) -> None:
+    """Raise `PydanticCustomError` for a contrast of an unknown feature or category, or one that compares nothing."""
+    by_name = {feature.name: feature for feature in features}
+    for index, contrast in enumerate(contrasts):
+        at = ("contrasts", index)
+        feature = by_name.get(contrast.feature)
+        if not isinstance(feature, CategoryFeature):
+            known = [name for name, each in by_name.items() if isinstance(each, CategoryFeature)]
+            remedy = nearest(contrast.feature, known) if known else "this task has none"
+            raise task_error(f"{shown(contrast.feature)} is not a feature with categories; {remedy}", *at, "feature")
+        for key in ("category", "against"):
+            value = getattr(contrast, key)
+            if value not in feature.categories:
+                raise task_error(
+                    f"{shown(value)} is not a category of {feature.name}; {nearest(value, feature.categories)}",
+                    *at,
+                    key,
+                )
+        if contrast.category == contrast.against:
+            raise task_error(f"{shown(contrast.against)} is compared with itself; name another one", *at, "against")
+        if contrast in contrasts[:index]:
+            raise task_error(f"contrast {contrasts.index(contrast) + 1} is the same; remove one", *at)
+
 
 FOLDERS: Final[Mapping[str, str]] = {
     "gradients": "murk.learners.gradients",
@@ -31,13 +150,7 @@ FOLDERS: Final[Mapping[str, str]] = {
 
 
 def part(protocol: str, module: str) -> Any:
-    """Import a module of a protocol's package, such as ``problem``.
-
-    Raises
-    ------
-    UserError
-        If the protocol has no forecast.
-    """
+    """Import a module of a protocol's package; raise `UserError` if the protocol has no forecast."""
     name = f"{FOLDERS[protocol]}.{module}"
     if module == "forecast" and find_spec(name) is None:
         raise UserError(f"protocol: {protocol} has no forecast: a simulated run (--seed) shows what it learns")
@@ -92,10 +205,7 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in.
-
-    These are models that chains share, and average effects without curvature.
-    """
+    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in."""
     log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
     if data.get("protocol") != "scores" or not isinstance(block, dict):
@@ -160,7 +270,7 @@ def check_protocol(
         )
     if target.kind not in protocol.targets:
         raise task_error(
-            f"{name} learns a binary or a real target, not {target.kind!r}; use scores or gradients", "protocol"
+            f"{name} learns binary or real targets, not {target.kind!r}; use scores or gradients", "protocol"
         )
     protocol.check(blocks[name], target.kind)
     key = learner.beyond_defaults(tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys))
@@ -185,13 +295,55 @@ def check_forgetting(name: str, forget: int | None) -> None:
 
 
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
-    """Raise `UserError` if no mechanism of a protocol can give a guarantee.
-
-    ``released`` is the kind of release, if the protocol has several.
-    """
+    """Raise `UserError` if a protocol cannot give a guarantee with a kind of release (None: the default)."""
     offer = PROTOCOLS[protocol].offer_of(released)
     if guarantee.kind not in offer.guarantees:
         raise UserError(
             f"protocol: {protocol} cannot give {guarantee.kind}: {offer.why_no_other}; it can give "
             f"{', '.join(offer.guarantees)}"
         )
+
+
+def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
+    """Return the log's values for the keys ``by_rule`` that a task file leaves out and earlier versions filled in
+    differently.
+
+    Up to version 0.3, a file without ``protocol`` had gradients; binary targets had the logistic loss; moments without
+    ``public`` set 1,000 records aside; organisations mixed their records; no mechanism was ``best``; steps did not
+    depend on a gradient's age; chains of scores had their own models, at the fitted coefficients; and examples and
+    moments were released jointly, later examples as directions.
+    """
+    changes: dict[str, Any] = {}
+    for name in BLOCKS:
+        block, former = getattr(task, name), getattr(carried, name)
+        kept = {} if block is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
+        if kept:
+            changes[name] = block.model_dump(mode="json") | kept
+    if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
+        # The step settings of the log's task: the rules for the new default protocol filled in none.
+        learner = carried.learner.model_dump(mode="json")
+        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
+    same = "protocol" in changes or task.protocol == carried.protocol
+    logistic = carried.objective == FORMER_OBJECTIVE and task.target.kind == "binary"
+    if same and logistic and "objective" in by_rule:
+        changes["objective"] = FORMER_OBJECTIVE
+    if "delays" in by_rule and carried.learner.delays is None:
+        changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
+    sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
+    if task.protocol == "moments" and task.public is None and carried.public == sample:
+        changes["public"] = sample.model_dump(mode="json")
+    if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
+        changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+    return changes
+
+
+def check_parts(task: Any) -> None:
+    """Raise `PydanticCustomError` if parts of a task do not fit each other."""
+    check_names(task.features, task.target, task.coding.names_of, INTERCEPT)
+    blocks = {name: getattr(task, name) for name in BLOCKS}
+    check_protocol(task.protocol, task.objective, task.target, blocks, task.learner, task.max_staleness)
+    check_forgetting(task.protocol, task.forget)
+    check_intervals(task.intervals, task.forget, task.learner)
+    check_contrasts(task.contrasts, task.features)
+    check_objective(task.objective, task.target, task.learner)
+    check_times(task.expiry, task.granularity, task.log.retention)

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field
 
 from murk.errors import UserError
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, guarantee_from_dict
 from murk.privacy.shuffling import largest_local_epsilon, shuffled_epsilon
-from murk.stream.task.block import Block, Integer, Number
-from murk.stream.task.durations import Duration
+from murk.stream.task.block import Block, Duration, Integer, Number
 from murk.stream.task.errors import task_error
 
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
@@ -92,15 +91,16 @@ class ShuffleBlock(Block):
         return _honest(self.honest, self.crowd)
 
     def central(self, local: Guarantee) -> ApproxDP:
-        """Return the guarantee of a release towards everybody but the shuffler, epsilon rounded up to thousandths.
+        """Return what everybody but the shuffler may learn from a release under the local guarantee, a `PureDP`.
 
-        ``local`` is its own guarantee, a `PureDP`.
+        Epsilon is rounded up to thousandths.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
         ApproxDP(epsilon=0.407, delta=1e-06)
         """
         assert isinstance(local, PureDP)
-        reached = _up(shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound))
+        epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound)
+        reached = math.ceil(epsilon * _DIGITS) / _DIGITS
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
     def promised(self, local: Guarantee) -> CentralGuarantee:
@@ -123,8 +123,7 @@ class ShuffleBlock(Block):
         if self.central(guarantee).delta == 0:
             raise task_error(
                 f"a crowd of {self.crowd:,} with {self.honest_people:,} honest people gains nothing over the local "
-                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or a smaller "
-                "epsilon",
+                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or less epsilon",
                 *at,
             )
 
@@ -151,19 +150,16 @@ class ShuffleBlock(Block):
 
 
 def _figures(guarantee: Guarantee, delta: float) -> str:
-    """Return why a guarantee without a pure epsilon cannot be shuffled, with the numbers."""
     if isinstance(guarantee, ApproxDP):
         return (
             f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
             "claims no smaller epsilon for its crowds"
         )
-    words = (
-        f"mu={guarantee.mu:g}" if isinstance(guarantee, GaussianDP) else f"rho={guarantee.to_dict()['zcdp']['rho']:g}"
-    )
+    [(name, figure)] = guarantee.to_dict()[guarantee.kind].items()
     everybody = guarantee.to("approx", delta=delta)
     assert isinstance(everybody, ApproxDP)
     return (
-        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {words} is "
+        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {name}={figure:g} is "
         f"({everybody.epsilon:.2f}, {delta:g}) for everybody, and Murk claims no smaller epsilon for its crowds"
     )
 
@@ -171,10 +167,6 @@ def _figures(guarantee: Guarantee, delta: float) -> str:
 def _honest(share: float, crowd: int) -> int:
     # Exactly: 0.29 of 100 is 29, not 28.999...
     return max(1, math.floor(Fraction(repr(share)) * crowd))
-
-
-def _up(epsilon: float) -> float:
-    return math.ceil(epsilon * _DIGITS) / _DIGITS
 
 
 def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:
@@ -186,10 +178,7 @@ def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) 
 
 
 def with_promises(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a task's content with the guarantee that follows from the other one.
-
-    The local guarantee, if omitted, follows from the central one; if both are omitted or invalid, nothing changes.
-    """
+    """Return a task's content with the local or central guarantee that follows from the other one, if it is valid."""
     block, privacy = data.get("shuffle"), data.get("privacy")
     if not isinstance(block, Mapping):
         return data

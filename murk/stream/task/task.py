@@ -1,8 +1,11 @@
-"""The task: the public specification that devices, learners and monitors share."""
+"""The task: the public specification that devices, learners and monitors share, and what becomes public with it."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
@@ -13,16 +16,11 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
-from murk.stream.task.block import Block, Integer, Text
-from murk.stream.task.canonical import canonical_json
-from murk.stream.task.checks import check_contrasts, check_intervals, check_names, check_objective, check_times
-from murk.stream.task.data.coding import INTERCEPT, Coding
-from murk.stream.task.data.covariates import PublicCovariates, covariates
+from murk.stream.task.block import Block, Duration, Integer, Text
+from murk.stream.task.data.coding import Coding
 from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
-from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
-from murk.stream.task.former import former_defaults
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,
@@ -33,6 +31,8 @@ from murk.stream.task.learner import (
     LogBlock,
     MaxStaleness,
     PublicBlock,
+    PublicCovariates,
+    covariates,
 )
 from murk.stream.task.privacy import DEFAULT_LEVEL, PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
@@ -40,8 +40,8 @@ from murk.stream.task.registry import (
     BLOCKS,
     PROTOCOLS,
     ProtocolName,
-    check_forgetting,
-    check_protocol,
+    check_parts,
+    former_defaults,
     protocol_by_rule,
     release_named,
     resolved,
@@ -49,7 +49,40 @@ from murk.stream.task.registry import (
     with_rules_of_scores,
 )
 from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
-from murk.stream.task.yaml import read_yaml
+from murk.stream.task.yaml import read_file, read_yaml
+
+
+def canonical_json(content: object) -> bytes:
+    """Return data as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8.
+
+    >>> canonical_json({"b": 0.1, "a": [1, None]})
+    b'{"a":[1,null],"b":0.1}'
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def differences(first: bytes, second: bytes) -> list[str]:
+    """Return the keys in which two tasks' documents differ, as a task file writes them.
+
+    >>> differences(b'{"a": {"b": 1}, "c": 2}', b'{"a": {"b": 3}, "c": 2}')
+    ['a.b']
+    """
+    return _differences(json.loads(first), json.loads(second), "")
+
+
+def _differences(left: object, right: object, path: str) -> list[str]:
+    keys: list[str] = []
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted({*left, *right}):
+            keys += _differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, pair in enumerate(zip(left, right, strict=True)):
+            keys += _differences(*pair, f"{path}[{index}]")
+    elif left != right:
+        keys.append(path)
+    return keys
+
 
 SCHEMA_VERSION: Final = 1
 # Keys of the resolved document that no task file sets.
@@ -67,17 +100,14 @@ def check_name(name: str, what: str = "task") -> str:
     return name
 
 
-def _block_fields() -> dict[str, Any]:
-    return {
-        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
-        for name, block in BLOCKS.items()
-    }
-
-
 if TYPE_CHECKING:
     _ProtocolBlocks = Block
 else:
-    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_block_fields())
+    _fields = {
+        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
+        for name, block in BLOCKS.items()
+    }
+    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_fields)
 
 
 class Task(_ProtocolBlocks):
@@ -85,13 +115,9 @@ class Task(_ProtocolBlocks):
 
     Create one with `Task.load`, `Task.parse` or `Task.from_document`. Tasks are equal if their resolved documents are.
 
-    Examples
-    --------
     >>> task = Task.parse('''
     ... name: third-child
-    ... features:
-    ...   - {name: age, low: 21, high: 35}
-    ...   - {name: same_sex, categories: [no, yes]}
+    ... features: [{name: age, low: 21, high: 35}, {name: same_sex, categories: [no, yes]}]
     ... target: {name: third_child, kind: binary, positive: yes, negative: no}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
@@ -99,9 +125,7 @@ class Task(_ProtocolBlocks):
     ('scores', ('age', 'same_sex', 'intercept'))
     """
 
-    name: Annotated[Text, AfterValidator(check_name)] = Field(
-        description="the task's name: lowercase letters, digits and -"
-    )
+    name: Annotated[Text, AfterValidator(check_name)] = Field(description="its name: lowercase letters, digits and -")
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
         description="the columns to learn from, in order"
     )
@@ -175,27 +199,14 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a task file.
-
-        Raises `UserError` if the file cannot be read or has mistakes: each with its line, key, value and remedy.
-        """
-        path = Path(path)
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a task file") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
-        task = cls.parse(text, source=str(path))
-        task._path = path
+        """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
+        task = cls.parse(read_file(path, "task"), source=str(path))
+        task._path = Path(path)
         return task
 
     @classmethod
     def parse(cls, text: str, source: str = "task") -> Self:
-        """Read the text of a task file; ``source`` names it in messages.
-
-        Raises `UserError` if it has mistakes: each with its line, key, value and remedy.
-        """
+        """Read the text of a task file ``source``; raise `UserError` with line, key and remedy of each mistake."""
         content, lines = read_yaml(text, source)
         for key, remedy in RESOLVED.items():
             if key in content:
@@ -215,10 +226,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
-        """Read a resolved document, as written by `document`.
-
-        Raises `UserError` if it is damaged, or was written by another version.
-        """
+        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another version."""
         try:
             content = json.loads(document)
         except (ValueError, RecursionError):
@@ -241,14 +249,7 @@ class Task(_ProtocolBlocks):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
-        blocks = {name: getattr(self, name) for name in BLOCKS}
-        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
-        check_forgetting(self.protocol, self.forget)
-        check_intervals(self.intervals, self.forget, self.learner)
-        check_contrasts(self.contrasts, self.features)
-        check_objective(self.objective, self.target, self.learner)
-        check_times(self.expiry, self.granularity, self.log.retention)
+        check_parts(self)
         self._check_covariates()
         self._check_privacy()
         if self.shuffle is not None:
@@ -282,8 +283,7 @@ class Task(_ProtocolBlocks):
         shuffle.check_window(self.duplicates)
         if self.privacy.per_person is not None:
             raise task_error(
-                "the central guarantee holds for people who are in one crowd, once; remove the cap, so that each "
-                "person releases once",
+                "the central guarantee holds for people who are in one crowd, once; remove the cap, which allows more",
                 *("privacy", "per_person"),
             )
         for level, guarantee in self.privacy.levels.items():
@@ -343,10 +343,7 @@ class Task(_ProtocolBlocks):
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of the resolved task without ``log``; every release carries it.
-
-        Retention may change while a task runs; meaning may not.
-        """
+        """Hex SHA-256 of the resolved task without ``log``, whose settings may change; every release carries it."""
         content = {key: value for key, value in self._content.items() if key != "log"}
         return hashlib.sha256(canonical_json(content)).hexdigest()
 
@@ -373,16 +370,9 @@ class Task(_ProtocolBlocks):
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
         """Return the task with its public covariates resolved.
 
-        Raises `UserError` if they do not fit the task's coding, or the task declares no public covariates.
-
-        Parameters
-        ----------
-        points
-            Distinct points in coded units including the constant, shape (u, p).
-        counts
-            Number of people at each point, shape (u,).
-        file
-            Source of the covariates, in place of the declared one.
+        ``points`` are distinct points in coded units including the constant, shape (u, p), ``counts`` the number of
+        people at each; ``file`` replaces the declared source. Raises `UserError` if they do not fit the task's coding,
+        or the task declares no public covariates.
         """
         try:
             declared = {} if file is None else {"public": {"file": file}}
@@ -395,10 +385,7 @@ class Task(_ProtocolBlocks):
         return self._with(covariates=None)
 
     def with_defaults_of(self, carried: Self) -> Self:
-        """Return the task with the former defaults of the version that began a log, where its file names no value.
-
-        ``carried`` is the task of the log. See ``murk.stream.task.former``.
-        """
+        """Return the task with the defaults of the version that began the log of the task ``carried``."""
         changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
 
@@ -407,10 +394,7 @@ class Task(_ProtocolBlocks):
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str, **settings: object) -> Self:
-        """Return the task with another protocol and its defaults, except for ``settings``; public covariates stay.
-
-        Raises `UserError` if the protocol cannot learn this target or give this guarantee.
-        """
+        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`."""
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
@@ -425,10 +409,7 @@ class Task(_ProtocolBlocks):
     def with_model(
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
     ) -> Self:
-        """Return the task whose own fit is another model of the same columns, without public covariates.
-
-        ``block`` has the settings of the protocol. Raises `UserError` if they do not fit.
-        """
+        """Return the task, without public covariates, whose own fit is another model, or raise `UserError`."""
         dumped: dict[str, Any] = {"features": [each.model_dump(mode="json", by_alias=True) for each in features]}
         dumped["target"] = target.model_dump(mode="json", by_alias=True)
         dumped["learner"] = learner.model_dump(mode="json", by_alias=True)
@@ -462,3 +443,92 @@ class Task(_ProtocolBlocks):
         return f"Task({self.name!r}, hash={self.hash[:12]!r})"
 
     __str__ = __repr__
+
+
+def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
+    """Return the offered task if a log is to store it, None if nothing changes; `UserError` if it may not change so."""
+    if standing == offered:
+        return None
+    task = Task.from_document(offered)
+    if standing is None:
+        return task
+    carried = Task.from_document(standing)
+    task = task.with_defaults_of(carried)
+    if task == carried:
+        return None
+    if carried.hash != task.hash:
+        # Never values: a document may hold people's covariates.
+        keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
+        raise UserError(
+            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
+            f"differs in: {', '.join(keys)}. The task of a log cannot be changed: use another log, or the task as it "
+            "was",
+            code="MURK-TASK-003",
+        )
+    if carried.log.partitions != task.log.partitions:
+        raise UserError(
+            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
+            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
+            f"Set log.partitions back to {carried.log.partitions}, or use another log",
+            code="MURK-TASK-003",
+        )
+    return task
+
+
+_MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """The features of some people, without the target, that everybody can read in a task's document."""
+
+    features: tuple[str, ...]
+    target: str
+    people: int
+    file: str | None  # of public records; None if people were set aside from the task's source
+    # Shown only to whoever is asked to agree, since it may depend on people's records.
+    caution: str = field(default="", repr=False, compare=False)
+
+    @classmethod
+    def of(cls, task: Task) -> Disclosure | None:
+        """Return what a resolved task makes public, or None."""
+        if task.public is None or task.covariates is None:
+            return None
+        return cls(task.coding.columns, task.target.name, int(task.covariates.counts.sum()), task.public.file)
+
+    def what(self) -> str:
+        """Return the beginning of a sentence: the features and the number of people.
+
+        >>> Disclosure(("age", "same_sex"), "third_child", 1000, None).what()
+        'The features age, same_sex (without the target third_child) of 1,000 people'
+        """
+        more = len(self.features) - _MOST_NAMED
+        names = ", ".join(self.features[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        noun = "feature" if len(self.features) == 1 else "features"
+        return f"The {noun} {names} (without the target {self.target}) of {self.people:,} people"
+
+    def describe(self) -> str:
+        """Describe what is public."""
+        if self.file is None:
+            whose = "These people were set aside at random, and release nothing else."
+        else:
+            whose = f"They are from the file of public records {self.file}."
+        return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
+
+    def announce(self, url: str, source: str | None = None) -> str:
+        """Describe what is about to become public, and on which log; ``source`` is what people are set aside from."""
+        if self.file is None:
+            whose = f"They are drawn at random from {source}, and these people release nothing else."
+        else:
+            whose = f"They are all people in {self.file}: nobody among them may release to this task."
+        return (
+            f"{self.what()} become public: they are written to {url} as they are, without noise and under no "
+            f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
+            + (f" CAUTION: {self.caution}." if self.caution else "")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the disclosure as plain data, with its description."""
+        data = {**asdict(self), "features": list(self.features), "words": self.describe()}
+        del data["caution"]
+        return data

@@ -7,13 +7,15 @@ able to read what they agree to.
 """
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from murk._printable import unseen_character
 from murk.errors import UserError
-from murk.stream.task.errors import Path, path_text, shown
+from murk.stream.task.errors import Path as KeyPath
+from murk.stream.task.errors import path_text, shown
 
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
@@ -30,8 +32,6 @@ _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
 
 
 class _Composer(yaml.SafeLoader):
-    """Compose nodes without resolving scalars."""
-
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
     depth = 0
     nodes = 0
@@ -54,7 +54,17 @@ class _Composer(yaml.SafeLoader):
         return node
 
 
-def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
+def read_file(path: str | Path, what: str) -> str:
+    """Return the text of a UTF-8 file; raise `UserError` if it cannot be read. ``what`` names its kind."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a {what} file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
+
+
+def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     r"""Return the content of a task file, and the line of each key and item.
 
     Raises `UserError`, naming the line that breaks the rules above.
@@ -66,10 +76,8 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     if node is None:
         raise UserError(f"{source}: empty; a task needs name, features, target and privacy.guarantee")
     if not isinstance(node, yaml.MappingNode):
-        raise UserError(
-            f"{source}, line {_line(node)}: not a mapping; a task is keys and values, as in 'name: my-task'"
-        )
-    lines: dict[Path, int] = {}
+        raise UserError(f"{source}, line {_line(node)}: not a mapping; write keys and values, as in 'name: my-task'")
+    lines: dict[KeyPath, int] = {}
     content: dict[str, Any] = _build(node, (), source, lines)
     return content, lines
 
@@ -124,7 +132,7 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _build(node: yaml.Node, path: Path, source: str, lines: dict[Path, int]) -> Any:
+def _build(node: yaml.Node, path: KeyPath, source: str, lines: dict[KeyPath, int]) -> Any:
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, source, lines)
     if isinstance(node, yaml.SequenceNode):
@@ -138,7 +146,7 @@ def _build(node: yaml.Node, path: Path, source: str, lines: dict[Path, int]) -> 
     return node.value if as_text else _scalar(node.value)
 
 
-def _build_mapping(node: yaml.MappingNode, path: Path, source: str, lines: dict[Path, int]) -> dict[str, Any]:
+def _build_mapping(node: yaml.MappingNode, path: KeyPath, source: str, lines: dict[KeyPath, int]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"{source}, line {_line(key_node)}"
@@ -147,9 +155,7 @@ def _build_mapping(node: yaml.MappingNode, path: Path, source: str, lines: dict[
         key = key_node.value
         if key in content:
             first = lines[(*path, key)]
-            raise UserError(
-                f"{where}: {path_text((*path, key))}: given twice, first in line {first}; remove one of them"
-            )
+            raise UserError(f"{where}: {path_text((*path, key))}: given twice, first in line {first}; remove one")
         lines[(*path, key)] = _line(key_node)
         content[key] = _build(value_node, (*path, key), source, lines)
     return content

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class StreamLearner(Estimating, Protocol):
-    """Interface of a learner for its worker.
-
-    A learner is deterministic: its state is a function of the releases it has learned, in order, however they were
-    split into calls.
-    """
+    """Interface of a deterministic learner: its state is a function of the releases it has learned, in order."""
 
     @property
     def kind(self) -> str:
@@ -55,14 +51,9 @@ class StreamLearner(Estimating, Protocol):
 
 def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
     """Return what a release must satisfy for a task's learner."""
-    return WireRules(
-        task_hash=task.hash,
-        simulated=task.simulated,
-        lengths=payload_lengths(learner),
-        magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
-        partitions=task.log.partitions,
-        kind=learner.kind,
-    )
+    lengths = payload_lengths(learner)
+    magnitudes = {level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()}
+    return WireRules(task.hash, task.simulated, lengths, magnitudes, task.log.partitions, kind=learner.kind)
 
 
 def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:

@@ -1,18 +1,94 @@
-"""The workers of one process, as chains are assigned to it and taken away."""
+"""The workers of one process, as chains are assigned to it and taken away, with their progress and health."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from time import monotonic
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from murk.stream.log.base import FencedError, Log, Membership, UnreachableError
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
-from murk.stream.worker.pulse import Pulse
 from murk.stream.worker.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class ChainVitals:
+    """Progress of a chain in this process."""
+
+    version: int  # number of releases learned in all
+    offset: int  # first offset that is not committed
+    committed: float | None = None  # when this process last committed it, in seconds since 1970
+    lag: int | None = None  # number of uncommitted offsets when last measured
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """Progress of a process that learns; messages are counted since it started."""
+
+    chains: Mapping[int, ChainVitals]
+    learned: int
+    duplicates: int
+    dead: int
+    trouble: str | None  # why nothing can be done at the moment
+    stepped: float  # when it last made a step, in seconds since 1970
+
+    @property
+    def read(self) -> int:
+        """Number of messages read since it started."""
+        return self.learned + self.duplicates + self.dead
+
+
+class Pulse:
+    """Record a process's progress; readable from any thread. ``clock`` gives seconds since 1970."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._chains: dict[int, ChainVitals] = {}
+        self._counts = (0, 0, 0)
+        self._trouble: str | None = None
+        self._stepped = clock()
+
+    def owns(self, chain: int, *, version: int, offset: int) -> None:
+        """Record that a chain was taken over."""
+        with self._lock:
+            self._chains[chain] = ChainVitals(version, offset)
+
+    def dropped(self, chain: int) -> None:
+        """Record that a chain was released."""
+        with self._lock:
+            self._chains.pop(chain, None)
+
+    def stepped(self, chain: int, *, version: int, offset: int, learned: int, duplicates: int, dead: int) -> None:
+        """Record that a step of a chain was committed."""
+        with self._lock:
+            before = self._chains[chain]
+            lag = None if before.lag is None else max(0, before.lag - (offset - before.offset))
+            self._chains[chain] = ChainVitals(version, offset, self._clock(), lag)
+            counts = self._counts
+            self._counts = (counts[0] + learned, counts[1] + duplicates, counts[2] + dead)
+
+    def measured(self, chain: int, lag: int) -> None:
+        """Record a chain's lag."""
+        with self._lock:
+            self._chains[chain] = replace(self._chains[chain], lag=max(0, lag))
+
+    def beat(self, trouble: str | None) -> None:
+        """Record the end of a step of the process, and its trouble."""
+        with self._lock:
+            self._trouble, self._stepped = trouble, self._clock()
+
+    def vitals(self) -> Vitals:
+        """Return the current progress."""
+        with self._lock:
+            learned, duplicates, dead = self._counts
+            return Vitals(dict(self._chains), learned, duplicates, dead, self._trouble, self._stepped)
+
 
 PAUSE = 0.5  # seconds between two attempts to reach a log or to take over a chain
 LOG_INTERVAL = 60.0  # seconds between two log lines about progress
@@ -25,18 +101,9 @@ class WorkerPool(Generic[Learner]):
     """A worker for each chain that is assigned to this process.
 
     If a chain moves to another process, its worker is closed, and the other process reads again what was not committed.
-    The pool waits for an unreachable log; all other errors of logs and states are raised.
-
-    Parameters
-    ----------
-    learner
-        Returns a new learner.
-    membership
-        Returns the chains assigned to this process.
-    estimates
-        Called when the first chain is taken over; returns the ``estimates`` of its `Worker`.
-    clock
-        Seconds, for pauses between attempts.
+    The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner`` returns a new
+    learner, ``membership`` the chains assigned to this process. ``estimates`` is called when the first chain is taken
+    over and returns the ``estimates`` of its `Worker`. ``clock`` gives seconds, for pauses between attempts.
     """
 
     def __init__(
@@ -52,15 +119,10 @@ class WorkerPool(Generic[Learner]):
         self.learners: dict[int, Learner] = {}  # by chain
         self.trouble: str | None = None  # why nothing can be done at the moment
         self.pulse = Pulse()  # readable from other threads
-        self._log = log
-        self._task = task
-        self._make = learner
-        self._estimates = estimates
-        self._membership = membership
-        self._clock = clock
+        self._log, self._task, self._make, self._estimates = log, task, learner, estimates
+        self._membership, self._clock = membership, clock
         self._workers: dict[int, Worker] = {}
-        self._not_before = 0.0
-        self._idle = False
+        self._not_before, self._idle = 0.0, False
         self._refused: dict[int, float] = {}
         self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
@@ -113,14 +175,11 @@ class WorkerPool(Generic[Learner]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         # A supervisor restarts a process that fails; even if it fails repeatedly, that should cause no rebalances.
         self.close(for_good=not isinstance(error, Exception))
 
     def _apply_assignment(self, now: float) -> None:
-        """Take over newly assigned chains and release those assigned to others."""
         assigned = self._membership.chains()
         self._drop(*(self._workers.keys() - assigned))
         for chain in sorted(assigned - self._workers.keys()):
@@ -161,7 +220,6 @@ class WorkerPool(Generic[Learner]):
             self.learners.pop(chain)
 
     def _log_progress(self, now: float) -> None:
-        """Log the progress if anything was read since the last time."""
         vitals = self.pulse.vitals()
         if vitals.read > self._last_logged:
             words = "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters"

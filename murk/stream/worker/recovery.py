@@ -6,12 +6,14 @@ Resuming with another log would count releases twice or never, so every mismatch
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log, not_an_intake
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import Release
 from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.messages.wire import DuplicateWindow, Received
+from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
 
 _REBUILD_BATCH = 4096
@@ -48,10 +50,7 @@ def check_shuffled(log: Log, task: Task) -> None:
 
 
 def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
-    """Decode a chain's state and check that the log continues it; return None if nothing was read yet.
-
-    Raises `MurkError` if the state is damaged or not of this log, or unread messages are gone.
-    """
+    """Decode a chain's state (None if nothing was read yet); raise `MurkError` unless the log continues it."""
     where = f"chain {chain} of {log.url}"
     state, offset = checkpoint
     message = None if state is None else decode_state(state, where)
@@ -66,8 +65,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
             raise _other_log(where, f"its state ends at offset {message.offset}, and {offset} was committed")
     elif offset and log.model_name is None:
         raise MurkError(
-            f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, "
-            "or begin with a new log",
+            f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, or use a new log",
             code="MURK-STATE-001",
         )
     begin, end = log.begin(chain), log.end(chain)
@@ -85,7 +83,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
 
 
 def rebuild_window(
-    log: Log, task: Task, chain: int, receive: Callable[[bytes], Received], offset: int
+    log: Log, task: Task, chain: int, receive: Callable[[bytes], Release], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset."""
     window = DuplicateWindow(task.duplicates)
@@ -97,11 +95,8 @@ def rebuild_window(
         for message in messages:
             if message.offset >= offset:
                 break
-            try:
-                release = receive(message.value)
-            except RejectedError:
-                continue
-            window.seen(message.offset, release.id)
+            with suppress(RejectedError):
+                window.seen(message.offset, receive(message.value).id)
         position = messages[-1].offset + 1
     return window
 

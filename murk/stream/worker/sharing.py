@@ -10,25 +10,57 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.worker.committed import CommittedLearners
+from murk.stream.messages.state import decode_state
 from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
-    from murk.stream.log.base import Log
+    from murk.stream.log.base import Checkpoint, Log
     from murk.stream.task.task import Task
 
-LOOK_AT_ALL: Final = 0.2
-"""Least number of seconds between two looks of the first chain's worker at what all chains have learned."""
 
-_SHARE = 50
-"""The pause between two looks is this multiple of the duration of a look, within `LOOK_AT_ALL` and `_LONGEST`."""
+Learner = TypeVar("Learner", bound=StreamLearner)
 
+
+class CommittedLearners(Generic[Learner]):
+    """Load chains' learners (made by ``make``) as last committed; a state is decoded again only if it changed."""
+
+    def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
+        self._log, self._task, self._make = log, task, make
+        self._known: dict[int, tuple[bytes | None, Learner]] = {}
+
+    def __call__(self, chain: int) -> Learner:
+        """Return a chain's learner, which must not learn; see `decoded`."""
+        return self.decoded(chain, self._log.checkpoint(chain))
+
+    def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
+        """Return a chain's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
+        state, offset = checkpoint
+        known = self._known.get(chain)
+        if known is None or known[0] != state:
+            learner = self._make()
+            if state is not None:
+                message = decode_state(state, f"chain {chain} of {self._log.url}")
+                learner.load_state_dict(message.learner)
+                stored = message.task, message.identity, message.chain, message.offset, message.counters.learned
+                expected = self._task.hash, self._log.identity, chain, offset, learner.n_releases
+                if stored != expected or message.counters.read > offset:
+                    raise MurkError(
+                        f"the state of chain {chain} of {self._log.url} was not committed there by its learner: "
+                        "restore it from a copy",
+                        code="MURK-STATE-001",
+                    )
+            self._known[chain] = known = state, learner
+        return known[1]
+
+
+LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first chain's worker at what all chains have learned
 _LONGEST = 5.0  # longest pause in seconds between two looks
+_SHARE = 50  # the pause between two looks is this multiple of the duration of a look, within these bounds
 _AFTER_FAILURE = 30.0  # seconds between a failed look and the next one
 _log = logging.getLogger(__package__)
 
@@ -64,13 +96,10 @@ class SharingLearner(StreamLearner, Protocol):
 class Sharing:
     """Base class for the handling of shared models by a chain's worker."""
 
-    publishes = True
-    """Whether this chain's worker publishes its learner's model."""
+    publishes = True  # whether this chain's worker publishes its learner's model
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        self._log = log
-        self._task = task
-        self._learner = learner
+        self._log, self._task, self._learner = log, task, learner
         self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
@@ -88,13 +117,12 @@ class Sharing:
         return False
 
     def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
-        """Pass the newest model to the learner if it is valid and has at most as many releases as the log."""
+        """Pass a valid newest model to the learner, unless it claims more releases than the log has."""
         if message is None:
             return
         try:
-            model = decode_iterate(
-                message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
-            )
+            size = self._learner.model_size
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=size, chain=FIRST_CHAIN)
         except RejectedError as error:
             self._warn(error)
             return
@@ -116,9 +144,8 @@ class Making(Sharing):
     """Sharing of the first chain, whose worker makes the next model when all chains together have learned enough.
 
     If it cannot read the others' states it makes none, and its own chain goes on learning. It must know a model on the
-    log that is newer than its state, since people may have answered it already.
-
-    ``look`` is the least number of seconds between two looks at what all chains have learned.
+    log that is newer than its state, since people may have answered it already. ``look`` is the least number of seconds
+    between two looks at what all chains have learned.
     """
 
     def __init__(
@@ -133,10 +160,7 @@ class Making(Sharing):
         self._look, self._clock, self._due = look, clock, clock()
 
     def begin(self) -> None:
-        """Continue with the newest model on the log, if the state is an older copy.
-
-        Raises `MurkError` if the log cannot be read.
-        """
+        """Continue with the newest model on the log, if the state is an older copy."""
         self._inform(self._log.model(FIRST_CHAIN), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:

@@ -1,37 +1,193 @@
 """The worker: feed one partition of a log to a learner, each release exactly once.
 
 What a chain learns is a function of its partition alone: not of batches, restarts or the time of day. If chains share
-models (see `sharing`), it also depends on the models, and on whether a release is read before its model is forgotten.
+models (see `sharing`), it also depends on the models, and on whether a release is read before its model is forgotten. A
+block of messages that are all plainly learnable is judged as a whole; otherwise each message is judged by itself, with
+the same outcome.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from logging import Logger
+from time import monotonic
+from typing import Any, Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import DeadLetter, FencedError, Log, Message, truncate_time
-from murk.stream.messages.codec import encode_iterate
-from murk.stream.messages.limits import MAX_STATE
-from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.codec import MAX_STATE, RejectedError, WireRules, encode
+from murk.stream.messages.releases import GradientRelease, IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecorder, first_point
+from murk.stream.messages.wire import DuplicateWindow, block_of, block_receiver, receiver
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DeadLetterLog, Intake, Tally
-from murk.stream.worker.learner import StreamLearner, wire_rules
+from murk.stream.worker.learner import StreamLearner, admits_of, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
+
+GRADIENT = GradientRelease.model_fields["kind"].default
+
+
+Renew = Callable[[], bool]
+
+
+class Tally:
+    """Sum up `Counters`, from ``start``."""
+
+    def __init__(self, start: Counters) -> None:
+        self._learned, self._duplicates = start.learned, start.duplicates
+        self._dead, self._levels = Counter(start.dead), Counter(start.levels)
+        self._ages, self._age_sum = list(start.staleness), start.staleness_sum
+
+    def learned(self, releases: Sequence[Any], version: int) -> None:
+        """Count releases learned in this order by a chain that had learned ``version`` before."""
+        if not releases:
+            return
+        self._learned += len(releases)
+        self._levels.update(block_of(releases).levels)
+        # Only gradients have an age; a chain's releases are all of one kind.
+        if releases[0].kind != GRADIENT:
+            return
+        ages = [now - release.version for now, release in enumerate(releases, version)]
+        self._age_sum += sum(ages)
+        for bits, count in Counter(map(int.bit_length, ages)).items():
+            self._ages += [0] * (bits + 1 - len(self._ages))
+            self._ages[bits] += count
+
+    def duplicate(self) -> None:
+        """Count a duplicate."""
+        self._duplicates += 1
+
+    def dead(self, reason: str) -> None:
+        """Count a dead letter."""
+        self._dead[reason] += 1
+
+    def counters(self) -> Counters:
+        """Return all sums."""
+        return Counters(
+            learned=self._learned, duplicates=self._duplicates, dead=dict(self._dead), levels=dict(self._levels),
+            staleness=list(self._ages), staleness_sum=self._age_sum,
+        )  # fmt: skip
+
+
+class DeadLetterLog:
+    """Log the number of dead letters by reason, at most once in ``seconds``, so that a flood of them floods no log."""
+
+    def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
+        self._log, self._description, self._seconds = log, where, seconds
+        self._due = 0.0
+        self._unreported: Counter[str] = Counter()
+
+    def add(self, reasons: Iterable[str]) -> None:
+        """Count reasons, and log the counts if it is time."""
+        self._unreported.update(reasons)
+        if monotonic() >= self._due:
+            self.report()
+
+    def report(self) -> None:
+        """Log what was counted since the last report."""
+        if self._unreported:
+            counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
+            self._log.info("%s: dead letters: %s", self._description, counts)
+            self._unreported.clear()
+            self._due = monotonic() + self._seconds
+
+
+DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a person's release is shorter
+_UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
+
+
+def check_expiry(release: Release, appended: int) -> None:
+    """Raise `RejectedError` if the log appended a release (at a time in seconds since 1970) after its expiry."""
+    if appended > release.expires:
+        raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
+
+
+def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
+    """Raise `RejectedError` if a learner cannot learn a release as number ``n_releases + ahead``.
+
+    ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
+    """
+    try:
+        learner.admit(release, ahead)
+    except RejectedError as rejected:
+        # The learner may not know the release's model yet.
+        if rejected.reason not in _UNKNOWN_MODEL or renew is None or not renew():
+            raise
+        learner.admit(release, ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters."""
+
+    admitted: Sequence[Release]
+    appended: int
+    dead: Sequence[DeadLetter] = ()
+
+
+class Intake:
+    """Decide which of a chain's messages its learner learns from; ``renew`` is that of `admit`."""
+
+    def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
+        self._chain, self._learner, self._renew = chain, learner, renew
+        self._admits = admits_of(learner)
+        self.receive, self._receive_block = receiver(rules), block_receiver(rules)
+
+    def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
+        """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
+        return self._judge_block(messages, window) or self._judge_each(messages, window, tally)
+
+    def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
+        """Judge messages that may all be learned; return None, without side effects, if that is not certain."""
+        offsets, times, values = zip(*messages, strict=True)
+        releases = self._receive_block(values)
+        if releases is None:
+            return None
+        chains, expiry = {release.chain for release in releases}, min([release.expires for release in releases])
+        if chains != {self._chain} or max(times) > expiry or not self._admits(releases):
+            return None
+        # Last, since it changes the window.
+        if not window.add_new(offsets, [release.id for release in releases]):
+            return None
+        return Judged(releases, times[-1])
+
+    def _judge_each(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
+        chain, receive, seen, learner, renew = self._chain, self.receive, window.seen, self._learner, self._renew
+        admitted: list[Release] = []
+        dead: list[DeadLetter] = []
+        newest = 0
+        for offset, appended, value in messages:
+            try:
+                release = receive(value)
+                # Recorded whatever the outcome, so that the window is a function of the log.
+                duplicate = seen(offset, release.id)
+                if release.chain != chain:
+                    raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
+                # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the
+                # window cannot change the outcome.
+                check_expiry(release, appended)
+                if duplicate:
+                    tally.duplicate()
+                    continue
+                admit(learner, release, len(admitted), renew)
+            except RejectedError as rejected:
+                dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
+                tally.dead(rejected.reason)
+                continue
+            admitted.append(release)
+            newest = appended
+        return Judged(admitted, newest, dead)
+
 
 _STEP_BYTES = 2**26  # largest number of bytes that a step reads
 _TRIMS_PER_RETENTION = 200
 
+# Seconds between two checks, while nothing arrives, that the newest model is on the log, doubling up to the latter.
 _LOOK, _LONGEST_LOOK = 1.0, 16.0
-"""Seconds between two checks, while nothing arrives, that the newest model is still on the log, doubling up to the
-latter."""
-
 # Releases given to the learner at once. With more, Python's garbage collector would traverse them repeatedly.
 _LEARN = 256
 
@@ -52,8 +208,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A step that is learned and not yet committed."""
-
     state: bytes
     dead: Sequence[DeadLetter]
     model: bytes | None
@@ -68,34 +222,9 @@ class Worker:
     dead letters and newest iterate in one atomic write. Iterates that are a function of the log are also published
     within a batch, as often as the learner's ``publish_every`` asks for. A message that cannot be learned becomes a
     dead letter. Starting a worker takes the chain over from any other worker, which is refused at its next commit.
+    Raises UserError if the log carries no task or another one, or the learner is not of the task or not new; MurkError
+    if the chain's state is not one of this log, or retention has removed unread messages.
 
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    learner
-        A new learner of that task, into which the worker loads the chain's state.
-    chain
-        The chain, which is also the partition read.
-    batch
-        Largest number of messages of one step; fewer if releases are long.
-    estimates
-        Called at each step of the first chain with its learner; returns a message about the estimate, or None.
-    look
-        If chains share models: least number of seconds between two looks of the first chain's worker at what all
-        chains have learned.
-    clock
-        Time in seconds since 1970, which decides only when old messages are deleted.
-
-    Raises
-    ------
-    UserError
-        If the log carries no task or another one, or the learner is not of the task or not new.
-    MurkError
-        If the chain's state is not one of this log, or retention has removed unread messages.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.learners.problem import problem_for
     >>> from murk.stream import open_log
@@ -113,6 +242,23 @@ class Worker:
     ...     [letter.reason for letter in log.dead_letters()]
     Progress(read=1, learned=0, duplicates=0, dead=1, offset=1, version=0)
     ['malformed']
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    learner
+        A new learner of that task, into which the worker loads the chain's state.
+    chain
+        The chain, which is also the partition read.
+    batch
+        Largest number of messages of one step; fewer if releases are long.
+    estimates
+        Called at each step of the first chain with its learner; returns a message about the estimate, or None.
+    look
+        Least number of seconds between two looks at what all chains learned, if they share models.
+    clock
+        Time in seconds since 1970, which decides only when old messages are deleted.
     """
 
     def __init__(
@@ -130,10 +276,7 @@ class Worker:
         if batch < 1:
             raise UserError(f"batch is {batch}: a step must read at least 1 message")
         self.chain = chain
-        self._log = log
-        self._task = task
-        self._learner = learner
-        self._clock = clock
+        self._log, self._task, self._learner, self._clock = log, task, learner, clock
         self._trim_due = self._look_due = 0.0
         self._look_pause = _LOOK
         self._estimates = estimates if chain == 0 else None
@@ -156,9 +299,8 @@ class Worker:
         except BaseException:
             self._ownership.close()
             raise
-        _log.info(
-            "%s: taken over at offset %d, with %d releases learned", self._description, self.offset, learner.n_releases
-        )
+        words = "%s: taken over at offset %d, with %d releases learned"
+        _log.info(words, self._description, self.offset, learner.n_releases)
 
     @property
     def counters(self) -> Counters:
@@ -175,7 +317,6 @@ class Worker:
 
         If ``end``, the partition's end as the caller knows it, is the next offset, nothing is read. A step that could
         not commit, for example because the disk is full, may be called again: it then commits what it has learned.
-
         Raises ``FencedError`` if another worker has taken the chain over; `MurkError` if the log could not be read or
         written, or retention has removed unread messages.
         """
@@ -207,9 +348,11 @@ class Worker:
             self._stopped = "was fenced by another one"
             _log.info("%s: taken over by another worker", self._description)
             raise
-        self._pending = None
-        self._log_progress(pending)
-        return pending.progress
+        self._pending, done = None, pending.progress
+        words = "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters"
+        _log.debug(words, self._description, done.offset, done.learned, done.duplicates, done.dead)
+        self._unreported.add(letter.reason for letter in pending.dead)
+        return done
 
     def close(self) -> None:
         """Release the chain; the next worker reads again what was not committed."""
@@ -222,9 +365,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _check_learner(self) -> None:
@@ -236,9 +377,8 @@ class Worker:
             )
         if self._learner.mechanisms.keys() != self._task.privacy.levels.keys():
             raise UserError(
-                f"the learner knows the levels {sorted(self._learner.mechanisms)} and the task "
-                f"{self._task.name!r} offers {sorted(self._task.privacy.levels)}: make the learner "
-                "from the task"
+                f"the learner knows the levels {sorted(self._learner.mechanisms)} and the task {self._task.name!r} "
+                f"offers {sorted(self._task.privacy.levels)}: make the learner from the task"
             )
         if self._learner.n_releases:
             raise UserError(
@@ -265,9 +405,8 @@ class Worker:
         self._trail = TrailRecorder(trail, self._learner.coefficients, first, self._description)
         if self._learner.n_releases != self._counters.learned:
             raise MurkError(
-                f"the state of {self._description} is damaged: its learner has learned "
-                f"{self._learner.n_releases} releases, and {self._counters.learned} were counted. "
-                "Restore the log from a copy"
+                f"the state of {self._description} is damaged: its learner has learned {self._learner.n_releases} "
+                f"releases, and {self._counters.learned} were counted. Restore the log from a copy"
             )
 
     def _learn_batch(self, messages: Sequence[Message]) -> _Pending | None:
@@ -296,15 +435,10 @@ class Worker:
             self.offset = messages[-1].offset + 1
             self._counters = tally.counters()
         state = StateMessage(
-            task=self._task.hash,
-            identity=self._log.identity,
-            chain=chain,
-            offset=self.offset,
-            last_id=self._window.newest(self.offset),
-            counters=self._counters,
-            trail=self._trail.trail,
+            task=self._task.hash, identity=self._log.identity, chain=chain, offset=self.offset,
+            last_id=self._window.newest(self.offset), counters=self._counters, trail=self._trail.trail,
             learner=learner.state_dict(),
-        )
+        )  # fmt: skip
         duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         encoded = state.encode()
@@ -320,14 +454,12 @@ class Worker:
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
-        """Publish the newest iterate between commits if one is due."""
         published = self._published()
         if published is not None and published[0] - self._published_version >= self._learner.publish_every:
             self._published_version = published[0]
             self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
-        """Return the newest published iterate if the log does not have it yet."""
         published = self._published()
         if published is None or published[0] == self._model_version:
             return None
@@ -342,19 +474,10 @@ class Worker:
         return self._learner.published() if self._publishes else None
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
-        return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
-
-    def _log_progress(self, pending: _Pending) -> None:
-        done = pending.progress
-        words = "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters"
-        _log.debug(words, self._description, done.offset, done.learned, done.duplicates, done.dead)
-        self._unreported.add(letter.reason for letter in pending.dead)
+        return encode(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
 
     def _restore_model(self) -> None:
-        """Publish the newest model again if another one has replaced it.
-
-        A fenced worker may have sent an older one, or somebody else has written to the log.
-        """
+        """Publish the newest model again if another one has replaced it, such as an older one of a fenced worker."""
         now = self._clock()
         if self._publishes and now >= self._look_due:
             self._look_due = now + self._look_pause

@@ -15,8 +15,7 @@ from murk.learners.sketches.settings import GramSettings, SketchSettings, check_
 from murk.privacy import SimulatedNoise
 from murk.privacy.sketches import SketchAccumulator
 from murk.stream import Task
-from murk.stream.messages.codec import RejectedError, longest_release
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE, RejectedError, longest_release
 from murk.stream.messages.releases import SketchRelease
 from murk.stream.messages.state import pack
 

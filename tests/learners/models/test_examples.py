@@ -208,7 +208,7 @@ def test_a_state_goes_on_with_the_same_model_alone():
         ("outer", "target: region", "learn one against the rest: {name: region, positive: east}"),
         ("outer", "target: {name: region, positive: north}", "can be learned against the rest: east, south"),
         ("outer", "target: {name: age, positive: old}", "'age' is a number, which has no categories"),
-        ("label", "target: {name: rich, positive: 'no'}", "'no' is not 'yes', the task's positive value"),
+        ("label", "target: {name: rich, positive: 'no'}", "'no' is not the positive value 'yes'"),
         ("joint", "truncation: 2", "examples.truncation: has no effect with loss: squared"),
     ],
 )  # fmt: skip

@@ -9,11 +9,11 @@ from scipy import stats
 from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomization import answers_of
+from murk.producers.producer import answers_of
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
-from murk.stream.task.change import check_task_change
+from murk.stream.task.task import check_task_change
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """

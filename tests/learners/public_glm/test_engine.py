@@ -17,8 +17,7 @@ from murk.learners.moments.statistics import Statistics, balanced
 from murk.learners.moments.sums import MomentSums
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.limits import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE, RejectedError
 from murk.stream.messages.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))

@@ -20,7 +20,7 @@ from murk.learners.estimates.units import units
 from murk.learners.problem import HostileModelError, person_problem_for
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomization import answers_of
+from murk.producers.producer import answers_of
 from murk.stream import Task
 from tests.learners.scores.people import class_outcomes, features, learn, problem_of, public
 

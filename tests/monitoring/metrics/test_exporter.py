@@ -12,7 +12,7 @@ from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
 from murk.monitoring.processes import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.web.routes import metrics
-from murk.producers.ledger import aggregates
+from murk.producers.ledger import statements as aggregates
 from murk.stream import Task, open_log
 from murk.stream.messages.codec import REASONS
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished, opened, url, watching

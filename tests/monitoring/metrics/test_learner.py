@@ -9,8 +9,7 @@ from murk.cli.metrics import learner_metrics
 from murk.learners.problem import problem_for
 from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.stream import Task, open_log
-from murk.stream.worker.pool import WorkerPool
-from murk.stream.worker.pulse import Pulse
+from murk.stream.worker.pool import Pulse, WorkerPool
 from tests.monitoring.metrics.test_exporter import check
 from tests.monitoring.runs import TEXT
 

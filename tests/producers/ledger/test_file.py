@@ -114,7 +114,7 @@ SAID = {
     "a table gone": "is damaged (its tables are not the ones that Murk makes)",
     "a debit taken out": "is damaged (its debits and its accounts do not agree)",
     "an account taken out": "is damaged (its debits and its accounts do not agree)",
-    "gone, with its log left": "is gone, and a file that belongs to it (ledger.db-wal) is still there",
+    "gone, with its log left": "is gone, and its companion ledger.db-wal is still there",
 }
 
 

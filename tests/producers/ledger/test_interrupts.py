@@ -58,7 +58,7 @@ def test_after_an_interrupt_anywhere_the_same_call_goes_through(tmp_path: Path, 
                 work()
             assert ledger.totals().releases == row + 1, stop
             assert ledger.pending() == 0, stop
-            with ledger._settling.write():
+            with ledger._write():
                 assert settings_of(ledger) == [2, 30_000], stop
             return ran
 
@@ -78,7 +78,7 @@ def test_an_interrupt_amid_the_undoing_of_an_error_leaves_no_transaction(tmp_pat
         for stop in range(1, interrupted(failing, 0) + 1):
             interrupted(failing, stop)
             assert ledger.pending() == 0
-            with ledger._settling.write():
+            with ledger._write():
                 pass
 
 

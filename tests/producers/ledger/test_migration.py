@@ -17,7 +17,7 @@ from murk.privacy import (
     ZeroConcentratedDP,
     cap_of,
 )
-from murk.producers.ledger import merging, migration
+from murk.producers.ledger import migration
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests, folded_name
 from murk.producers.ledger.prices import Charge
@@ -123,7 +123,12 @@ def test_levels_are_one_line_each_whatever_the_version_that_priced_them(path: Pa
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(migration, "_add_gdp"), (migration, "_seal_outbox"), (merging, "_merge_windows"), (migration, "merge_accounts")],
+    [
+        (migration, "_add_gdp"),
+        (migration, "_seal_outbox"),
+        (migration, "_merge_windows"),
+        (migration, "merge_accounts"),
+    ],
 )
 def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch, owner: ModuleType, step: str

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers.ledger import hashing as renaming
 from murk.producers.ledger import ledger as names
+from murk.producers.ledger import ledger as renaming
 from murk.producers.ledger import names as key
-from murk.producers.ledger.hashing import hash_names
-from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.ledger import Ledger, hash_names
 from murk.producers.ledger.names import NameKey, ReleaseRequests, key_path
 from murk.producers.ledger.transaction import Spending
 from tests.producers.ledger.accounts import FILE, TASK, as_format, ask, booked, charge, rho, spend
@@ -376,7 +375,7 @@ def withdraw_alone(path: Path) -> None:
 def test_a_key_without_its_ledger_is_a_ledger_that_was_lost(path: Path) -> None:
     first_name(path)
     path.unlink()
-    with pytest.raises(UserError, match=r"is gone, and a file that belongs to it \(ledger.db.key\) is still there"):
+    with pytest.raises(UserError, match=r"is gone, and its companion ledger.db.key is still there"):
         Ledger(path)
 
 

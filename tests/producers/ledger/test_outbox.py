@@ -10,7 +10,7 @@ from murk.errors import MurkError
 from murk.producers.ledger import ledger as settling
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import NameKey, ReleaseRequests
-from murk.producers.ledger.outbox import Owner, seal, unseal
+from murk.producers.ledger.transaction import Owner, seal, unseal
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho
 
 KEY = NameKey(bytes(range(32)))
@@ -144,7 +144,7 @@ def test_a_confirmation_that_cannot_be_written_is_made_up_for(tmp_path: Path, mo
     with booked(tmp_path / "ledger.db", **MANY) as ledger:
         assert ask(ledger, "ann") == "released"
         with monkeypatch.context() as patch:
-            patch.setattr(settling.outbox, "remove", full)
+            patch.setattr(settling.Ledger, "_remove", full)
             ledger.confirm([1])
             with pytest.raises(MurkError, match="full"):
                 ask(ledger, "bob")

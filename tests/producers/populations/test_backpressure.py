@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.producers.models import NoModels
-from murk.producers.populations.backpressure import wait_for_models
+from murk.producers.populations.people import wait_for_models
+from murk.producers.producer import NoModels
 from murk.stream import open_log
 from murk.stream.log.base import Checkpoint, Log, UnreachableError
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.task.task import Task
@@ -62,7 +62,7 @@ def commit(log: Log, offset: int, learned: int, model: int | None, chain: int = 
     )  # fmt: skip
     message = None if model is None else IterateMessage(task=task.hash, chain=chain, version=model, iterate=[0.0])
     ownership = log.acquire(chain)
-    ownership.commit(state.encode(), offset, [], None if message is None else encode_iterate(message))
+    ownership.commit(state.encode(), offset, [], None if message is None else encode(message))
     ownership.close()
 
 

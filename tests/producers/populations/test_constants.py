@@ -10,9 +10,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import open_records
-from murk.producers.policy import Policy
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
+from murk.producers.producer import Policy
 from murk.stream import Task, open_log
 
 TEXT = """

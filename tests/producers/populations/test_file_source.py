@@ -15,11 +15,11 @@ from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.progress import Run
+from murk.producers.ledger.recognition import Run
 from murk.producers.populations.file_source import Block as FileBlock
 from murk.producers.populations.records.files import open_table
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
-from murk.producers.sketches.window import Window
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT
+from murk.producers.sketches import Window
 from tests.producers.world import SECRET, TEXT, make_task, write_people
 
 TASK = make_task()

@@ -13,8 +13,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.populations.overlap import _plain
-from murk.producers.populations.records import arrow
+from murk.producers.populations.public_sample import _plain
+from murk.producers.populations.records import tables as arrow
 from murk.producers.populations.records.files import open_table
 from murk.stream import Task
 

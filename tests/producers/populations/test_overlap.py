@@ -15,7 +15,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.populations.overlap import (
+from murk.producers.populations.public_sample import (
     RUNS,
     check_apart,
     check_carried,
@@ -23,11 +23,11 @@ from murk.producers.populations.overlap import (
     distinct,
     hashed,
     in_order,
+    public_covariates,
     rare,
 )
-from murk.producers.populations.public_sample import public_covariates
 from murk.stream import Task
-from murk.stream.task.data.covariates import Covariates
+from murk.stream.task.learner import Covariates
 from tests.cli.harness import HEADER, ROWS
 
 MOTHERS = """\

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.producers.populations import overlap
-from murk.producers.populations.overlap import (
+from murk.producers.populations import public_sample as overlap
+from murk.producers.populations.public_sample import (
     _is_clustered,
     _is_repetitive,
     _log_tail,

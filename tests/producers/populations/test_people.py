@@ -16,13 +16,13 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy
 from murk.producers.populations import file_work
 from murk.producers.populations import people as population_module
+from murk.producers.populations.ledger_places import begun_with
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import Agree, Population, PopulationConfig, open_accounts
-from murk.producers.populations.run_lock import begun_with
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
-from murk.stream.task.disclosure import Disclosure
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.task.task import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
 
 AGREED = Policy(public_sample=True)

@@ -21,7 +21,7 @@ from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.producers.populations.public_sample import public_covariates
-from murk.producers.populations.records.tuples import TupleTable
+from murk.producers.populations.records.tables import TupleTable
 from murk.stream.task.data.containers import python_values
 from tests.producers.world import SECRET, make_task
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers.populations import run_lock
-from murk.producers.populations.run_lock import (
+from murk.producers.populations import ledger_places as run_lock
+from murk.producers.populations.ledger_places import (
     RunConfig,
     begun_with,
     beside,

@@ -12,7 +12,7 @@ import numpy as np
 from murk.learners.sketches.problem import SketchProblem
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, SketchProducer
-from murk.producers.sketches.producer import sketch_problem_for
+from murk.producers.sketches import sketch_problem_for
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log, Message
 from murk.stream.messages.codec import WireRules, decode

@@ -21,9 +21,10 @@ from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.sketches import SketchAccumulator
-from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
+from murk.producers import Ledger, Policy, Producer, SketchProducer
+from murk.producers import producer as delivery
 from murk.producers.ledger.transaction import Spending
-from murk.producers.sketches.window import index_of
+from murk.producers.sketches import index_of
 from murk.stream import Task, open_log
 from murk.stream.messages.releases import SketchRelease
 from tests.producers.ledger.accounts import by_name
@@ -509,7 +510,7 @@ class TestDelivery:
         with SketchWorld(tmp_path, make_task(windows=9)) as world:
             fill(world.produce(Wrapped(world.log, append=down)), 5)  # type: ignore[arg-type]
             frozen = [queued.message for queued in world.ledger.queued(world.task.hash)]
-            monkeypatch.setattr(delivery, "BYTES", int(room * len(frozen[0])))
+            monkeypatch.setattr(delivery, "OUTBOX_BYTES", int(room * len(frozen[0])))
             sizes = []
 
             def append(batch: Any) -> None:

@@ -14,7 +14,7 @@ from murk.producers import Ledger, SketchProducer
 from murk.producers.populations.file_work import PopulationConfig
 from murk.producers.populations.organisations import OrganisationPopulation
 from murk.producers.populations.people import open_accounts, population_of
-from murk.producers.sketches.producer import sketch_problem_for
+from murk.producers.sketches import sketch_problem_for
 from murk.stream import Task, open_log
 
 TEXT = """\

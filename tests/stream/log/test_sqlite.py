@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
+from murk.stream.log import sqlite
+from murk.stream.log import sqlite as batches
 from murk.stream.log.base import DeadLetter
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite import log as batches
-from murk.stream.log.sqlite import log as sqlite
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
 from tests.stream.processes import Start, at_once, fill, finish
 

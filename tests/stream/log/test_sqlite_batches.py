@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from murk.stream.log.base import Message
-from murk.stream.log.sqlite.log import BATCH_BYTES, BATCH_MESSAGES, pack, unpack
+from murk.stream.log.sqlite import BATCH_BYTES, BATCH_MESSAGES, pack, unpack
 
 HALF = b"x" * (BATCH_BYTES // 2)
 

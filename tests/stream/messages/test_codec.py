@@ -21,7 +21,6 @@ from murk.stream.messages.codec import (
     decode,
     decode_iterate,
     encode,
-    encode_iterate,
     excerpt,
     json_schema,
     longest_release,
@@ -111,7 +110,7 @@ def test_a_release_comes_back(
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20), sixty_two_bits)
 @example([5e-324, 1.7976931348623157e308, -0.0, 0.1, 1 / 3], 0)
 def test_an_iterate_comes_back_bit_for_bit(iterate: list[float], version: int) -> None:
-    data = encode_iterate(IterateMessage(task=TASK, chain=1, version=version, iterate=iterate))
+    data = encode(IterateMessage(task=TASK, chain=1, version=version, iterate=iterate))
     again = decode_iterate(data, task_hash=TASK, dimension=len(iterate), chain=1)
     assert [value.hex() for value in again.iterate] == [value.hex() for value in iterate]
     assert again.version == version
@@ -123,7 +122,7 @@ def test_the_bytes_are_pinned() -> None:
         b'"level":"default","chain":1,"payload":[1,-2,3],"time":86400,"expires":172800,'
         b'"simulated":false,"version":7}'
     ) == DATA
-    assert encode_iterate(ITERATE) == (
+    assert encode(ITERATE) == (
         b'{"schema":1,"kind":"iterate","task":"' + TASK.encode() + b'","chain":0,"version":7,'
         b'"iterate":[0.1,-1e-300,5.0]}'
     )
@@ -368,14 +367,14 @@ def test_rules_need_a_dimension() -> None:
     ],
 )
 def test_iterates_of_a_hostile_model_are_rejected(changes: dict[str, Any], wanted: Reason) -> None:
-    data = json.dumps(json.loads(encode_iterate(ITERATE)) | changes).encode()
+    data = json.dumps(json.loads(encode(ITERATE)) | changes).encode()
     with pytest.raises(RejectedError) as caught:
         decode_iterate(data, task_hash=TASK, dimension=3, chain=0)
     assert caught.value.reason == wanted
 
 
 def test_overflowing_and_repeated_iterates_are_rejected() -> None:
-    data = encode_iterate(ITERATE)
+    data = encode(ITERATE)
     for damaged, wanted in (
         (data.replace(b"5.0", b"1e999"), "schema"),
         (data.replace(b'"version":7', b'"version":6,"version":7'), "malformed"),

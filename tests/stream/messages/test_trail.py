@@ -9,7 +9,7 @@ import pytest
 from murk.errors import MurkError
 from murk.stream.log.base import Message
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import WireRules, decode
 from murk.stream.messages.state import (
     MOST_POINTS,

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.stream.task.data.coding import Coding
-from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.coding import Cell, Coding
 from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
 

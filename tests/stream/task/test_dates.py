@@ -13,8 +13,7 @@ from murk.audit.neighbours import Box
 from murk.errors import UserError
 from murk.producers import FileSource
 from murk.stream import Task
-from murk.stream.task.data.columns import Cell
-from murk.stream.task.data.dates import MONTHS, WEEKDAYS
+from murk.stream.task.data.coding import MONTHS, WEEKDAYS, Cell
 
 HEAD = "name: visits\nfeatures:\n  - {name: asked, kind: date, "
 TAIL = "}\ntarget: {name: came, kind: binary, positive: yes, negative: no}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n"

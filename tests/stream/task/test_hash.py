@@ -14,7 +14,6 @@ from murk.learners.moments.protocol import MomentsBlock
 from murk.learners.scores.protocol import ScoresBlock
 from murk.learners.sketches.protocol import SketchBlock
 from murk.stream.task.block import Block
-from murk.stream.task.canonical import canonical_json, differences
 from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.data.features import (
     BinaryTarget,
@@ -37,7 +36,7 @@ from murk.stream.task.learner import (
 )
 from murk.stream.task.privacy import PrivacyBlock
 from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
-from murk.stream.task.task import Task
+from murk.stream.task.task import Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 
@@ -311,7 +310,8 @@ def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> Non
     hashed = json.loads(before.document())
     for step in path:
         hashed = hashed[step]
-    added = {*ADDED, *ADDED_TO_FEATURES, *((Task.__name__, name) for name in ADDED_TO_TASK)}
+    of_features = {(name, key) for name, keys in ADDED_TO_FEATURES.items() for key in keys}
+    added = {*ADDED, *of_features, *((Task.__name__, name) for name in ADDED_TO_TASK)}
     assert key in hashed or not added.isdisjoint({(*path[-1:], key), (block.__name__, key)})
     other = OTHERS[block][key]
     changed = deepcopy(base)

@@ -11,9 +11,8 @@ from murk.errors import UserError
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.releases import KINDS
-from murk.stream.task.change import check_task_change
 from murk.stream.task.registry import BLOCKS, PROTOCOLS, ProtocolName
-from murk.stream.task.task import Task
+from murk.stream.task.task import Task, check_task_change
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"
@@ -361,7 +360,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("moments", LOGISTIC, ["forget: 24000"], "new task for each period, or say protocol: scores"),
         ("sketch", LOGISTIC, ["forget: 24000"], "forget: 24,000 has no effect with protocol: sketch"),
         ("gradients", LOGISTIC, ["scores: {exponent: 1}"], "scores: has no effect with protocol: gradients"),
-        ("examples", SOFTMAX, [], "learns a binary or a real target, not 'classes'"),
+        ("examples", SOFTMAX, [], "learns binary or real targets, not 'classes'"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
         (
@@ -449,7 +448,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
     )
     assert twice.privacy.per_person is not None
     for cap, message in (
-        ("{gdp: {mu: 3.0}}", "write the cap in the guarantee's terms"),
+        ("{gdp: {mu: 3.0}}", "write the cap like the guarantee"),
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):

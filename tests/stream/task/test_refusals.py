@@ -202,7 +202,7 @@ REFUSED = [
     ("privacy:", "covariates: {}\nprivacy:", "line 7: covariates: resolved by Murk"),
     ("privacy:", "schema: 1\nprivacy:", "line 7: schema: written by Murk alone"),
     # YAML itself
-    ("privacy:", "name: again\nprivacy:", "line 7: name: given twice, first in line 1; remove one of them"),
+    ("privacy:", "name: again\nprivacy:", "line 7: name: given twice, first in line 1; remove one"),
     ("low: 21", "low: 21, low: 22", "line 3: features[0].low: given twice"),
     ("privacy:", "log: *there\nprivacy:", "line 7: not readable as YAML: aliases (*name) are not read"),
     ("privacy:", "log: !!python/name:os.system 1\nprivacy:", "line 7: not readable as YAML: the tag"),
@@ -235,7 +235,7 @@ REFUSED = [
     ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "---\nprivacy:", "not readable as YAML"),
     (LOGISTIC, "", "empty; a task needs name, features, target and privacy.guarantee"),
-    (LOGISTIC, "- a\n", "line 1: not a mapping; a task is keys and values"),
+    (LOGISTIC, "- a\n", "line 1: not a mapping; write keys and values"),
     (LOGISTIC, "text", "line 1: not a mapping"),
 ]
 

@@ -9,10 +9,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP
-from murk.stream.task.canonical import canonical_json
+from murk.stream.task.block import format_duration, parse_duration
 from murk.stream.task.data.features import ClassTarget
-from murk.stream.task.durations import format_duration, parse_duration
-from murk.stream.task.task import Task
+from murk.stream.task.task import Task, canonical_json
 from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from murk.errors import UserError
 from murk.stream import Task
-from murk.stream.task.data.columns import Cell, exact_number, read_number
+from murk.stream.task.data.coding import Cell, day_number, exact_number, read_number
 from murk.stream.task.data.containers import column_array, python_values
-from murk.stream.task.data.dates import day_number
 
 FAR = 2_932_902  # days from 1970-01-01 to 10000-01-06
 

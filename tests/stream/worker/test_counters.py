@@ -2,7 +2,7 @@
 
 from murk.stream.messages.codec import WireRules, decode
 from murk.stream.messages.state import Counters
-from murk.stream.worker.intake import Tally
+from murk.stream.worker.worker import Tally
 from tests.stream.harness import make_task, message
 
 TASK = make_task()

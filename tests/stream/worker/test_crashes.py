@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError
 from murk.stream.log.base import FencedError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
 from tests.protocols import BY_NAME

@@ -13,7 +13,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.releases import SketchRelease
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker

@@ -13,8 +13,8 @@ from murk.stream.log.base import DeadLetter, Message
 from murk.stream.messages.state import Counters
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import Intake, Tally
 from murk.stream.worker.learner import wire_rules
+from murk.stream.worker.worker import Intake, Tally
 from tests.protocols import BY_NAME
 from tests.stream.harness import hostile, learner_for, message
 

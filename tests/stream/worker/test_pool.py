@@ -7,10 +7,9 @@ import pytest
 
 from murk.errors import MurkError
 from murk.stream.log.base import AllChains, FencedError, Membership, UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
-from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, WorkerPool
-from murk.stream.worker.pulse import ChainVitals, Pulse
+from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, ChainVitals, Pulse, WorkerPool
 from tests.stream.harness import SumLearner, make_task, message, put
 
 TASK = make_task()

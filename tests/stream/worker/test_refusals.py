@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker.worker import Worker
 from tests.stream.harness import (
     FOREVER,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker.worker import Worker
 from tests.protocols import OWN_MODELS
 from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of

@@ -12,11 +12,10 @@ from murk.errors import MurkError
 from murk.learners.estimates.curve import merged_curve
 from murk.learners.problem import problem_for
 from murk.stream.log.base import Checkpoint, UnreachableError
-from murk.stream.log.sqlite.log import SqliteLog
-from murk.stream.messages.codec import encode_iterate
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
-from murk.stream.worker.committed import CommittedLearners
-from murk.stream.worker.sharing import Making, Told, sharing_of
+from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_of
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped
 from tests.protocols import OWN_MODELS, SCORES
@@ -186,11 +185,11 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
     iterate = json.loads(honest)["iterate"]
     forged = [
         b"not a model",
-        encode_iterate(IterateMessage(task=TASK.hash, chain=1, version=6_000, iterate=iterate)),
-        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=3_001, iterate=iterate)),
-        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=3_000, iterate=[1e9, *iterate[1:]])),
+        encode(IterateMessage(task=TASK.hash, chain=1, version=6_000, iterate=iterate)),
+        encode(IterateMessage(task=TASK.hash, chain=0, version=3_001, iterate=iterate)),
+        encode(IterateMessage(task=TASK.hash, chain=0, version=3_000, iterate=[1e9, *iterate[1:]])),
         # Of more releases than there are messages.
-        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=6_000, iterate=iterate)),
+        encode(IterateMessage(task=TASK.hash, chain=0, version=6_000, iterate=iterate)),
     ]
     for number, one in enumerate(forged):
         log.publish(0, one)

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murk.stream.log.base import DeadLetter
-from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import decode_iterate
 from murk.stream.task.task import Task
-from murk.stream.worker.intake import DEAD_BYTES
-from murk.stream.worker.worker import Progress, Worker
+from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
 from tests.stream.harness import (
     DIMENSION,
     SumLearner,

@@ -24,8 +24,7 @@ from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
-from murk.stream.messages.codec import longest_release
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:

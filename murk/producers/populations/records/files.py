@@ -24,18 +24,14 @@ from typing import IO, Any, BinaryIO, Protocol
 
 from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv_rows, cut_lines, wide_csv
 from murk.errors import UserError
-from murk.producers.populations.records.arrow import ParquetTable
-from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, index_columns
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT, ParquetTable, index_columns
 from murk.stream.task.data.text_files import GZIP, explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
-WIDE = 2**14
-"""Characters of a row beyond which only wanted values are kept."""
-NO_ROW = '""\n'
-"""Replaces a line that is too long: neither a CSV row of several cells nor a JSON object."""
-BRIEF = 2**10
-"""Characters that are kept of a long value in such a row, followed by a digest of the whole value."""
+WIDE = 2**14  # characters of a row beyond which only wanted values are kept
+BRIEF = 2**10  # characters that are kept of a long value in such a row, followed by a digest of the whole value
+NO_ROW = '""\n'  # replaces a line that is too long: neither a CSV row of several cells nor a JSON object
 _HEAD = 16
 
 
@@ -68,13 +64,10 @@ class Table(Protocol):
 
 
 def survey(path: Path) -> Survey:
-    """Hash a file, reading to its end so that a truncated one is noticed first.
-
-    Raises UserError if it cannot be read, is empty, or is a damaged or truncated gzip file.
-    """
+    """Hash a whole file; raise a UserError if it cannot be read, is empty, or is damaged or truncated."""
     digest = hashlib.sha256()
     with _user_errors(path), path.open("rb") as file:
-        stamp = _stamp(file)
+        stamp = stamp_of(file)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
         gzipped = is_gzipped(file)
@@ -107,7 +100,6 @@ def _has_later_object(content: BinaryIO | gzip.GzipFile) -> bool:
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
-    """Refuse a file that does not begin as text, naming its format if it is known."""
     known = kind_of(head)
     if known is not None:
         remedy = "unpack it, or convert it to CSV"
@@ -127,19 +119,8 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
         raise UserError(f"{path} is not UTF-8 text, it begins with control characters: save it as UTF-8")
 
 
-def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
-    """Return whether the file was replaced or written to."""
-    try:
-        return _stamp(path) != stamp
-    except OSError:
-        return True
-
-
 class CSVTable:
-    """A comma-separated file with a header, plain or gzipped, with cells in double quotes if needed.
-
-    Unless ``strict``, all cells of an unreadable row are None.
-    """
+    """A comma-separated file with a header; unless ``strict``, all cells of an unreadable row are None."""
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.path, self.strict = path, strict
@@ -155,10 +136,7 @@ class CSVTable:
         self._indices = index_columns(str(path), header, wanted, self._hint)
 
     def rows(self, start: int) -> Iterator[list[str]]:
-        """Yield the rows from ``start`` on, without empty lines.
-
-        Unless strict, an unreadable row is the line in which it begins, and is yielded as one empty cell.
-        """
+        """Yield the rows from ``start`` on; unless strict, an unreadable one is one empty cell."""
         if not self.strict:
             with _text(self.path) as text:
                 yield from islice(_lenient_rows(text, self._width, self._keep_wanted), 1 + start, None)
@@ -208,7 +186,7 @@ class CSVTable:
 
 
 class JSONLinesTable:
-    """A file with one JSON object per line, plain or gzipped; an absent key is a missing value.
+    """A file with one JSON object per line; an absent key is a missing value.
 
     ``strict`` refuses lines that are not objects, and wanted keys that the first lines lack; otherwise these are listed
     in ``absent``.
@@ -277,15 +255,10 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 
 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
-    """Open a file of records by its extension; ``strict`` does not apply to Parquet, whose rows are always readable.
-
-    Raises UserError for another extension, or a file that lacks a wanted column.
-    """
+    """Open a file of records by its extension; a UserError if it is unknown, or a wanted column is missing."""
     kind = _table_of(path)
     if kind is None:
-        raise UserError(
-            f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert the file"
-        )
+        raise UserError(f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert it")
     if not issubclass(kind, ParquetTable):
         return kind(path, wanted, strict=strict)
     with _user_errors(path), path.open("rb") as file:
@@ -354,7 +327,6 @@ class _Lines:
         self.size = 0
 
     def give_back(self) -> None:
-        """Return all but the first of the taken lines, to be read again."""
         self._again.extendleft(reversed(self.taken[1:]))
 
 
@@ -382,7 +354,8 @@ def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str
             yield narrow(cells) if lines.size > WIDE else cells
 
 
-def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
+def stamp_of(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
+    """Return the identity of a file and its modification time."""
     status = os.stat(file if isinstance(file, Path) else file.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -392,9 +365,7 @@ def _user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise UserError(
-            f"{path} ends in the middle of its gzip data, it is truncated: fetch or compress it again"
-        ) from None
+        raise UserError(f"{path} is truncated, in the middle of its gzip data: fetch or compress it again") from None
     except (gzip.BadGzipFile, zlib.error):
         raise UserError(f"{path} is not a valid gzip file: fetch or compress it again") from None
     except OSError as error:

@@ -1,25 +1,28 @@
-"""Read partitions: ends, records in order, newest records, compacted topics and dead letters."""
+"""Read partitions: ends, records in order, newest records, compacted topics, dead letters and models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
-from murk.stream.log.base import DeadLetter
+from murk.errors import MurkError
+from murk.stream.log.base import DeadLetter, UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
+from murk.stream.log.kafka.topics import Names
 
 _TAIL = 8
 _BATCH = 500
 _UNDECIDED = 2.0
 _UNUSED = 30.0  # seconds after which an unused reader of a partition is closed
-_SHORTEST, _LONGEST = 0.002, 0.05
-"""First and longest pause in seconds between two checks of an open transaction; the pause doubles."""
+_SHORTEST, _LONGEST = 0.002, 0.05  # pauses in seconds between two checks of an open transaction; they double
 _CLOSE_MS = 1_000
 _REASON = "reason"
 _DETAIL = "detail"
@@ -27,10 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begins and ends of partitions.
-
-    It has its own connections: a broker answers no other request on a connection that waits for new records.
-    """
+    """Begins and ends of partitions, on connections of their own: one that waits for records answers nothing else."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
@@ -84,18 +84,13 @@ class Ends:
 
 
 class Reader:
-    """Reader of one partition, from any offset.
-
-    ``committed`` is that of `Clients.reader`. A given ``consumer`` is shared with others, which close it.
-    """
+    """Reader of one partition, from any offset; a given ``consumer`` is shared with others, which close it."""
 
     def __init__(
         self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
     ) -> None:
-        self._url = clients.url
-        self._doing = f"reading {topic}"
-        self._ends = ends
-        self._is_committed = committed
+        self._url, self._doing = clients.url, f"reading {topic}"
+        self._ends, self._is_committed = ends, committed
         self._place = TopicPartition(topic, partition)
         self._consumer = consumer or clients.reader(committed=committed)
         self._next = -1
@@ -229,8 +224,7 @@ class Shared:
     """One consumer for the newest records of several partitions: a consumer for each takes sockets and a thread."""
 
     def __init__(self, clients: Clients, *, committed: bool) -> None:
-        self._clients = clients
-        self._committed = committed
+        self._clients, self._committed = clients, committed
         self._consumer = clients.reader(committed=committed)
         self._newest: dict[tuple[str, int], Newest] = {}
 
@@ -260,9 +254,7 @@ class Table:
     """A compacted topic: the newest value of each key, in memory."""
 
     def __init__(self, clients: Clients, topic: str, partitions: int, ends: Ends) -> None:
-        self._ends = ends
-        self._url = clients.url
-        self._doing = f"reading {topic}"
+        self._ends, self._url, self._doing = ends, clients.url, f"reading {topic}"
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
         # Before there is a consumer to be closed: the topic may have been deleted.
         begin = ends.begin(*self._places)
@@ -273,10 +265,7 @@ class Table:
         self.values: dict[bytes, bytes] = {}
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
-        """Read everything that is on the topic now; with ``partition``, at least everything on that one.
-
-        So a reader of one partition does not wait for the open transaction of a dead writer on another.
-        """
+        """Read everything that is on the topic now, or (not to wait for dead writers) on one partition."""
         with translate_errors(self._url, self._doing):
             places = self._places if partition is None else [self._places[partition]]
             ends = self._ends.decided(*places)
@@ -326,3 +315,65 @@ def letters(reader: Reader, chain: int) -> Iterator[DeadLetter]:
             headers = dict(stored.headers)
             reason, detail = ((headers.get(key) or b"").decode("utf-8", "replace") for key in (_REASON, _DETAIL))
             yield DeadLetter(chain, last, reason, detail, stored.value or b"")
+
+
+_WAIT_MS = 500
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class CachedModels:
+    """The newest model by chain, and the ends of the partitions of releases just after that was read."""
+
+    models: Mapping[bytes, bytes] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+class ModelCache:
+    """A thread that keeps a log's newest models."""
+
+    def __init__(self, clients: Clients, names: Names, partitions: int) -> None:
+        self._clients, self._names, self._partitions = clients, names, partitions
+        self._cached: CachedModels | None = None
+        self._error: MurkError | None = None
+        self._first, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="murk-models", daemon=True)
+        self._thread.start()
+
+    def cached(self) -> CachedModels:
+        """Return what was last read, waiting only the first time; raise `MurkError` if nothing was ever read."""
+        if self._cached is None:
+            self._first.wait(2 * PATIENCE_MS / 1000)
+            if self._cached is None:
+                raise self._error or UnreachableError(f"{self._clients.url} cannot be reached (reading models)")
+        return self._cached
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._stop.set()
+        self._thread.join(2 * PATIENCE_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except MurkError as error:
+                # Devices go on with what was read before; `cached` raises the error if there is nothing.
+                self._error = error
+                self._first.set()
+                self._stop.wait(_PAUSE)
+
+    def _follow(self) -> None:
+        releases = [TopicPartition(self._names.releases, number) for number in range(self._partitions)]
+        with ExitStack() as stack:
+            ends = Ends(self._clients)
+            stack.callback(ends.close)
+            table = Table(self._clients, self._names.models, self._partitions, ends)
+            stack.callback(table.close)
+            models = table.refresh()
+            while not self._stop.is_set():
+                # After the models: no model may have more releases than its partition.
+                current = {place.partition: end for place, end in ends.end(*releases).items()}
+                self._cached = CachedModels(dict(models), current)
+                self._first.set()
+                table.poll(_WAIT_MS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from time import sleep, time
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from time import monotonic, sleep, time
+from typing import Any, Self
 
 from kafka import TopicPartition
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
@@ -30,38 +31,118 @@ from murk.stream.log.kafka import topics
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Address
+from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table, letters
-from murk.stream.log.kafka.crowds import CrowdWriter, mark_of
+from murk.stream.log.kafka.consumers import Ends, ModelCache, Newest, Reader, Readers, Shared, Table, letters
 from murk.stream.log.kafka.membership import KafkaMembership
-from murk.stream.log.kafka.model_cache import ModelCache
-from murk.stream.log.kafka.ownership import OFFSET, OWNER, KafkaOwnership
-from murk.stream.log.kafka.sender import Sending
-from murk.stream.log.kafka.task_record import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.log.kafka.topics import Names
-from murk.stream.task.change import check_task_change
-from murk.stream.task.task import Task
+from murk.stream.log.kafka.transactions import (
+    OFFSET,
+    OWNER,
+    TASK,
+    TASK_PLACE,
+    CrowdWriter,
+    KafkaOwnership,
+    announced_topics,
+    check_same,
+    mark_of,
+    put_document,
+)
+from murk.stream.task.task import Task, check_task_change
+
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds between a failed attempt and the next one, doubling up to the latter
+
+
+class Sending:
+    """A producer, created on first use, that pauses after failures: no record waits for a broker that is away."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._producer: Any = None
+        self._at_once = False
+        self._not_before, self._pause = 0.0, _FIRST_WAIT
+
+    def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
+        """Send (partition, value) pairs in order until all replicas have them, or raise `UnreachableError`."""
+        with self._trying():
+            if key is None and self._at_once:
+                try:
+                    self._wait(self._send_batches(topic, records, ms))
+                    return
+                except (MessageSizeTooLargeError, RecordListTooLargeError):
+                    # The batch exceeds the topic's limit. The library splits batches of its own; releases that are sent
+                    # twice count once.
+                    self._at_once = False
+            send = self._producer.send
+            self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
+
+    def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
+        """Send a record without waiting and return a future, or raise `UnreachableError`."""
+        with self._trying():
+            return self._producer.send(topic, value, key=key, partition=partition)
+
+    def close(self) -> None:
+        """Close the producer."""
+        if self._producer is not None:
+            self._producer.leave(1.0)
+            self._producer = None
+
+    def _send_batches(self, topic: str, records: Sequence[tuple[int, bytes]], ms: int) -> list[Any]:
+        values: dict[int, list[bytes]] = {}
+        for partition, value in records:
+            values.setdefault(partition, []).append(value)
+        return [
+            future
+            for partition, messages in values.items()
+            for future in send_at_once(self._producer, topic, partition, messages, ms)
+        ]
+
+    def _wait(self, futures: Sequence[Any]) -> None:
+        try:
+            for future in futures:
+                future.get(timeout=3 * PATIENCE_MS / 1000)
+        except KafkaError as error:
+            # The error's traceback refers to the future, which refers to the error: a cycle that keeps megabytes of
+            # records alive at each attempt while a broker is away.
+            del future, futures
+            error.__traceback__ = None
+            raise
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Allow a request that belongs to a send; `UnreachableError` if the broker is unreachable or just was."""
+        if monotonic() < self._not_before:
+            raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
+        try:
+            yield
+        except UnreachableError:
+            self._not_before = monotonic() + self._pause
+            self._pause = min(2.0 * self._pause, _LONGEST_WAIT)
+            raise
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        with self.pausing():
+            if self._producer is None:
+                self._producer = self._clients.sender()
+                self._at_once = takes_batches(self._producer)
+            with translate_errors(self._clients.url, "sending"):
+                yield
+            # Not in `pausing`: a topic that accepts no record may still tell where it begins.
+            self._pause = _FIRST_WAIT
+
 
 _REGISTER_TRIES = 10
 _LONGEST_PAUSE = 0.5
 
 
 class KafkaLog(Log):
-    """A log on a cluster; `murk.stream.open_log` opens it by URL.
+    """A log on a cluster; `murk.stream.open_log` opens it by URL, ``kafka://host:port[,host:port][/NAME]``.
 
-    Raises `UserError` if the log does not exist and may not be created, or the broker refuses the credentials;
-    `UnreachableError` if no server answers.
-
-    Parameters
-    ----------
-    url
-        ``kafka://host:port[,host:port][/NAME]``.
-    create
-        Whether this process may create topics. With False, as on devices, a log without topics is an error.
-    name
-        Name of the log if the URL does not give it: that of its task.
-    model
-        Name of the model whose states this object reads and writes; by default those of the task's own learner.
+    ``create`` says whether this process may create topics; without it, as on devices, a log without topics is an error.
+    ``name`` is the log's name if the URL does not give it: that of its task. ``model`` names the model whose states
+    this object reads and writes; by default those of the task's own learner. Raises `UserError` if the log does not
+    exist and may not be created, or the broker refuses the credentials; `UnreachableError` if no server answers.
     """
 
     readable_by_senders = False
@@ -75,13 +156,14 @@ class KafkaLog(Log):
         self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
+        self._is_shuffled = False
+        # Made on first use.
         self._readers = Readers()
         self._state_reader: Shared | None = None
         self._table: Table | None = None
         self._ends: Ends | None = None
         self._cache: ModelCache | None = None
         self._crowds: CrowdWriter | None = None
-        self._is_shuffled = False
         self.url = self._address.url(self._name)
         self._sending = Sending(self._clients)
         self._admin = self._clients.admin()
@@ -310,9 +392,8 @@ class KafkaLog(Log):
         if not self._has_model_states():
             topics.create_for_model(self._admin, self.url, self._names, self._registered_task())
             self._has_states = True
-        return KafkaOwnership(
-            self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, self._start_model
-        )
+        calls = self.checkpoint, self._check_topic_ids, self._start_model
+        return KafkaOwnership(self._clients, self._names, chain, *calls)
 
     def join(self, name: str | None = None) -> Membership:
         """Join the learners' consumer group; an unreachable broker is reported when chains are asked for."""
@@ -371,18 +452,14 @@ class KafkaLog(Log):
             self.url = self._address.url(name)
 
     def _discover_name(self) -> None:
-        """Use the only log of the cluster."""
         names = topics.find(self._admin, self.url)
         if len(names) > 1:
-            raise UserError(
-                f"{self.url} has several logs: {', '.join(names)}. Name one of them: {self._address.url(names[0])}"
-            )
+            raise UserError(f"{self.url} has several logs: {', '.join(names)}. Name one: {self._address.url(names[0])}")
         if names:
             self._take_name(names[0])
         elif not self._create:
             raise UserError(
-                f"there is no log at {self.url} that this user may see: create one with `murk topics TASK --log "
-                f"{self.url}`",
+                f"no log at {self.url} that this user may see: create one with `murk topics TASK --log {self.url}`",
                 code="MURK-LOG-004",
             )
 
@@ -398,7 +475,6 @@ class KafkaLog(Log):
         check_same(self.url, self._announced_on, topics.identities(self._admin, self.url, self._names))
 
     def _ids(self, standing: bytes | None) -> dict[str, str]:
-        """Return the topic ids to register: those already registered, if any."""
         if standing is not None:
             return announced_topics(self._models().refresh(TASK_PLACE), self._names)
         return topics.identities(self._admin, self.url, self._names)
@@ -438,11 +514,7 @@ class KafkaLog(Log):
         return self._table
 
     def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
-        """Read at least one partition's models, or raise if their topic is gone.
-
-        The library asks for the end of a deleted topic until time runs out; a caller that then waits for a broker would
-        wait for ever.
-        """
+        """Read at least one partition's models, or raise if their topic is gone, for which the library waits."""
         try:
             return self._models().refresh(partition)
         except UnreachableError:
@@ -462,3 +534,94 @@ class KafkaLog(Log):
         if self._state_reader is None:
             self._state_reader = Shared(self._clients, committed=True)
         return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()
+
+
+class TopicSetup:
+    """A task's topics on a cluster, at ``kafka://host:port[/NAME]``.
+
+    ``replication`` is the replication factor, None for the brokers' default. With ``estimates`` a topic of estimates is
+    created; an existing one stays.
+    """
+
+    def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:
+        address = Address.parse(url)
+        name = address.name or task.name
+        self.url, self._names = address.url(name), Names(name)
+        self._task, self._estimates = task, estimates
+        self._replication = -1 if replication is None else replication
+        self._admin = Clients(address, Settings.read(), self.url).admin()
+
+    def create(self) -> list[str]:
+        """Create missing topics and repair settings; return the names of the new topics."""
+        where = self._admin, self.url, self._names, self._task
+        created = topics.create(*where, self._replication, estimates=self._estimates)
+        if self.problems():
+            topics.repair(*where)
+        return created
+
+    def problems(self) -> list[str]:
+        """Return what does not fit, one sentence each."""
+        problems = topics.problems(self._admin, self.url, self._names, self._task, estimates=self._estimates)
+        if self._replication > 0:
+            for name, topic in topics.describe(self._admin, self.url, self._names).items():
+                have = min(len(part["replica_nodes"]) for part in topic["partitions"])
+                if have < self._replication:
+                    problems.append(
+                        f"{name} has {have} copies of a partition and {self._replication} were requested: reassign "
+                        "its partitions with Kafka's own tools"
+                    )
+        return problems
+
+    def settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
+        """Return each topic's name and its retention settings and replication, or why they cannot be read.
+
+        The keys are ``releases``, ``models``, ``states``, ``dead`` and, if there is such a topic, ``estimates``.
+        """
+        return topics.retention_settings(self._admin, self.url, self._names)
+
+    def register_task(self) -> None:
+        """Register the task (see `Log.register_task`), unless its sample is still to be set aside."""
+        with KafkaLog(self.url) as log:
+            standing = log.document()
+            task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
+            if task.public is None or task.covariates is not None:
+                log.register_task(task.document())
+
+    def copies(self) -> int:
+        """Return the smallest replication factor of the log's topics; 0 if there are none."""
+        described = topics.describe(self._admin, self.url, self._names, self._names.all)
+        parts = (part for topic in described.values() for part in topic["partitions"])
+        return min((len(part["replica_nodes"]) for part in parts), default=0)
+
+    def follow(self) -> bool:
+        """Adopt from the log's task, if any, whether releases are simulated; return whether they are."""
+        carried = self._registered()
+        if carried is not None:
+            self._task = self._task.with_simulated(carried.simulated)
+        return self._task.simulated
+
+    def announced(self) -> bool:
+        """Return whether the log carries this task; raise `UserError` if it carries another task."""
+        carried = self._registered()
+        if carried is None:
+            return False
+        own = self._task.with_defaults_of(carried).without_public()
+        check_task_change(self.url, carried.without_public().document(), own.document())
+        return True
+
+    def _registered(self) -> Task | None:
+        if topics.identity(self._admin, self.url, self._names) is None:
+            return None
+        with KafkaLog(self.url) as log:
+            document = log.document()
+            return None if document is None else Task.from_document(document)
+
+    def close(self) -> None:
+        """Close the client."""
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

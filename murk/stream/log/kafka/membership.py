@@ -21,13 +21,9 @@ from murk.stream.log.kafka.topics import Names
 
 LOOK = 0.2  # seconds between two polls of the group
 PAUSE = 0.5  # seconds between two attempts to reach a broker
-HANDING_OVER = 2.0
-"""Seconds that a chain's next owner waits for this process to end its step, before this process is fenced."""
-
+HANDING_OVER = 2.0  # seconds that a chain's next owner waits for this process to end its step, before it is fenced
+# Milliseconds after which a learner that has not called `chains` leaves the group (as with ``max.poll.interval.ms``).
 PATIENCE_MS = 300_000
-"""Milliseconds after which a learner that has not called `chains` counts as stopped and leaves the group (as with
-``max.poll.interval.ms``)."""
-
 _LOOK_AGAIN = 0.001
 _CLOSING = 3.0
 _LONGEST_NAME = 249
@@ -76,9 +72,7 @@ class Slot:
 def check_name(name: str) -> str:
     """Return a learner's name, or raise `UserError` if it is not a valid group instance id."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise UserError(
-            f"the learner's name {name!r} is invalid: use at most {_LONGEST_NAME} letters, digits, '.', '_' and '-'"
-        )
+        raise UserError(f"the learner's name {name!r} is invalid: use at most 249 letters, digits, '.', '_' and '-'")
     return name
 
 
@@ -100,23 +94,19 @@ class KafkaMembership(Membership):
 
     The group only assigns chains, in cooperative rebalances; committed offsets are in the chains' states, since anybody
     with Kafka's tools can reset a group's offsets. A static member that was away for less than the session time-out
-    keeps its chains without a rebalance. A thread polls the group, so that learning does not wait for it.
-
-    ``name`` is by default the machine's name and the number of a `Slot`. Raises `UserError` if it is invalid.
+    keeps its chains without a rebalance. A thread polls the group, so that learning does not wait for it. ``name`` is
+    by default the machine's name and the number of a `Slot`. Raises `UserError` if it is invalid.
     """
 
     shared = True
 
     def __init__(self, clients: Clients, names: Names, name: str | None = None) -> None:
-        self._url = clients.url
-        self._clients = clients
-        self._names = names
+        self._url, self._clients, self._names = clients.url, clients, names
         self._slot = Slot(names.group) if name is None else None
         self.name = self._slot.name if self._slot is not None else check_name(name or "")
         self._assigned: frozenset[int] = frozenset()
         self._error: Exception | None = None
-        self._asked = threading.Event()
-        self._stop = threading.Event()
+        self._asked, self._stop = threading.Event(), threading.Event()
         self._for_good = True
         # Started on first use, so that an unreachable broker is handled in the same way then as later.
         self._thread: threading.Thread | None = None

@@ -20,15 +20,14 @@ from murk.errors import MurkError, UserError
 from murk.stream.log.base import segment_seconds
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
 from murk.stream.log.kafka.connection.errors import translate_errors
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
 _RETENTION = (
     "cleanup.policy", "retention.ms", "retention.bytes", "segment.ms", "message.timestamp.type", "min.insync.replicas",
 )  # fmt: skip
-# Bytes of a message's key and headers and of its batch's header.
-_ENVELOPE = 16_384
+_ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's header
 
 
 class Names:
@@ -37,10 +36,8 @@ class Names:
     A ``model`` has states, estimates, a group and transactional ids of its own. The names of logs and models have no
     dots, so that no two of them share a topic.
 
-    >>> Names("third-child").states, Names("third-child").owner(0)
-    ('murk-third-child-states', 'murk-third-child-0')
-    >>> Names("third-child", "age").states
-    'murk-third-child.age-states'
+    >>> Names("third-child").states, Names("third-child").owner(0), Names("third-child", "age").states
+    ('murk-third-child-states', 'murk-third-child-0', 'murk-third-child.age-states')
     """
 
     def __init__(self, log: str, model: str | None = None) -> None:
@@ -109,10 +106,7 @@ def find(admin: Any, url: str) -> list[str]:
 
 
 def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Describe the topics of a log that exist and that this user may see.
-
-    ``needed`` are topics that this user must be allowed to see; by default those of releases and models.
-    """
+    """Describe a log's existing topics; this user must see those ``needed`` (by default releases and models)."""
     with translate_errors(url, "looking at topics"):
         described = admin.describe_topics(list(names.all))
     existing = {}
@@ -140,21 +134,24 @@ def create(
     missing = set(names.all) - describe(admin, url, names, names.all).keys()
     if estimates and not has_estimates(admin, url, names):
         missing.add(names.estimates)
+    required = specs(names, task, estimates=estimates)
+    return _create(admin, url, {topic: required[topic] for topic in missing}, replication)
+
+
+def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int) -> list[str]:
+    if not required:
+        return []
     wanted = {
         topic: {"num_partitions": spec.partitions, "replication_factor": replication, "configs": spec.creation}
-        for topic, spec in specs(names, task, estimates=estimates).items()
-        if topic in missing
+        for topic, spec in required.items()
     }
-    if not wanted:
-        return []
     with translate_errors(url, "creating topics"):
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
         except InvalidReplicationFactorError as error:
             copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
             raise UserError(
-                f"{url}: there are fewer brokers than {copies} of each partition: lower --replication, or start more "
-                "brokers"
+                f"{url}: fewer brokers than {copies} of a partition: lower --replication, or start more brokers"
             ) from error
         except TopicAlreadyExistsError:
             # Another process creates them at this moment.
@@ -163,54 +160,42 @@ def create(
 
 
 def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Create a model's missing topics, of states and, if the task has one, of estimates, with as many replicas.
-
-    Raises `UserError` if the topic of states has another number of partitions.
-    """
+    """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
     own = Names(names.log)
-    with translate_errors(url, "looking at topics"):
-        [standing] = admin.describe_topics([own.states])
-    if standing["error_code"]:
-        _raise_unless_missing(standing, url)
+    standing = _describe_one(admin, url, own.states)
+    if standing is None:
         raise UserError(f"{own.states} is missing: create it with `murk topics`")
-    copies = min(len(part["replica_nodes"]) for part in standing["partitions"])
-    wanted, required = {}, specs(names, task, estimates=has_estimates(admin, url, own))
+    required = specs(names, task, estimates=has_estimates(admin, url, own))
+    missing = {}
     for topic in required.keys() - set(own.all):
-        have = _partitions(admin, url, topic)
-        spec = required[topic]
-        if have is None:
-            settings = {"num_partitions": spec.partitions, "replication_factor": copies, "configs": spec.creation}
-            wanted[topic] = settings
-        elif have != spec.partitions:
-            raise UserError(
-                f"{topic} of {url} has {have} partitions and needs {spec.partitions}: delete it, and fit again"
-            )
-    if not wanted:
-        return
-    with translate_errors(url, "creating topics"):
-        try:
-            admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
-        except TopicAlreadyExistsError:
-            # Another process creates them at this moment.
-            admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
+        described, spec = _describe_one(admin, url, topic), required[topic]
+        if described is None:
+            missing[topic] = spec
+        elif (have := len(described["partitions"])) != spec.partitions:
+            raise UserError(f"{topic} of {url} has {have} partitions, not {spec.partitions}: delete it, and fit again")
+    _create(admin, url, missing, _copies(standing))
 
 
-def _partitions(admin: Any, url: str, topic: str) -> int | None:
-    """Return a topic's number of partitions; None if it does not exist."""
+def _describe_one(admin: Any, url: str, topic: str) -> dict[str, Any] | None:
+    """Describe a topic; None if it does not exist."""
     with translate_errors(url, "looking at topics"):
         try:
-            [described] = admin.describe_topics([topic])
+            described: dict[str, Any] = admin.describe_topics([topic])[0]
         except UnknownTopicOrPartitionError:
             return None
     if described["error_code"]:
         _raise_unless_missing(described, url)
         return None
-    return len(described["partitions"])
+    return described
+
+
+def _copies(described: Mapping[str, Any]) -> int:
+    return min(len(part["replica_nodes"]) for part in described["partitions"])
 
 
 def exists(admin: Any, url: str, topic: str) -> bool:
     """Return whether a topic exists."""
-    return _partitions(admin, url, topic) is not None
+    return _describe_one(admin, url, topic) is not None
 
 
 def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool = False) -> list[str]:
@@ -254,21 +239,16 @@ def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[st
     for kind in kinds:
         topic = str(getattr(names, kind))
         try:
-            with translate_errors(url, "looking at topics", gone=""):
-                [about] = admin.describe_topics([topic])
-            if about["error_code"]:
-                _raise_unless_missing(about, url)
-                raise UnknownTopicOrPartitionError
+            about = _describe_one(admin, url, topic)
+            if about is None:
+                settings[kind] = topic, "it is missing"
+                continue
             configs = _configs(admin, url, [topic])[topic]
-        except UnknownTopicOrPartitionError:
-            settings[kind] = topic, "it is missing"
-            continue
         except MurkError as error:
             settings[kind] = topic, str(error)
             continue
-        copies = min(len(part["replica_nodes"]) for part in about["partitions"])
         shown = {key: str(configs.get(key)) for key in _RETENTION}
-        settings[kind] = topic, {**shown, "copies": str(copies)}
+        settings[kind] = topic, {**shown, "copies": str(_copies(about))}
     return settings
 
 
@@ -293,19 +273,9 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
-    """Return the id that the broker drew when the topic of releases was created, or None.
-
-    Raises `UnreachableError` if the broker does not answer; `UserError` if this user may not see the topic.
-    """
-    try:
-        with translate_errors(url, "looking at topics", gone=""):
-            topic = admin.describe_topics([names.releases])[0]
-    except UnknownTopicOrPartitionError:
-        return None
-    if topic["error_code"]:
-        _raise_unless_missing(topic, url)
-        return None
-    return str(topic["topic_id"])
+    """Return the id that the broker drew when the topic of releases was created, or None."""
+    topic = _describe_one(admin, url, names.releases)
+    return None if topic is None else str(topic["topic_id"])
 
 
 def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
@@ -314,7 +284,6 @@ def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
 
 
 def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
-    """Raise the error of a topic that could not be described, unless it does not exist."""
     error = for_code(topic["error_code"])
     if error is not UnknownTopicOrPartitionError:
         with translate_errors(url, "looking at topics"):
@@ -322,7 +291,6 @@ def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
 
 
 def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return the current and required value of each setting that does not fit."""
     misfits = {key: (configs.get(key), value) for key, value in spec.configs.items() if configs.get(key) != value}
     for key, least in spec.least.items():
         now = configs.get(key)

@@ -6,19 +6,20 @@ month. The constant 1 comes last. Missing and undeclared values become 0 in code
 ``missing``, so that nobody is left out because of a value.
 """
 
+import datetime
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import keep, numbers_were_used
+from murk._scratch import keep, numbers_were_used, wiping
 from murk.errors import UserError
-from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn
 from murk.stream.task.data.containers import column_array
-from murk.stream.task.data.dates import PARTS, DateColumn, coded_parts
 from murk.stream.task.data.features import (
     INDICATOR,
     UNIT_DAYS,
@@ -29,6 +30,467 @@ from murk.stream.task.data.features import (
     Feature,
     Target,
 )
+
+MISSING_VALUE: Final = math.nan
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}(\.0*)?", re.ASCII)
+_BOOLEANS: Final = {"true": True, "false": False}
+_EXACT: Final = 2.0**53  # below it, floats represent every integer
+
+
+def is_absent(value: Any) -> bool:
+    """Return whether a raw value is None, or pandas' NA or NaT."""
+    # Compared by name, so that devices need not import pandas.
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def is_nan(value: Any) -> bool:
+    """Return whether a raw value is a float NaN."""
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def as_boolean(value: Any) -> bool | None:
+    """Return a boolean, or a text that spells true or false in any case, as a bool; otherwise None.
+
+    >>> as_boolean(True), as_boolean("FALSE"), as_boolean(1), as_boolean("yes")
+    (True, False, None, None)
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def are_plain_numbers(joined: str) -> bool:
+    """Return whether ``float`` surely reads the numbers in these joined texts as `read_number` does."""
+    return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
+
+
+def read_number(value: Any) -> float | None:
+    r"""Return a raw value as a float, perhaps infinite; NaN if it is missing, None if it is not a number.
+
+    Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text. Times, durations, bytes and
+    containers are not numbers.
+
+    >>> [
+    ...     read_number(value)
+    ...     for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24], None, "nan")
+    ... ]
+    [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None, nan, nan]
+    """
+    kind = type(value)
+    if kind is float:
+        number: float = value
+        return number
+    if kind is str or isinstance(value, str):
+        return _read_text(value)
+    if is_absent(value):
+        return MISSING_VALUE
+    if isinstance(value, np.timedelta64 | np.datetime64 | datetime.date | datetime.timedelta):
+        return None
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
+        return read_number(value.item())
+    # `float` would also read bytes, and some containers of one number.
+    if hasattr(value, "__len__") or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+def _read_text(text: str) -> float | None:
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    word = text.lower()
+    if not word or word == "nan":
+        return MISSING_VALUE
+    boolean = _BOOLEANS.get(word)
+    return None if boolean is None else float(boolean)
+
+
+def exact_number(value: Any) -> int | float | None:
+    """Return a finite number for comparisons, or None; integers that floats cannot represent stay exact.
+
+    >>> exact_number("24.0") == exact_number(24), exact_number("9007199254740993") == exact_number(2.0**53)
+    (True, False)
+    """
+    number = read_number(value)
+    if number is None or not math.isfinite(number):
+        return None
+    if abs(number) < _EXACT:
+        return number
+    if isinstance(value, str):
+        text = value.strip()
+        return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else number
+    if isinstance(value, float | np.floating):
+        return number
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, ArithmeticError):
+        return number
+    return whole if whole == value else number
+
+
+_TRUE: Final = frozenset({"true", "yes", "on"})
+_FALSE: Final = frozenset({"false", "no", "off"})
+
+
+class Cell(IntEnum):
+    """Outcome of coding one raw value."""
+
+    FINE = 0
+    CLAMPED = 1
+    MISSING = 2
+    UNDECLARED = 3
+    NOT_A_NUMBER = 4
+    NOT_A_DATE = 5
+
+    def describe(self) -> str:
+        """Return the end of a sentence about a row and a column."""
+        return _WORDS[self]
+
+
+_WORDS: Final = (
+    "is fine",
+    "is outside its bounds",
+    "is missing",
+    "is none of the declared categories",
+    "is not a finite number",
+    "is not a date as in 2024-05-31",
+)
+
+_DIRECT: Final = frozenset({str, int, float, type(None)})
+"""Types whose equal values are the same category; not booleans, since 1 equals True."""
+_BOOLEAN_TYPES: Final = frozenset({bool, type(None)})
+
+_FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER, _ = map(int, Cell)
+
+
+def raw_values(column: Any) -> Sequence[Any]:
+    """Return the values of a column as Python objects; a list or tuple unchanged."""
+    return column if isinstance(column, list | tuple) else column_array(column).tolist()
+
+
+def as_number(value: Any) -> tuple[float, int]:
+    """Return a raw value as a finite number, and its outcome."""
+    number = read_number(value)
+    if number is None:
+        return math.nan, _NOT_A_NUMBER
+    if number != number:
+        return math.nan, _MISSING
+    return (number, _FINE) if math.isfinite(number) else (math.nan, _NOT_A_NUMBER)
+
+
+class NumberColumn:
+    """Map [low, high] to [-1, 1], clamping values outside; ``start`` is the coded feature's position."""
+
+    def __init__(self, low: float, high: float, start: int) -> None:
+        self.low, self.high, self.start = low, high, start
+        self.range = high - low
+        self.half_range = self.range / 2
+
+    def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
+        """Write coded values into x and outcomes into cells."""
+        with wiping():
+            coded = keep(self.targets(column, cells))
+            coded[cells >= _MISSING] = 0.0
+            x[:, self.start] = coded
+
+    def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return coded values, NaN if missing or invalid, and write outcomes into cells."""
+        values = keep(self._numbers(column, cells))
+        cells[(values < self.low) | (values > self.high)] = _CLAMPED
+        np.clip(values, self.low, self.high, out=values)
+        # The same order of operations as in `target`, so that records and blocks give the same bits.
+        coded: NDArray[np.float64] = values - self.low
+        coded /= self.range
+        coded *= 2.0
+        coded -= 1.0
+        return coded
+
+    @staticmethod
+    def _numbers(column: Any, cells: NDArray[np.uint8]) -> NDArray[np.float64]:
+        values = _as_floats(column)
+        if values is None:
+            pairs = [as_number(value) for value in raw_values(column)]
+            values = np.array([number for number, _ in pairs], dtype=np.float64)
+            cells[:] = [cell for _, cell in pairs]
+            return values
+        odd = ~np.isfinite(values)
+        if odd.any():
+            cells[odd] = np.where(np.isnan(values[odd]), _MISSING, _NOT_A_NUMBER)
+            values[odd] = np.nan
+        return values
+
+    def encode_one(self, value: Any, x: list[float]) -> int:
+        """Write one coded value into x and return its outcome."""
+        coded, cell = self.target(value)
+        if cell < _MISSING:
+            x[self.start] = coded
+        return cell
+
+    def target(self, value: Any) -> tuple[float, int]:
+        """Return one coded value, NaN if missing or invalid, and its outcome."""
+        number, cell = as_number(value)
+        if cell:
+            return number, cell
+        if number < self.low:
+            return -1.0, _CLAMPED
+        if number > self.high:
+            return 1.0, _CLAMPED
+        return (number - self.low) / self.range * 2.0 - 1.0, _FINE
+
+
+class CategoryColumn:
+    """Find raw values among declared categories; None is an undeclared one.
+
+    A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
+    its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
+    otherwise 1 or 0. White space around a text is ignored. ``start`` is the position of the first coded feature,
+    ``other`` the index that undeclared values get, or None.
+    """
+
+    half_range = 1.0
+
+    def __init__(self, categories: Sequence[str | None], start: int, other: int | None = None) -> None:
+        self.start, self.other = start, other
+        self.size = len(categories)
+        self._lookup: dict[Any, int] = {}
+        self._booleans: dict[bool | None, int] = {}
+        declared = [(category, index) for index, category in enumerate(categories) if category is not None]
+        for category, index in declared:
+            self._lookup[category] = index
+        for category, index in declared:
+            # After all categories as written, so that "1" does not shadow a declared "1.0".
+            number = exact_number(category) if as_boolean(category) is None else None
+            if number is not None:
+                self._lookup.setdefault(number, index)
+            word = category.lower()
+            if word in _TRUE or word in _FALSE:
+                self._booleans.setdefault(word in _TRUE, index)
+        for boolean in (False, True):
+            if int(boolean) in self._lookup:
+                self._booleans.setdefault(boolean, self._lookup[int(boolean)])
+
+    def _index(self, value: Any) -> tuple[int, int]:
+        # Texts that equal a category, and numbers, but not booleans, which equal 0 and 1.
+        if type(value) in _DIRECT:
+            index = self._lookup.get(value)
+            if index is not None:
+                return index, _FINE
+        if is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip()):
+            return -1, _MISSING
+        index = self._find(value)
+        if index is None:
+            index = self.other
+        return (-1, _UNDECLARED) if index is None else (index, _FINE)
+
+    def _find(self, value: Any) -> int | None:
+        text = value.strip() if isinstance(value, str) else value.isoformat() if type(value) is datetime.date else None
+        if text is not None and text in self._lookup:
+            return self._lookup[text]
+        boolean = as_boolean(value)
+        if boolean is not None:
+            return self._booleans.get(boolean)
+        number = exact_number(value)
+        return None if number is None else self._lookup.get(number)
+
+    def _indices(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.intp]:
+        raw = raw_values(column)
+        kinds = set(map(type, raw))
+        if kinds <= _DIRECT or kinds <= _BOOLEAN_TYPES:
+            find = self._lookup.get if kinds <= _DIRECT else self._booleans.get
+            indices = np.fromiter((find(value, -1) for value in raw), np.intp, len(raw))
+        else:
+            indices = np.full(len(raw), -1, np.intp)
+        for row in np.flatnonzero(indices < 0).tolist():
+            indices[row], cells[row] = self._index(raw[row])
+        return indices
+
+    def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
+        """Write coded values into x and outcomes into cells."""
+        indices = self._indices(column, cells)
+        missing = cells >= _MISSING
+        if self.size == 2:
+            x[:, self.start] = np.where(missing, 0.0, 2.0 * indices - 1.0)
+            return
+        x[:, self.start : self.start + self.size - 1] = np.where(missing, 0.0, -1.0)[:, None]
+        rows = np.flatnonzero(indices > 0)
+        x[rows, self.start + indices[rows] - 1] = 1.0
+
+    def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return the indices as coded targets, NaN if missing or undeclared."""
+        indices = self._indices(column, cells)
+        return np.where(indices < 0, np.nan, indices.astype(np.float64))
+
+    def encode_one(self, value: Any, x: list[float]) -> int:
+        """Write one coded value into x and return its outcome."""
+        index, cell = self._index(value)
+        if index < 0:
+            return cell
+        if self.size == 2:
+            x[self.start] = 2.0 * index - 1.0
+        else:
+            x[self.start : self.start + self.size - 1] = [-1.0] * (self.size - 1)
+            if index:
+                x[self.start + index - 1] = 1.0
+        return cell
+
+    def target(self, value: Any) -> tuple[float, int]:
+        """Return a value's category index as the coded target (NaN if missing or undeclared), and the outcome."""
+        index, cell = self._index(value)
+        return (math.nan if index < 0 else float(index)), cell
+
+
+def _as_floats(column: Any) -> NDArray[np.float64] | None:
+    """Return a column as floats if all its values can be read without `read_number`, else None."""
+    if not isinstance(column, list | tuple):
+        column = column_array(column)
+        if column.dtype.kind != "O":
+            numbers: NDArray[np.float64] = column.astype(np.float64)
+            return numbers
+        column = column.tolist()
+    kinds = set(map(type, column))
+    if kinds == {float}:
+        return np.fromiter(column, np.float64, len(column))
+    if kinds <= {float, int, bool} or (kinds == {str} and are_plain_numbers("".join(column))):
+        try:
+            return np.fromiter(map(float, column), np.float64, len(column))
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
+"""Parts of a date that can be coded, with their categories."""
+_TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
+_WRITTEN: Final = re.compile(
+    rf"(?P<year>\d{{4}}|[+-]\d{{4,9}}|\d{{5,9}})(?P<day>-\d{{2}}-\d{{2}})(?:[T ]{_TIME} ?(?:Z|[+-]{_TIME})?)?", re.ASCII
+)
+"""A day, optionally with a time and its UTC offset; `fromisoformat` differs between Python versions."""
+_CYCLE: Final = 146_097  # number of days in 400 years, after which the calendar repeats
+_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
+_NO_DAY: Final = 0
+
+
+def day_number(value: Any) -> tuple[int, Cell]:
+    """Return the day of a raw value, counted from 0001-01-01 as day 1, and its outcome.
+
+    A value is a date, a time, or text like ``2024-05-31`` or ``2024-05-31T12:30``; the day of a time is the local one.
+    Days before year 1 are 0 and less, and years may have more than four digits.
+
+    >>> day_number("2024-05-31T23:30:00+02:00") == day_number(datetime.date(2024, 5, 31)), day_number("31/05/2024")
+    (True, (0, <Cell.NOT_A_DATE: 5>))
+    """
+    if is_absent(value) or is_nan(value):
+        return _NO_DAY, Cell.MISSING
+    if isinstance(value, str):
+        return _day_of_text(value.strip())
+    if isinstance(value, np.datetime64):
+        return _day_of_numpy(value)
+    if not isinstance(value, datetime.date):
+        return _NO_DAY, Cell.NOT_A_DATE
+    try:
+        return value.toordinal(), Cell.FINE
+    except (NotImplementedError, OverflowError, ValueError):
+        # A pandas time that Python cannot represent.
+        return _day_of_numpy(np.datetime64(getattr(value, "to_datetime64", lambda: "NaT")()))
+
+
+def _day_of_text(text: str) -> tuple[int, Cell]:
+    if not text:
+        return _NO_DAY, Cell.MISSING
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        return _NO_DAY, Cell.NOT_A_DATE
+    year = int(match["year"])
+    # Python's dates have years 1 to 9999: use a year with the same calendar.
+    alike = year if 1 <= year <= datetime.MAXYEAR else 2000 + year % 400
+    try:
+        day = datetime.date.fromisoformat(f"{alike:04d}{match['day']}").toordinal()
+    except ValueError:
+        return _NO_DAY, Cell.NOT_A_DATE
+    return day + (year - alike) // 400 * _CYCLE, Cell.FINE
+
+
+def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
+    if np.isnat(value):
+        return _NO_DAY, Cell.MISSING
+    try:
+        return int(value.astype("datetime64[D]").astype(np.int64)) + _EPOCH, Cell.FINE
+    except (OverflowError, ValueError):
+        return _NO_DAY, Cell.NOT_A_DATE
+
+
+class DateColumn:
+    """Code the ``parts`` of dates, one after another.
+
+    ``low`` and ``high`` are the public bounds of a date that is coded as a number, to which it is clamped; ``start`` is
+    the position of the first coded feature.
+    """
+
+    def __init__(self, low: datetime.date | None, high: datetime.date | None, parts: Sequence[str], start: int) -> None:
+        self.start = start
+        self._columns: list[tuple[str, NumberColumn | CategoryColumn]] = []
+        for part in parts:
+            if low is not None and high is not None and part == "number":
+                self._columns.append((part, NumberColumn(low.toordinal(), high.toordinal(), start)))
+                start += 1
+            else:
+                self._columns.append((part, CategoryColumn(PARTS[part], start)))
+                start += len(PARTS[part]) - 1
+
+    def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
+        """Write coded values into x and outcomes into cells."""
+        # Only for texts: equal times may be different local days.
+        texts: dict[str, tuple[int, Cell]] = {}
+        days: list[int | None] = []
+        for row, value in enumerate(raw_values(column)):
+            if type(value) is not str:
+                day, cell = day_number(value)
+            elif value in texts:
+                day, cell = texts[value]
+            else:
+                day, cell = texts[value] = day_number(value)
+            days.append(None if cell else day)
+            cells[row] = cell
+        absent = np.array([day is None for day in days], dtype=bool)
+        for part, inner in self._columns:
+            outcome = np.zeros_like(cells)
+            inner.encode([_part_of(day, part) for day in days], x, outcome)
+            cells[~absent & (outcome == Cell.CLAMPED)] = Cell.CLAMPED
+
+    def encode_one(self, value: Any, x: list[float]) -> int:
+        """Write one coded value into x and return its outcome."""
+        day, cell = day_number(value)
+        if cell:
+            return cell
+        outcomes = [inner.encode_one(_part_of(day, part), x) for part, inner in self._columns]
+        return max(outcomes)
+
+
+def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the suffixes of a feature's coded names.
+
+    >>> coded_parts(["number", "weekday"])[:3]
+    ('', '=Tuesday', '=Wednesday')
+    """
+    endings = {part: [f"={name}" for name in names[1:]] for part, names in PARTS.items()} | {"number": [""]}
+    return tuple(ending for part in parts for ending in endings[part])
+
+
+def _part_of(day: int | None, part: str) -> int | str | None:
+    if day is None or part == "number":
+        return day
+    date = datetime.date.fromordinal((day - 1) % _CYCLE + 1)
+    return WEEKDAYS[date.weekday()] if part == "weekday" else MONTHS[date.month - 1]
+
 
 INTERCEPT: Final = "intercept"
 
@@ -85,23 +547,14 @@ class EncodedBlock:
 class Coding:
     """Layout of a task's coded features and target.
 
-    Attributes
-    ----------
-    names
-        Names of the ``size`` (p) coded features, ``"intercept"`` last.
-    columns, target
-        Names of the raw features and of the target.
-    low, high
-        float64, shape (p,): box of the coded features; 1 and 1 for the constant.
-    smallest_square, largest_square
-        Bounds of ||x||^2 over the box, missing values (0) included.
-    indicators
-        Positions of the coded features that indicate a missing value.
-    unit_factors
-        float64, shape (p,): factors from coefficients in coded units to those per unit of the feature: 2 unit / (high -
-        low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
-    unit_labels
-        Meaning of a coefficient per unit, in words.
+    ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
+    the raw features and target. ``low`` and ``high`` (float64, shape (p,)) are the box of the coded features, 1 and 1
+    for the constant; ``smallest_square`` and ``largest_square`` bound ||x||^2 over it, missing values (0) included.
+    ``indicators`` are the positions of coded features that indicate a missing value.
+
+    ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature: 2 unit /
+    (high - low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
+    ``unit_labels`` say what a coefficient per unit means.
     """
 
     def __init__(self, features: Sequence[Feature], target: Target) -> None:
@@ -187,31 +640,27 @@ class Coding:
             raise UserError(f"column {absent[0]!r} is missing; there are: {', '.join(map(str, columns))}")
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
-            raise UserError(
-                f"columns of different lengths ({', '.join(map(str, sorted(lengths)))}); give one value a row"
-            )
-        columns = {name: _values(columns[name], name) for name in wanted}
+            sizes = ", ".join(map(str, sorted(lengths)))
+            raise UserError(f"columns of different lengths ({sizes}); give one value a row")
+        values: dict[str, Any] = {name: columns[name] for name in wanted}
+        for name, column in values.items():
+            if not isinstance(column, list | tuple):
+                values[name] = column_array(column, f"column {name!r}")
         m = lengths.pop()
         x = np.empty((m, self.size))
         x[:, -1] = 1.0
         cells = np.zeros((m, len(self._all_columns)), dtype=np.uint8)
-        for index, (name, column) in enumerate(zip(self.columns, self._inputs, strict=True)):
-            column.encode(columns[name], x, cells[:, index])
+        for index, (name, coder) in enumerate(zip(self.columns, self._inputs, strict=True)):
+            coder.encode(values[name], x, cells[:, index])
         x[:, list(self.indicators)] = -1.0
         for index, fill in enumerate(self._fills):
             if fill:
                 gaps = cells[:, index] >= Cell.MISSING
                 for place, value in fill:
                     x[gaps, place] = value
-        y = self._output.targets(columns[self.target], cells[:, -1]) if target else np.full(m, np.nan)
-        return EncodedBlock(
-            x=x,
-            y=y,
-            clamped=(cells == Cell.CLAMPED).sum(axis=1),
-            missing=(cells >= Cell.MISSING).sum(axis=1),
-            cells=cells,
-            columns=self._all_columns,
-        )
+        y = self._output.targets(values[self.target], cells[:, -1]) if target else np.full(m, np.nan)
+        clamped, missing = (cells == Cell.CLAMPED).sum(axis=1), (cells >= Cell.MISSING).sum(axis=1)
+        return EncodedBlock(x, y, clamped, missing, cells, self._all_columns)
 
     def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
         """Code one record, whatever it holds; absent keys count as missing. Without ``target``, y is NaN."""
@@ -247,20 +696,12 @@ class Coding:
         return {name: value * factors[name] for name, value in coefficients.items()}
 
     def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-        factors: list[float] = []
-        labels: list[str] = []
+        units: list[tuple[float, str]] = []
         for feature in self._features:
             indicated = [(2.0, f"{feature.name}: missing against known")] * (feature.missing == INDICATOR)
-            for factor, label in (*_units_of(feature), *indicated):
-                factors.append(factor)
-                labels.append(label)
-        factors.append(1.0)
-        labels.append("at the middle of every feature")
-        return np.array(factors) * self._output.half_range, tuple(labels)
-
-
-def _values(column: Any, name: str) -> Any:
-    return column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
+            units += (*_units_of(feature), *indicated)
+        factors, labels = zip(*units, (1.0, "at the middle of every feature"), strict=True)
+        return np.array(factors) * self._output.half_range, labels
 
 
 def indicator_of(feature: Feature) -> str:
@@ -269,7 +710,6 @@ def indicator_of(feature: Feature) -> str:
 
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:
-    """Return the unit factor and label of each coded feature."""
     if isinstance(feature, CategoryFeature):
         return _against_first(feature.name, feature.categories)
     if isinstance(feature, DateFeature):

@@ -25,7 +25,8 @@ _POLARS_UNSUITABLE: Final = {
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
-    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects.
+    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects, None where
+    missing.
 
     Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
     if it has more than one column, giving its shape, or its type holds no numbers, texts, booleans or dates.
@@ -133,7 +134,6 @@ def _unsuitable(what: str, words: str) -> UserError:
 
 
 def _one_column(column: Any, what: str) -> Any:
-    """Return the only column of a container."""
     single: Any
     if isinstance(column, np.ndarray):
         shape = column.shape
@@ -158,7 +158,7 @@ def _whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:
-    """Return a column as an array if its type says that all values are numbers and none is missing, else None."""
+    """Return a column as an array if its type rules out missing values and others than numbers, else None."""
     library = library_of(column)
     numbers: Any = None
     if library == "pyarrow":
@@ -242,7 +242,6 @@ def _whole_microseconds(column: Any) -> Any:
 
 
 def _arrow_time(value: Any) -> Any:
-    """Return a date or time; as `numpy.datetime64` in UTC if Python cannot represent it."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
@@ -259,9 +258,8 @@ def _polars_values(column: Any, what: str) -> list[Any]:
         if name not in ("Date", "Datetime"):
             raise
         unit = "D" if name == "Date" else column.dtype.time_unit
-        return [
-            _polars_time(column, place, number, unit) for place, number in enumerate(column.to_physical().to_list())
-        ]
+        numbers = enumerate(column.to_physical().to_list())
+        return [_polars_time(column, place, number, unit) for place, number in numbers]
 
 
 def _polars_time(column: Any, place: int, number: Any, unit: Any) -> Any:

@@ -28,20 +28,14 @@ def _words(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-ADDED: Final[tuple[tuple[str, str], ...]] = (
-    ("NumberFeature", "unit"),
-    ("NumberFeature", "typical"),
-    ("NumberFeature", "missing"),
-    ("NumberFeature", "missing_share"),
-    ("CategoryFeature", "missing"),
-    ("CategoryFeature", "missing_share"),
-    ("DateFeature", "typical"),
-    ("DateFeature", "missing"),
-    ("DateFeature", "missing_share"),
-    ("BinaryTarget", "rate"),
-    ("ClassTarget", "rate"),
-    ("RealTarget", "typical"),
-)
+ADDED: Final[dict[str, tuple[str, ...]]] = {
+    "NumberFeature": ("unit", "typical", "missing", "missing_share"),
+    "CategoryFeature": ("missing", "missing_share"),
+    "DateFeature": ("typical", "missing", "missing_share"),
+    "BinaryTarget": ("rate",),
+    "ClassTarget": ("rate",),
+    "RealTarget": ("typical",),
+}
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
@@ -52,12 +46,10 @@ def _fill_kind(value: Any) -> str:
     return "<word>" if value == INDICATOR else "<number>"
 
 
-NumberFill = Annotated[
-    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)
-]
-DateFill = Annotated[
-    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)
-]
+_Part = Literal["number", "weekday", "month"]
+_Indicator = Annotated[Literal["indicator"], Tag("<word>")]
+NumberFill = Annotated[_Indicator | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)]
+DateFill = Annotated[_Indicator | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)]
 _ROUNDED: Final = 0.02
 INDICATOR: Final = "indicator"  # code a missing value as the middle, and indicate it in a further coded feature
 _MISSING: Final = (
@@ -170,12 +162,8 @@ class DateFeature(Block):
     low: Date | None = Field(
         default=None, description="public first day, as in 2024-05-31 (with `number`); earlier dates are clamped to it"
     )
-    high: Date | None = Field(
-        default=None, description="public last day (with `number`); later dates are clamped to it"
-    )
-    parts: Annotated[
-        tuple[Literal["number", "weekday", "month"], ...], Field(min_length=1), BeforeValidator(_words)
-    ] = Field(
+    high: Date | None = Field(default=None, description="public last day (with `number`); later ones are clamped to it")
+    parts: Annotated[tuple[_Part, ...], Field(min_length=1), BeforeValidator(_words)] = Field(
         default=("number",),
         alias="as",
         description="coding, one word or a list: `number` (of days), `weekday`, `month` (categories, compared with "
@@ -188,9 +176,7 @@ class DateFeature(Block):
         default=None, description="as for a number, as in `typical: [2024-01-01, 2024-03-31]`"
     )
 
-    missing: DateFill | None = Field(
-        default=None, description="as for a number, or a date, as in `missing: 2024-05-31`"
-    )
+    missing: DateFill | None = Field(default=None, description="as for a number, or a date: `missing: 2024-05-31`")
     missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
 
     @model_validator(mode="after")
@@ -338,7 +324,7 @@ def _check_feature_kind(value: Any) -> Any:
 
 def without_defaults(block: "Feature | Target", content: dict[str, Any]) -> dict[str, Any]:
     """Return a feature's or target's content for a document: without keys of `ADDED` that were not given."""
-    added = {key for kind, key in ADDED if kind == type(block).__name__}
+    added = ADDED[type(block).__name__]
     return {key: value for key, value in content.items() if key not in added or value is not None}
 
 

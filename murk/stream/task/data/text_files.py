@@ -87,7 +87,5 @@ def explain_row(error: csv.Error | LongRowError) -> str:
         words = f"more than {MOST_ROW:,} characters, or a quoted cell that never ends"
     elif "unexpected end" in words:
         words = "a quoted cell that never ends"
-    return (
-        f"not a CSV row ({words}). Put cells with commas, quotes or line ends into double quotes, and double the "
-        "quotes inside"
-    )
+    remedy = "Put cells with commas, quotes or line ends into double quotes, and double the quotes inside"
+    return f"not a CSV row ({words}). {remedy}"

@@ -14,7 +14,7 @@ from kafka.record import MemoryRecords
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from murk.stream.log.kafka.connection.records import batch_of, send_at_once, takes_batches
-from murk.stream.log.kafka.sender import Sending
+from murk.stream.log.kafka.log import Sending
 
 PLACE = TopicPartition("t", 2)
 NOW = 1_700_000_000_000
@@ -158,7 +158,7 @@ def sending(producer, monkeypatch, answer):
             answer(batch)
         return futures
 
-    monkeypatch.setattr("murk.stream.log.kafka.sender.send_at_once", now)
+    monkeypatch.setattr("murk.stream.log.kafka.log.send_at_once", now)
     return Sending(SimpleNamespace(url="kafka://here", sender=lambda: producer))
 
 

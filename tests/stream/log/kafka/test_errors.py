@@ -22,7 +22,7 @@ SECRET = "hunter2-S3CR3T"
         (errors.KafkaConnectionError(SECRET), UnreachableError, "is the broker running"),
         (errors.NotLeaderForPartitionError(), UnreachableError, "cannot be reached"),
         (errors.CoordinatorNotAvailableError(), UnreachableError, "cannot be reached"),
-        (errors.SaslAuthenticationFailedError(SECRET), UserError, "refuses the user name or the password"),
+        (errors.SaslAuthenticationFailedError(SECRET), UserError, "refuses user name or password"),
         (errors.UnsupportedSaslMechanismError(SECRET), UserError, "sasl.mechanism"),
         (errors.TopicAuthorizationFailedError({"b", "a"}), UserError, "to the topic a, b (reading): grant"),
         (errors.TopicAuthorizationFailedError("a"), UserError, "to the topic a (reading)"),

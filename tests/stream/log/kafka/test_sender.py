@@ -9,7 +9,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.future import Future
 
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.kafka.sender import Sending
+from murk.stream.log.kafka.log import Sending
 
 
 class Nowhere:

@@ -18,15 +18,13 @@ from murk.stream.log.kafka.connection.members import Member
 from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 
 PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
+# Milliseconds that a device waits for a broker to confirm a release; then the release waits in the outbox.
 SENDING_MS = 6_000
-"""Milliseconds that a device waits for a broker to confirm a release; then the release waits in the outbox."""
-
+# Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its chain go on.
 TRANSACTION_MS = 10_000
-"""Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
-
 CROWD_MS = 300_000  # the same for a shuffler, whose crowd may be a million releases
 METADATA_MS = 3_000  # maximum age in milliseconds of the metadata by which a learner assigns partitions
 FETCH_BYTES = 4 * 2**20  # most bytes that one fetch returns, which bounds a reader's memory
@@ -34,6 +32,7 @@ CLOSING = 10.0  # seconds that one client may take to close
 _LEAVE = 2.0
 _SEND_LOOK_MS = 200
 _LOOK_MS = 2_000  # milliseconds between two checks of a waiting reader whether it is denied access to its topic
+_PLAIN = {"allow_auto_create_topics": False, "metrics_enabled": False}
 _log = logging.getLogger(__name__)
 _library = logging.getLogger("kafka")
 # Without a handler, Python prints the library's warnings on standard error.
@@ -80,10 +79,7 @@ class InterruptibleProducer(KafkaProducer):  # type: ignore[misc]
 
 
 class TransactionalProducer(InterruptibleProducer):
-    """A transactional producer whose commit has a time-out.
-
-    The library waits without limit, for example if a topic was deleted or a broker died.
-    """
+    """A transactional producer whose commit has a time-out; the library waits without limit, as for a dead broker."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -93,11 +89,7 @@ class TransactionalProducer(InterruptibleProducer):
         self._transaction_manager._supports_epoch_bump = lambda: False
 
     def commit_transaction(self) -> None:
-        """Commit.
-
-        Raises `KafkaTimeoutError` if no answer came within ``max_block_ms``, so that the outcome is unknown;
-        `KafkaError` if the broker refused the transaction.
-        """
+        """Commit; `KafkaTimeoutError` (outcome unknown) after ``max_block_ms``, `KafkaError` if the broker refuses."""
         transactions = self._transaction_manager
         deadline = monotonic() + self.config["max_block_ms"] / 1000
         self._raise_refusal()
@@ -116,10 +108,7 @@ class TransactionalProducer(InterruptibleProducer):
 
 
 class _Reader(KafkaConsumer):  # type: ignore[misc]
-    """A consumer that unpacks each batch as a whole, and raises for a topic to which it is denied access.
-
-    The library's consumer requests such a topic's end again and again until time runs out.
-    """
+    """A consumer that unpacks each batch as a whole, and raises for a topic to which it is denied access."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -169,8 +158,7 @@ class Clients:
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed" if committed else "read_uncommitted",
-            allow_auto_create_topics=False,
-            metrics_enabled=False,
+            **_PLAIN,
             # Other requests on this connection wait for a pending fetch.
             fetch_max_wait_ms=100,
             fetch_max_bytes=FETCH_BYTES,
@@ -181,13 +169,8 @@ class Clients:
     def member(self, group: str, name: str | None, patience_ms: int) -> Any:
         """Return a consumer that joins a group, to learn which partitions are assigned to this process.
 
-        Parameters
-        ----------
-        name
-            Group instance id, under which the process keeps its partitions if it is away for less than the session
-            time-out; None for a dynamic member.
-        patience_ms
-            Milliseconds without a poll after which the member leaves the group.
+        ``name`` is the group instance id, under which the process keeps its partitions if it is away for less than the
+        session time-out; None for a dynamic member. After ``patience_ms`` without a poll the member leaves the group.
         """
         return self._make(
             Member,
@@ -196,8 +179,7 @@ class Clients:
             patience_ms=patience_ms,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
-            metrics_enabled=False,
+            **_PLAIN,
             session_timeout_ms=self.settings.session_timeout_ms,
             # Others notice a new member only at their next heartbeat.
             heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
@@ -221,8 +203,7 @@ class Clients:
             delivery_timeout_ms=SENDING_MS,
             max_block_ms=SENDING_MS,
             retry_backoff_ms=50,
-            allow_auto_create_topics=False,
-            metrics_enabled=False,
+            **_PLAIN,
         )
 
     def owner(self, transactional_id: str, transaction_ms: int = TRANSACTION_MS) -> Any:
@@ -239,8 +220,7 @@ class Clients:
             # The marker of one transaction is still being written when the next one begins: retry soon.
             retry_backoff_ms=5,
             batch_size=256 * 1024,
-            allow_auto_create_topics=False,
-            metrics_enabled=False,
+            **_PLAIN,
         )
 
     def _make(self, kind: Any, **arguments: Any) -> Any:

@@ -49,19 +49,11 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 def translate_errors(
     url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Translate the library's errors.
+    """Translate the library's errors, except those ``apart`` that the caller handles.
 
+    ``doing`` is what was being done, as in "reading chain 0"; ``gone`` the message for a topic that does not exist.
     Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
     `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
-
-    Parameters
-    ----------
-    doing
-        What was being done, as in "reading chain 0".
-    gone
-        Message for a topic that does not exist; by default that it was deleted.
-    apart
-        Errors that the caller handles.
     """
     try:
         yield
@@ -84,13 +76,10 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         )
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
-        return UserError(
-            f"{url}: the broker refuses the user name or the password: check the MURK_KAFKA_* settings", code=REFUSED
-        )
+        return UserError(f"{url}: the broker refuses user name or password: check MURK_KAFKA_* settings", code=REFUSED)
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(
-            f"{url}: the broker's certificate cannot be verified ({_reason(text)}): check ssl.ca.file and the host "
-            "name",
+            f"{url}: the broker's certificate cannot be verified ({_reason(text)}): check ssl.ca.file and host name",
             code=REFUSED,
         )
     if isinstance(error, errors.UnsupportedSaslMechanismError):
@@ -108,10 +97,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
 
 
 class Contacts:
-    """Outcome of the last attempt to connect to each address of a cluster.
-
-    ``servers`` are the addresses in the log's URL; other addresses are those that brokers advertise.
-    """
+    """Outcome of the last attempt to connect to each address of a cluster; ``servers`` are those in the log's URL."""
 
     def __init__(self, servers: Sequence[str]) -> None:
         self.servers = frozenset(servers)

@@ -12,9 +12,7 @@ from kafka.errors import FencedInstanceIdError, LeaderNotAvailableError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 UNFINISHED = b"unfinished"  # user data of an assignment that leaves some partition unassigned
-REBALANCE_MS = 2_000
-"""Milliseconds that a rebalance waits for a member; a static member that misses it keeps its partitions."""
-
+REBALANCE_MS = 2_000  # that a rebalance waits for a member; a static member that misses it keeps its partitions
 _JOIN_MS = 500
 
 
@@ -23,11 +21,8 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 
     A partition that moves is first left unassigned, so that its owner releases it, and is assigned in the next
     rebalance. ``owned`` has each member's partitions, longest-running member first. Free partitions go to members in
-    that order, so that a member that restarts again and again is the last to get more.
-
-    Examples
-    --------
-    Of three partitions, one is free. Then a third member joins, and one partition moves:
+    that order, so that a member that restarts again and again is the last to get more. Here a third member joins, and
+    one partition moves:
 
     >>> share([0, 1, 2], {"old": [0], "new": [1]})
     {'old': [0, 2], 'new': [1]}
@@ -54,25 +49,16 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Cooperative assignor that distributes partitions with `share`.
+    """Cooperative assignor that distributes partitions with `share`, also among members of older versions.
 
-    It understands members of older versions, which distribute partitions differently.
-
-    Parameters
-    ----------
-    owned
-        Returns the partitions that this member has.
-    again
-        Requests another rebalance.
+    ``owned`` returns the partitions that this member has; ``again`` requests another rebalance.
     """
 
     name = "cooperative-sticky"
     version = 1
 
     def __init__(self, owned: Callable[[], Iterable[TopicPartition]], again: Callable[[], object] = bool) -> None:
-        self._owned = owned
-        self._again = again
-        self._is_new = True
+        self._owned, self._again, self._is_new = owned, again, True
         self._since = str(int(time())).encode()
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
@@ -103,10 +89,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             raise LeaderNotAvailableError("no partition is known yet")
         ordered = sorted(members, key=lambda member: (_since(member.metadata.user_data), member.member_id))
         owned = {
-            member.member_id: [
-                number for entry in member.metadata.owned_partitions or () for number in entry.partitions
-            ]
-            for member in ordered
+            one.member_id: [number for entry in one.metadata.owned_partitions or () for number in entry.partitions]
+            for one in ordered
         }
         shares = share(sorted(partitions), owned)
         user_data = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED
@@ -159,10 +143,8 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         """Poll the group's coordinator and return the partitions assigned to this member.
 
         It waits only during a rebalance, since the library restarts a join whose end it did not wait for. The attribute
-        ``settled`` is whether the join ended.
-
-        Raises `FencedInstanceIdError` if another member has joined under this member's name; `KafkaError` if the broker
-        refuses.
+        ``settled`` is whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this
+        member's name; `KafkaError` if the broker refuses.
         """
         # The consumer's own poll would also fetch records and join twice.
         self.settled = self._coordinator.poll(timeout_ms=_JOIN_MS)

@@ -23,6 +23,7 @@ from murk.stream.log.kafka.connection.settings import Settings
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _WAIT = 3.0
+ADDRESS = "MURK-LOG-008"
 # What a server says after its part of the handshake if it rejects the client's certificate or the lack of one.
 _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
@@ -53,20 +54,18 @@ class Address:
             raise UserError(
                 "the log URL contains credentials, which would appear in logs and process lists. Remove them, and set "
                 "MURK_KAFKA_CONFIG to a properties file (docs/deploy.md)",
-                code="MURK-LOG-008",
+                code=ADDRESS,
             )
         servers = hosts.split(",")
         for server in servers:
             matched = _SERVER.fullmatch(server)
             if matched is None or not 0 < int(matched[2]) < 2**16:
-                raise UserError(
-                    "the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]", code="MURK-LOG-008"
-                )
+                raise UserError("the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]", code=ADDRESS)
         if slash and not _NAME.fullmatch(name):
             raise UserError(
                 "the name in the log URL is invalid: write lowercase letters, digits and -, as in "
                 "kafka://HOST:PORT/third-child",
-                code="MURK-LOG-008",
+                code=ADDRESS,
             )
         return cls(tuple(servers), name or None)
 
@@ -89,7 +88,6 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
 
 
 def _error_name(error: Exception) -> str:
-    """Return the operating system's name of a connection error."""
     match = re.search(r"\bE[A-Z]{4,}\b", str(error))
     return match[0] if match else "no answer in time"
 
@@ -207,10 +205,7 @@ class Network(LeakFreeClient):
 
 
 def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
-    """Deliver received data before the error that closed the connection.
-
-    A broker that refuses a password says so and hangs up. If both arrive at once, the library drops the data.
-    """
+    """Deliver received data before the error that closed the connection, such as the refusal of a password."""
     pending: list[Any] = []
 
     def receive_in_order() -> tuple[bytes, Any]:
@@ -231,9 +226,8 @@ def explain(address: Address, settings: Settings, url: str) -> UserError | None:
         host, _, port = server.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=_WAIT) as connection:
-                problem = (
-                    _encrypted_problem(connection, host, settings) if settings.encrypted else _plain_problem(connection)
-                )
+                encrypted = settings.encrypted
+                problem = _encrypted_problem(connection, host, settings) if encrypted else _plain_problem(connection)
         except OSError:
             # No answer: not a matter of settings.
             continue
@@ -263,9 +257,7 @@ def _encrypted_problem(connection: socket.socket, host: str, settings: Settings)
         return None
     except ssl.SSLError as error:
         if any(words in str(error.reason) for words in _OUR_CERTIFICATE):
-            return (
-                "the broker requires a client certificate that it trusts: check ssl.certificate.file and ssl.key.file"
-            )
+            return "the broker requires a certificate that it trusts: check ssl.certificate.file and ssl.key.file"
         return (
             "the TLS handshake failed: is this the port of a TLS listener? For one without TLS, set security.protocol "
             "to PLAINTEXT or SASL_PLAINTEXT"

@@ -57,24 +57,10 @@ def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
 def index(data: NDArray[np.uint8], start: int, count: int) -> NDArray[np.int64]:
     """Find the records of a batch, if all have a value, no key and no headers.
 
-    Parameters
-    ----------
-    data
-        An uncompressed batch of magic 2.
-    start
-        Position of its first record.
-    count
-        Number of records.
-
-    Returns
-    -------
-    ndarray
-        ``(count, 4)``: differences of each record's offset and time from the batch's, and begin and end of its value.
-        ``(0, 4)`` for any other or damaged batch.
-
-    References
-    ----------
-    Kafka's message format (https://kafka.apache.org/documentation/#recordbatch).
+    ``data`` is an uncompressed batch of magic 2 in Kafka's message format
+    (https://kafka.apache.org/documentation/#recordbatch) with ``count`` records from the position ``start`` on. Return
+    ``(count, 4)`` integers: differences of each record's offset and time from the batch's, and begin and end of its
+    value; ``(0, 4)`` for any other or damaged batch.
     """
     nothing = np.empty((0, 4), dtype=np.int64)
     # No record is shorter than seven bytes: a forged count reserves no memory.
@@ -142,9 +128,7 @@ class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 yield from super()._unpack_records(tp, rest, key_deserializer, value_deserializer)
                 return
             if self.check_crcs and not batch.validate_crc():
-                raise CorruptRecordError(
-                    f"Record batch for partition {tp} at offset {batch.base_offset} failed crc check"
-                )
+                raise CorruptRecordError(f"Batch of partition {tp} at offset {batch.base_offset} failed crc check")
             self.leader_epoch = batch.leader_epoch
             self.records_read += len(unpacked)
             self.bytes_read += batch.size_in_bytes
@@ -198,10 +182,7 @@ def unpack_at_once(consumer: Any) -> None:
 
 
 class WholeBatch(ProducerBatch):  # type: ignore[misc]
-    """A batch that is complete, and confirmed or refused as a whole.
-
-    Splitting one that is too large for its topic would need a future for each record: it fails instead.
-    """
+    """A batch that is confirmed or refused as a whole, and fails if it is too large for its topic."""
 
     @property
     def record_count(self) -> int:
@@ -288,7 +269,6 @@ def _write_varint(number: int) -> bytes:
 
 
 def _parts(values: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Split values into parts whose batches have at most ``most`` bytes, or a single value."""
     room = most - DefaultRecordBatchBuilder.HEADER_STRUCT.size
     begin, size = 0, 0
     for position, value in enumerate(values):

@@ -98,9 +98,7 @@ class Settings:
         if self.ssl_certificate_file:
             try:
                 # Without a password, OpenSSL would prompt for one.
-                context.load_cert_chain(
-                    self.ssl_certificate_file, self.ssl_key_file, password=self.ssl_key_password or ""
-                )
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file, self.ssl_key_password or "")
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"ssl.certificate.file: {self.ssl_certificate_file}, ssl.key.file and ssl.key.password do not go "
@@ -122,9 +120,7 @@ class Settings:
         return arguments
 
 
-KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}
-"""Fields of `Settings` by key in a properties file."""
-
+KEYS = {setting.name.replace("_", "."): setting.name for setting in fields(Settings)}  # by key in a properties file
 SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.repr)  # fields that are never shown
 
 

@@ -1,7 +1,9 @@
-"""The embedded log's tables, batches, ownership and `SqliteLog`.
+"""The embedded log: one SQLite file, for one machine.
 
-A row of the table ``batches`` holds up to `BATCH_MESSAGES` messages of one append, since a row costs SQLite as much
-time as a release costs everything else.
+Every append and commit is one transaction with ``synchronous=FULL``, which survives a power failure. Readers need no
+lock (WAL). A number, the *epoch*, identifies a chain's owner: taking the chain over increments it, and a commit first
+checks, within its transaction, that its epoch is current. A row of the table ``batches`` holds up to `BATCH_MESSAGES`
+messages of one append, since a row costs SQLite as much time as a release costs everything else.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     CrowdMark,
+    Dead,
     DeadLetter,
     Log,
     Message,
@@ -36,9 +39,8 @@ from murk.stream.log.base import (
     not_an_intake,
     taken_over,
 )
-from murk.stream.messages.estimates import KEY
-from murk.stream.task.change import check_task_change
-from murk.stream.task.task import Task
+from murk.stream.messages.state import KEY
+from murk.stream.task.task import Task, check_task_change
 
 VERSION = 2  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
@@ -60,10 +62,7 @@ _READ = (
 )
 _ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
 # One statement, so that model and end are of the same moment.
-_MODEL_AND_END = (
-    'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
-    'WHERE streams."partition" = ?'
-)
+_MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models ON chain = "partition" WHERE "partition" = ?'
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -89,10 +88,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying.
-
-    A process of an earlier version that has the file open no longer finds its table.
-    """
+    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying."""
     connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
     connection.execute("ALTER TABLE messages RENAME TO batches")
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
@@ -125,10 +121,7 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
-    """Unpack rows: offset of the first message, time, number of messages, content.
-
-    Raises `ValueError` when a row is damaged or overlaps the previous one.
-    """
+    """Unpack rows (first offset, time, number of messages, content); raise `ValueError` when one is damaged."""
     # Faster than `Message._make`.
     new = tuple.__new__
     messages: list[Message] = []
@@ -139,9 +132,8 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
         if number == 1:
             messages.append(new(Message, (offset, appended, value)))
         else:
-            messages += map(
-                new, repeat(Message), zip(count(offset), repeat(appended), _split(number, value), strict=False)
-            )
+            fields = zip(count(offset), repeat(appended), _split(number, value), strict=False)
+            messages += map(new, repeat(Message), fields)
         end = offset + number
     return messages
 
@@ -173,7 +165,8 @@ class States:
 
     def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return the committed checkpoint of a chain, none if it has none or, given an epoch, has another."""
-        if self.model is not None and not self._exists(database):
+        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if self.model is not None and not database.query(exists, (self.table,)):
             return []
         where, values = self.condition(chain, epoch)
         kinds = ((bytes, type(None)), int)
@@ -190,9 +183,8 @@ class States:
 
     def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
         """Return the SQL condition for a chain's row, and its values."""
-        where, values = (
-            ("chain = ?", (chain,)) if self.model is None else ("chain = ? AND model = ?", (chain, self.model))
-        )
+        own = self.model is None
+        where, values = ("chain = ?", (chain,)) if own else ("chain = ? AND model = ?", (chain, self.model))
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
     def take(self, connection: sqlite3.Connection, chain: int) -> int | None:
@@ -205,13 +197,9 @@ class States:
             )
             connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, chain))
         where, values = self.condition(chain)
-        rows = connection.execute(
-            f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch", values
-        ).fetchall()
+        update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
+        rows = connection.execute(update, values).fetchall()
         return int(rows[0][0]) if rows else None
-
-    def _exists(self, database: Database) -> bool:
-        return bool(database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.table,)))
 
 
 def _crowd_mark(value: object) -> CrowdMark | None:
@@ -225,12 +213,8 @@ class Epoch(Ownership):
     def __init__(
         self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: States
     ) -> None:
-        self.chain = chain
-        self._url = url
-        self._database = database
-        self._epoch = epoch
-        self._clock = clock
-        self._states = states
+        self.chain, self._url, self._database = chain, url, database
+        self._epoch, self._clock, self._states = epoch, clock, states
 
     def load(self) -> Checkpoint:
         """Read the state and offset of the last commit."""
@@ -240,12 +224,7 @@ class Epoch(Ownership):
         return rows[0]
 
     def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
         """Write everything in one transaction, if this is still the chain's owner."""
         where, values = self._states.condition(self.chain, self._epoch)
@@ -267,9 +246,8 @@ class Epoch(Ownership):
             if estimate is not None:
                 # Created here, not in `_create`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
-                connection.execute(
-                    "INSERT OR REPLACE INTO estimates VALUES (?, ?)", (self._states.estimate_key, estimate)
-                )
+                row = self._states.estimate_key, estimate
+                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
     def close(self) -> None:
         """Do nothing: the epoch stays until another process takes the chain over."""
@@ -278,18 +256,10 @@ class Epoch(Ownership):
 class SqliteLog(Log):
     """The embedded log in one SQLite file; `open_log` opens it by URL.
 
-    The file must be on a local disk: SQLite's WAL does not work across machines.
-
-    Parameters
-    ----------
-    create
-        Create the file if it does not exist.
-    clock
-        Time in seconds since 1970, recorded with every message.
-    timeout
-        Seconds to wait for another process's write.
-    model
-        Name of the model whose states this object reads and writes; by default those of the task's own learner.
+    The file must be on a local disk: SQLite's WAL does not work across machines. ``create`` makes a missing file.
+    ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is the number of seconds to wait for
+    another process's write. ``model`` names the model whose states this object reads and writes; by default those of
+    the task's own learner.
     """
 
     def __init__(
@@ -301,10 +271,8 @@ class SqliteLog(Log):
         timeout: float = 30.0,
         model: str | None = None,
     ) -> None:
-        self.url = f"sqlite:///{path}"
-        self.model_name = model
-        self._states = States(model)
-        self._clock = clock
+        self.url, self.model_name = f"sqlite:///{path}", model
+        self._states, self._clock = States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
         self._task: Task | None = None
@@ -367,7 +335,6 @@ class SqliteLog(Log):
             self._insert(connection, messages, int(self._clock()))
 
     def _insert(self, connection: sqlite3.Connection, messages: Mapping[int, Sequence[bytes]], now: int) -> None:
-        """Insert each partition's messages within a transaction."""
         for partition, values in messages.items():
             ends = connection.execute(
                 'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
@@ -462,10 +429,7 @@ class SqliteLog(Log):
         return bytes(rows[0][0]) if rows else None
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old.
-
-        In a simulation, which must not depend on a clock, both are read each time.
-        """
+        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
         known = self._heard.get(chain)
         if known is not None and now - known[0] < HEARD:
@@ -491,9 +455,8 @@ class SqliteLog(Log):
         """Return the newest published estimate."""
         if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
             return None
-        rows = self._database.query(
-            "SELECT message FROM estimates WHERE key = ?", (self._states.estimate_key,), (bytes,)
-        )
+        key = (self._states.estimate_key,)
+        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
@@ -562,9 +525,8 @@ class SqliteLog(Log):
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
-            known, end = connection.execute(
-                'SELECT begin, "end" FROM streams WHERE "partition" = ?', (partition,)
-            ).fetchall()[0]
+            query = 'SELECT begin, "end" FROM streams WHERE "partition" = ?'
+            [(known, end)] = connection.execute(query, (partition,)).fetchall()
             # Two processes may trim at once: the beginning never moves back.
             begin = max(begin, known)
             connection.execute('UPDATE streams SET begin = ? WHERE "partition" = ?', (begin, partition))
@@ -582,7 +544,6 @@ class SqliteLog(Log):
         return self._upgraded
 
     def _from_batches(self, sql: str, values: tuple[Any, ...], kinds: Sequence[Kinds] = ()) -> list[Any]:
-        """Run a statement over batches, or over the messages of a log of format 1."""
         while True:
             known = self._is_upgraded()
             batches = "batches" if known else _ONE_BY_ONE
@@ -617,8 +578,6 @@ class SqliteLog(Log):
         if self._task is None:
             document = self.document()
             if document is None:
-                raise UserError(
-                    f"{self.url} carries no task yet: announce one first (murk run does)", code="MURK-LOG-003"
-                )
+                raise UserError(f"{self.url} carries no task yet: announce one (as murk run does)", code="MURK-LOG-003")
             self._task = Task.from_document(document)
         return self._task

@@ -2,38 +2,95 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from decimal import Decimal
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
-from murk.producers.delivery import WindowReceipt
-from murk.producers.ledger.names import Key, ReleaseRequests, number_name, person_name
-from murk.producers.producer import Releaser
-from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
+from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
+from murk.producers.producer import Floats, Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 
 if TYPE_CHECKING:
     from murk.learners.sketches.problem import WindowProblem
     from murk.privacy.noise import NoiseSource
+    from murk.privacy.sketches.window import WindowAccumulator
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Spending
-    from murk.producers.ledger.windows import Ending
-    from murk.producers.policy import Policy
+    from murk.producers.ledger.transaction import Ending, Refusal, Spending
+    from murk.producers.producer import Policy
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
-ORGANISATION = "organisation"
-"""Default name of an organisation's account."""
+
+KNOWN = "this window was released before"
+
+
+@dataclass
+class Window:
+    """An open window. Without an accumulator it is refused: its records are counted and not read.
+
+    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its chain's partition
+    when it was opened. ``outcome`` is "added" (opened), "refused" or "known", with the ``reason``. ``next_row`` is the
+    row after its last, ``message`` its sketch once made. ``accumulator`` and ``owners`` (records of each person, if the
+    task bounds them) are in memory only.
+    """
+
+    key: Key
+    index: int
+    chain: int
+    since: int
+    outcome: str = "added"
+    reason: str = ""
+    accumulator: WindowAccumulator[Any] | None = field(default=None, repr=False)
+    records: int = 0
+    next_row: int = 0
+    message: bytes | None = field(default=None, repr=False)
+    owners: Counter[str] = field(default_factory=Counter, repr=False)
+
+    def receipt(self) -> WindowReceipt:
+        """Return a receipt for the window's current state."""
+        return WindowReceipt(self.outcome, "none", self.records, self.reason)
+
+
+def index_of(organisation: str, key: Key, source: str | None) -> int:
+    """Return a number in [0, 2^62) that identifies an organisation's window."""
+    name = f"{source or ''}\0{organisation}\0{key}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
+
+
+def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
+    """Return why a window was refused, perhaps in an earlier process, with a remedy if a cap has no room."""
+    reason = "the window was refused when it began"
+    for refusal in refusals:
+        if refusal.scope not in ("task", "level"):
+            return refusal.reason
+        reason = refusal.reason
+    return f"{reason}; {remedy(task, level)}"
+
+
+def remedy(task: Task, level: str) -> str:
+    """Return what to do if another window would exceed an organisation's cap for a task."""
+    guarantee = task.privacy.levels[level]
+    # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise.
+    share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
+    amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
+    return (
+        "the costs of windows add up: allow an organisation ten windows, for example, with privacy.per_person: "
+        f"{{{guarantee.kind}: {{{amounts}}}}}, or use larger windows (sketch.window)"
+    )
+
+
+ORGANISATION = "organisation"  # default name of an organisation's account
 
 
 class SketchProducer(Releaser["WindowProblem"]):
@@ -46,52 +103,14 @@ class SketchProducer(Releaser["WindowProblem"]):
     A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). If a window
     would exceed a cap, it is refused before any of its records is read. A full window that cannot be released because
     the ledger cannot be written stays in memory; the next call tries the same bytes again before it takes a record.
-
     Nothing is counted that depends on the records' values: to publish such a count would be another release.
 
-    The producer works only in the thread that opened its ledger.
+    The producer works only in the thread that opened its ledger. ``taken`` counts the records taken so far, by all
+    windows: after an error it shows which must not be added again. ``next_row`` is the row after the last one taken
+    from a file; earlier rows are skipped. Raises UserError if the log carries another task, the ledger is bound to
+    another log, the noise is of the wrong kind, or the policy refuses the task; for a task of another protocol, an
+    unknown level, or an invalid name.
 
-    Parameters
-    ----------
-    task
-        The task (``protocol: sketch``), as the log carries it.
-    log
-        The log.
-    ledger
-        The organisation's account; each window spends its (epsilon, delta), and they add up.
-    organisation
-        Name of the account. It stays in the ledger.
-    level
-        The privacy level that the organisation chose.
-    noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
-    policy
-        What the organisation allows. By default the only cap is the task's own promise; nothing caps all tasks
-        together.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
-    source
-        Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
-
-    Attributes
-    ----------
-    lost
-        Windows of the organisation that were open when an earlier process died.
-    taken
-        Records taken so far, by all windows. After an error it shows which are in a window and must not be added again.
-    next_row
-        The row after the last one taken from a file; earlier rows are skipped.
-
-    Raises
-    ------
-    UserError
-        If the log carries another task, the ledger is bound to another log, the noise is of the wrong kind, or the
-        policy refuses the task; for a task of another protocol, an unknown level, or an invalid name.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.producers import Ledger
     >>> from murk.stream import Task, open_log
@@ -110,6 +129,27 @@ class SketchProducer(Releaser["WindowProblem"]):
     ...     receipts = [producer.add({"age": 20 + day % 20, "weeks": 26}) for day in range(101)]
     >>> [receipt.outcome for receipt in receipts[-3:]]
     ['added', 'released', 'refused']
+
+    Parameters
+    ----------
+    task, log
+        The task (``protocol: sketch``), as the log carries it, and the log.
+    ledger
+        The organisation's account; each window spends its (epsilon, delta), and they add up.
+    organisation
+        Name of the account. It stays in the ledger.
+    level
+        The privacy level that the organisation chose.
+    noise
+        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+    policy
+        What the organisation allows. By default the only cap is the task's own promise.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, if it exists already.
+    source
+        Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
     """
 
     def __init__(
@@ -162,11 +202,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:
-        """Open a window unless one is open, and return its receipt; adding a record does this, too.
-
-        ``row`` is the window's first row if its records come from a file. Raises MurkError if the log was never
-        reached, or the ledger cannot be written.
-        """
+        """Open a window (at ``row`` of a file) unless one is open, as adding a record does, and return its receipt."""
         self._catch_up()
         return (self._window or self._begin(row)).receipt()
 
@@ -176,8 +212,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
         Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
         target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
-
-        Raises MurkError if the log was never reached, or the ledger cannot be written; nothing was released. ``taken``
+        Raises MurkError if the log was never reached, or the ledger cannot be written: nothing was released. ``taken``
         shows whether the record was added: it was if only the release of the full window failed, which the next call
         tries again.
         """
@@ -193,26 +228,15 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @wiped
     def add_block(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None,
-        people: Sequence[str | None] | None = None,
-    ) -> list[WindowReceipt]:  # fmt: skip
+        self, x: Floats, y: Floats, *, rows: Sequence[int] | None = None, people: Sequence[str | None] | None = None
+    ) -> list[WindowReceipt]:
         """Add coded records in order, and release every window that they fill.
 
-        Parameters
-        ----------
-        x, y
-            Coded features, the constant last, shape (m, p); coded targets, NaN if missing, shape (m,).
-        rows
-            Their rows in the file, ascending. Rows taken before are skipped, so after an error the same block may be
-            given again.
-        people
-            Owners of the records, if the task has ``sketch.person``. Records beyond a person's bound, and those of
-            None, are counted and mixed as zeros.
-
-        Returns
-        -------
-        list of WindowReceipt
-            One for each window that ended, and one for the open window.
+        ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).
+        ``rows`` are their rows in the file, ascending; rows taken before are skipped, so after an error the same block
+        may be given again. ``people`` are the owners of the records, if the task has ``sketch.person``; records beyond
+        a person's bound, and those of None, are counted and mixed as zeros. Return a receipt for each window that
+        ended, and one for the open window.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError("people= (the owners of the records) is required with sketch.person, and only allowed then")
@@ -229,14 +253,9 @@ class SketchProducer(Releaser["WindowProblem"]):
             start += count
         return receipts
 
-    def _blank_targets(
-        self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]
-    ) -> NDArray[np.float64]:
-        """Return the targets, NaN for records that are mixed as zeros because of their owner.
-
-        Owners thus affect neither when a window is full nor how many records it counts.
-        """
-        targets: NDArray[np.float64] = keep(np.array(y, dtype=np.float64))
+    def _blank_targets(self, window: Window, y: Floats, people: Sequence[str | None]) -> Floats:
+        """Return the targets, NaN for records that are mixed as zeros because of their owner."""
+        targets: Floats = keep(np.array(y, dtype=np.float64))
         for index, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
                 targets[index] = math.nan
@@ -248,9 +267,8 @@ class SketchProducer(Releaser["WindowProblem"]):
     def release(self) -> WindowReceipt:
         """Release the open window, whatever its number of records, and send it.
 
-        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox.
-
-        Raises UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
+        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
+        UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
         `release` may be called again for the same sketch.
         """
         window = self._need_window()
@@ -271,9 +289,8 @@ class SketchProducer(Releaser["WindowProblem"]):
             self._set_refused(window, spend)
             return window.receipt()
         reason = self._delivery.try_send(spend, self._clock())
-        return WindowReceipt(
-            "released", "queued" if reason else "sent", window.records, reason, self.level, window.chain
-        )
+        delivery = "queued" if reason else "sent"
+        return WindowReceipt("released", delivery, window.records, reason, self.level, window.chain)
 
     def leave_out(self) -> WindowReceipt:
         """Discard the open window: nothing of it is released or debited. Without one, raise a UserError."""
@@ -307,33 +324,26 @@ class SketchProducer(Releaser["WindowProblem"]):
         window = Window(key, index, chain, self._log.cached_model(chain)[1])
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
-            if spend.known:
-                self._set_refused(window, spend)
-            elif before == "refused":
-                # An earlier process has refused the window and counted the refusal.
-                self._set_refused(window, spend)
-                spend.cancel()
-            elif before == "open":
+            if not spend.known and before == "open":
                 raise MurkError("another process has just opened this window: run one process per organisation")
-            elif spend.refusals:
+            if spend.known or before == "refused" or spend.refusals:
                 self._set_refused(window, spend)
-                spend.windows.begin(key, self.organisation, self._today(), "refused")
-            else:
+            if not spend.known and before != "refused":
+                today = truncate_time(self._clock(), self.task.granularity)
+                spend.windows.begin(key, self.organisation, today, "refused" if spend.refusals else "open")
+            # An earlier process has counted the refusal of a window that it refused.
+            if before == "refused" or not spend.refusals:
                 spend.cancel()
-                spend.windows.begin(key, self.organisation, self._today(), "open")
         if window.outcome == "added":
             window.accumulator = self._problem.accumulator(self.level, self._noise, index)
         self._window = window
         return window
 
     def _catch_up(self) -> list[WindowReceipt]:
-        """Release an overdue window before anything else is taken."""
         self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 
-    def _add_rows(
-        self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0
-    ) -> WindowReceipt:
+    def _add_rows(self, window: Window, count: int, mixed: Floats | None, next_row: int = 0) -> WindowReceipt:
         # Count before anything can fail: a row added to a window twice would exceed its stated sensitivity.
         self.next_row = window.next_row = max(self.next_row, next_row)
         self.taken += count
@@ -376,9 +386,6 @@ class SketchProducer(Releaser["WindowProblem"]):
         [name] = identifiers(self._noise, np.array([window.index]))
         return encode(self._problem.release(made, id=name, level=self.level, chain=window.chain, **self._fields(now)))
 
-    def _today(self) -> int:
-        return truncate_time(self._clock(), self.task.granularity)
-
     def _set_refused(self, window: Window, spend: Spending) -> None:
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
@@ -387,11 +394,8 @@ class SketchProducer(Releaser["WindowProblem"]):
 
 
 def _owner_name(value: Any) -> str | None:
-    """Return a record's owner; None if it names nobody."""
-    if type(value) not in (str, int, float, Decimal):
-        return None
     try:
-        return person_name(str(value) if isinstance(value, str | int) else number_name(value))
+        return name_of(value)
     except UserError:
         return None
 

@@ -1,1 +1,0 @@
-"""Organisations' releases: one sketch for each window of an organisation's records."""

@@ -1,0 +1,236 @@
+"""What is written in transactions: a chain's commits, the task's document, and crowds."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from murk.errors import MurkError
+from murk.stream.log.base import (
+    Checkpoint,
+    CrowdMark,
+    Dead,
+    FencedError,
+    Ownership,
+    UnreachableError,
+    check_claim,
+    check_mark,
+    taken_over,
+)
+from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
+from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
+from murk.stream.log.kafka.consumers import Table, record
+from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.state import KEY
+
+OFFSET = "offset"
+OWNER = "owner"
+
+
+class KafkaOwnership(Ownership):
+    """The newest producer with a chain's transactional id.
+
+    Creating it fences the previous producer and aborts its open transaction. After a commit whose outcome is unknown,
+    the chain must be acquired again, which reads what was really committed. ``load`` reads the committed state and
+    offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a model
+    without waiting and returns a future.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        names: Names,
+        chain: int,
+        load: Callable[[int], Checkpoint],
+        check: Callable[[], None],
+        start_model: Callable[[int, bytes], Any],
+    ) -> None:
+        self.chain = chain
+        self._url, self._names = clients.url, names
+        self._load, self._check, self._start_model = load, check, start_model
+        self._sent_model: Any = None
+        self._lost: MurkError | None = None
+        self._producer = clients.owner(names.owner(chain))
+        try:
+            with translate_errors(self._url, f"taking over chain {chain}"):
+                self._producer.init_transactions()
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self) -> Checkpoint:
+        """Read the committed state."""
+        self._check_owned()
+        return self._load(self.chain)
+
+    def commit(
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
+    ) -> None:
+        """Write everything in one transaction."""
+        self._check_owned()
+        self._check()
+        self._await_model()
+        key, names = str(self.chain).encode(), self._names
+        owner = f"{socket.gethostname()}:{os.getpid()}".encode()
+        try:
+            self._producer.begin_transaction()
+            # The task's own learner lists dead letters; a model only counts them.
+            for letter in dead if names.model is None else ():
+                self._producer.send(names.dead, partition=self.chain, **record(letter))
+            if model is not None:
+                self._producer.send(names.models, model, key=key, partition=self.chain)
+            if estimate is not None:
+                self._producer.send(names.estimates, estimate, key=KEY, partition=0)
+            headers = [(OFFSET, str(offset).encode()), (OWNER, owner)]
+            self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
+            self._producer.commit_transaction()
+        except KafkaError as error:
+            raise self._record_loss(error) from error
+        except BaseException:
+            # The outcome of an interrupted commit is unknown.
+            self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: acquire it again")
+            raise
+
+    def publish_uncommitted(self, model: bytes) -> None:
+        """Send a model without waiting, outside any transaction."""
+        # If it cannot be sent, the commit that follows reports why.
+        with suppress(UnreachableError):
+            self._sent_model = self._start_model(self.chain, model)
+
+    def close(self) -> None:
+        """Close the producer; the next owner or the time-out aborts an open transaction."""
+        self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
+        self._producer.leave()
+
+    def _await_model(self) -> None:
+        """Wait until the published model is on the log: if it arrived after the commit's model, it would replace it."""
+        sent, self._sent_model = self._sent_model, None
+        if sent is not None:
+            with suppress(KafkaError):
+                sent.get(timeout=PATIENCE_MS / 1000)
+
+    def _check_owned(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    def _record_loss(self, error: KafkaError) -> MurkError:
+        lost = translate(error, self._url, f"committing chain {self.chain}")
+        self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+        return self._lost
+
+
+TASK = b"task"  # key of the task's document on the topic of models
+TASK_PLACE = 0  # partition of both records
+TOPICS = b"topics"  # key of the ids, by name, of the four topics on which the task was registered
+
+
+def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, str]:
+    """Return the ids of the topics on which the task was registered; raise `MurkError` if they are missing."""
+    try:
+        ids = json.loads(models.get(TOPICS, b""))
+    except (ValueError, RecursionError):
+        ids = None
+    if not isinstance(ids, dict) or ids.keys() != set(names.all):
+        raise MurkError(
+            f"{names.models} does not say on which topics its task was announced: somebody else has written there. "
+            "Restore the topic from a copy (docs/recover.md)"
+        )
+    return ids
+
+
+def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise `MurkError` if one of the topics on which the task was registered was recreated or is missing."""
+    for topic, known in announced.items():
+        if topic not in now:
+            raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
+        if now[topic] != known:
+            raise MurkError(
+                f"{topic} of {url} was deleted and created again: it does not continue what was learned before, and "
+                "Murk does not start over by itself. Restore the topics, or begin with a new log (docs/recover.md)",
+                code="MURK-LOG-006",
+            )
+
+
+def put_document(
+    clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
+) -> None:
+    """Write document and topic ids if ``standing`` is still stored; `FencedError` if another process writes, too."""
+    producer = clients.owner(names.announcer)
+    try:
+        with translate_errors(clients.url, "announcing the task"):
+            # This aborts the transaction of an earlier writer; a later writer aborts ours.
+            producer.init_transactions()
+            if models.refresh(TASK_PLACE).get(TASK) != standing:
+                raise FencedError("another process has announced a task")
+            producer.begin_transaction()
+            producer.send(names.models, document, key=TASK, partition=TASK_PLACE)
+            producer.send(names.models, json.dumps(ids).encode(), key=TOPICS, partition=TASK_PLACE)
+            producer.commit_transaction()
+    finally:
+        producer.leave()
+
+
+MARK = b"shuffler"
+"""Key, on the topic of models and on the task's partition, of the shuffler and its number of crowds."""
+
+
+def mark_of(models: Mapping[bytes, bytes]) -> CrowdMark | None:
+    """Return the mark among the newest models; None if there is none."""
+    shuffler, _, crowds = models.get(MARK, b"").decode("ascii", "replace").partition(":")
+    return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() and crowds.isascii() else None
+
+
+class CrowdWriter:
+    """A transactional producer, which fences the shuffler before it; ``read`` returns the newest committed mark."""
+
+    def __init__(self, clients: Clients, names: Names, read: Callable[[], CrowdMark | None]) -> None:
+        self._url, self._names, self._read = clients.url, names, read
+        self._producer = clients.owner(names.shuffler, CROWD_MS)
+        try:
+            self._producer.init_transactions()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, KafkaError):
+                raise translate(error, self._url, "taking over from a shuffler") from error
+            raise
+
+    def claim(self, shuffler: str, replace: bool, released: bool) -> CrowdMark:
+        """Write the shuffler's mark, unless it is there; see `Log.claim`."""
+        found = self._read()
+        if check_claim(self._url, found, shuffler, replace, released):
+            found = CrowdMark(shuffler, 0)
+            self._write((), found, 0)
+        assert found is not None
+        return found
+
+    def append(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+        """Write a crowd and its mark; see `Log.append_crowd`."""
+        check_mark(self._url, self._read(), mark)
+        self._write(messages, mark, ms)
+
+    def close(self) -> None:
+        """Close the producer; the next one aborts an open transaction."""
+        self._producer.leave()
+
+    def _write(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+        producer: Any = self._producer
+        try:
+            producer.begin_transaction()
+            for partition, value in messages:
+                producer.send(self._names.releases, value, partition=partition, timestamp_ms=ms)
+            value = f"{mark.shuffler}:{mark.crowds}".encode()
+            producer.send(self._names.models, value, key=MARK, partition=TASK_PLACE)
+            # A transaction is committed only after all of its records have arrived.
+            producer.flush(CROWD_MS / 1000)
+            producer.commit_transaction()
+        except KafkaError as error:
+            found = translate(error, self._url, "appending a crowd")
+            if isinstance(found, FencedError):
+                raise FencedError(f"another shuffler has taken {self._url} over: this one stops") from error
+            raise found from error
