@@ -8,7 +8,7 @@ from typing import Final
 
 from murk.errors import UserError
 from murk.learners.core.design import Population
-from murk.learners.estimates.sequence import nominal_level
+from murk.learners.estimates.looks import nominal_level
 from murk.learners.estimates.units import units
 from murk.learners.results.numbers import rounded
 from murk.planning.forecast import forecast

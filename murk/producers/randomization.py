@@ -13,7 +13,7 @@ from murk._scratch import empty, keep
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.learners.problem import AskingProblem, PersonProblem, Releasing
     from murk.privacy.noise import NoiseSource
 

@@ -18,7 +18,7 @@ from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
-from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
 
 if TYPE_CHECKING:
     from murk.learners.core.design import Effects

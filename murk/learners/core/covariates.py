@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
-from murk.learners.core.coordinates import flattened, matrix_size
-from murk.learners.core.projection import confine
+from murk.learners.core.coordinates import confine, flattened, matrix_size
 from murk.learners.core.values import numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text
@@ -181,7 +180,7 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
             raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
         return chosen, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
     elif hasattr(public, "columns"):
-        from murk.learners.core.frames import frame_of
+        from murk.learners.core.values import frame_of
 
         frame = frame_of(public)
         columns = list(frame.columns)

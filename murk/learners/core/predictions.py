@@ -13,8 +13,7 @@ from river.utils import dataframe
 
 from murk.errors import UserError
 from murk.learners.core.estimator import Record, StreamEstimator, series
-from murk.learners.core.frames import frame_of
-from murk.learners.core.values import number, target, targets
+from murk.learners.core.values import frame_of, number, target, targets
 from murk.stream.task.data.containers import column_array
 
 

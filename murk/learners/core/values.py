@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from river.utils import dataframe
 
 from murk._scratch import keep, numbers_were_used
 from murk.errors import UserError
@@ -68,3 +69,18 @@ def targets(y: Any) -> NDArray[np.float64]:
     Raises UserError, with the shape, if it has more than one column.
     """
     return numbers(column_array(y, "y"), target)
+
+
+def frame_of(X: Any) -> Any:
+    """Return a data frame of any library that River accepts, in River's own form.
+
+    Raises UserError if it is none, or has two columns of one name.
+    """
+    try:
+        return dataframe.into_frame(X)
+    except (TypeError, ValueError):
+        # The library's message may quote values.
+        raise UserError(
+            f"X is of the type {type(X).__name__}: give a data frame (pandas, Polars, Arrow) with columns of different "
+            "names, or an array (n, k)"
+        ) from None

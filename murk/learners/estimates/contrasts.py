@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.effects import combined_half_widths, marginal_differences
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import Looks, why_no_sequence
-from murk.learners.estimates.sequence import LARGEST, evidence
+from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
 from murk.learners.estimates.units import odds_ratio, on_logit_scale, units
 from murk.stream.task.data.features import CategoryFeature, ClassTarget
 

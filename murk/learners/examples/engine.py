@@ -15,7 +15,7 @@ from murk._scratch import copied, empty, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, trials_for
-from murk.learners.core.levels import levels_of
+from murk.learners.core.options import levels_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from murk._jit import due
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
-from murk.learners.core.levels import levels_of
+from murk.learners.core.options import levels_of
 from murk.learners.core.scoring.mechanism import OuterGaussian
 from murk.learners.examples import layout as k
 from murk.learners.examples import outer

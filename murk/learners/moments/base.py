@@ -15,9 +15,9 @@ from murk.errors import UserError
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.curves import LOSSES, Curve
 from murk.learners.core.estimator import PersonEstimator, Record
-from murk.learners.core.frames import frame_of
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.scoring.local import LocalScores
+from murk.learners.core.values import frame_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.moments.bounds import normal_reach

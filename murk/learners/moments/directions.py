@@ -19,7 +19,7 @@ from murk.learners.core.scoring.settings import Settings
 from murk.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.stream.task.task import Task
 
 

@@ -16,7 +16,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 from murk.learners.core.in_place import Held, RecordEngine, trials_for
-from murk.learners.core.levels import levels_of
+from murk.learners.core.options import levels_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels, record
 from murk.learners.moments.fit import Fit, Response, fit

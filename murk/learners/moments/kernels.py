@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from murk._jit import jit
 from murk._memory import borrowed
-from murk.learners.core.projection import confine
+from murk.learners.core.coordinates import confine
 
 Array = NDArray[Any]
 

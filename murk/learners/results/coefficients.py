@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from murk.learners.estimates.units import odds_ratio
-from murk.learners.results.numbers import number, span
-from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, number, span
 
 Interval = tuple[float, float]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from murk.learners.results.numbers import number, span
+from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.learners.results.text import (
     SIMULATED,
     describe_age,
@@ -21,7 +21,6 @@ from murk.learners.results.text import (
     interval_words,
     title_of,
 )
-from murk.learners.results.words import NOT_LEARNED
 from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
-from murk.learners.results.numbers import number, span
+from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.learners.results.text import effect_word, title_of
-from murk.learners.results.words import NOT_LEARNED
 from murk.stream.messages.state import LEVEL
 
 if TYPE_CHECKING:

@@ -225,7 +225,7 @@ def report_estimate(
     intervals hold at ``level``; without, they hold at one look.
     """
     from murk.learners.problem import plausible
-    from murk.learners.results.forgers import describe_forgers
+    from murk.learners.results.diagnosis import describe_forgers
 
     nominal = level if looks is None else looks.nominal(level)
     intervals = estimate.intervals(nominal)
@@ -273,8 +273,7 @@ def report_log(
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
-    from murk.learners.results.diagnosis import diagnose_task
-    from murk.learners.results.missing import describe_missing
+    from murk.learners.results.diagnosis import describe_missing, diagnose_task
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 

@@ -13,8 +13,7 @@ from murk.errors import UserError
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.estimator import PersonEstimator
 from murk.learners.core.options import chosen_noise
-from murk.learners.core.scoring.drift import drift_of
-from murk.learners.core.scoring.engine import merged
+from murk.learners.core.scoring.engine import drift_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.results.missing import MATTERS, coded_as, kept_share
+from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.features import INDICATOR, NumberFeature
 

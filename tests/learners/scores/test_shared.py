@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from murk.errors import MurkError
 from murk.learners.core.scoring import settings as layout
 from murk.learners.core.scoring import shared
-from murk.learners.core.scoring.engine import joined
+from murk.learners.core.scoring.engine import SharedScoreEngine, joined
 from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import summaries
 from murk.learners.problem import HostileModelError
 from murk.privacy.noise import SimulatedNoise

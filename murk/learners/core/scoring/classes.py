@@ -26,11 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.descent import descend
 from murk.learners.core.scoring.model import Model, Response, directions
 from murk.learners.core.scoring.moments import pooled
 from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
-from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
+from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess

@@ -2,30 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.core.scoring.any_solution import AnySolution, disagreement
 from murk.learners.core.scoring.class_lines import ClassLines
 from murk.learners.core.scoring.classes import ClassSolution
 from murk.learners.core.scoring.curvature import UNEVEN
-from murk.learners.core.scoring.forgers import Forgery
 from murk.learners.core.scoring.line import ProbabilityLine
 from murk.learners.core.scoring.model import Response
 from murk.learners.core.scoring.moments import extent_of
 from murk.learners.core.scoring.needed import Need, Outlook
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
+from murk.learners.core.scoring.settings import AnySolution, disagreement
 from murk.learners.core.scoring.solve import Solution
+from murk.learners.core.scoring.sums import Epoch, most_answers, share_of
 from murk.learners.estimates.effects import mean_slope
-from murk.learners.estimates.estimate import Estimate, People
-from murk.learners.estimates.extent import Extent
+from murk.learners.estimates.estimate import Estimate, Extent, People
+from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
+
+if TYPE_CHECKING:
+    from murk.learners.core.scoring.mechanism import ScoreMechanisms
+    from murk.learners.core.scoring.model import Question
+
+
+QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
+"""Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """More answers to a question than its share allows."""
+
+    question: Question  # the question
+    # answers, expected: actual and expected answers, over all epochs and levels with too many
+    answers: int
+    expected: float
+
+    @property
+    def words(self) -> str:
+        """A sentence that describes the excess."""
+        return (
+            f"{self.answers:,} answers are to the question {self.question!r}, but about {self.expected:,.0f} are "
+            "expected by its public share: some of them are forged"
+        )
+
+
+def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
+    """Return the questions with more answers than their shares allow."""
+    totals: dict[Question, tuple[int, float]] = {}
+    for epoch in epochs:
+        releases: dict[str, int] = {}
+        for (level, _), tally in epoch.tallies.items():
+            releases[level] = releases.get(level, 0) + tally.count
+        for (level, question), tally in epoch.tallies.items():
+            share = share_of(epoch.model, question)
+            if tally.count > most_answers(releases[level], share):
+                answers, expected = totals.get(question, (0, 0.0))
+                totals[question] = answers + tally.count, expected + releases[level] * share
+    return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
+
+
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
+    farthest, noise = 0.0, 0.0
+    for level, pair in mechanisms.items():
+        mechanism = pair.mechanism(question)
+        spread = noise_of_number(mechanism)
+        weight = 1.0 / (spread**2 + 1.0 / mechanism.dimension)
+        count = sum(epoch.tallies[level, question].count for epoch in epochs if (level, question) in epoch.tallies)
+        farthest = max(farthest, weight * longest(mechanism))
+        noise += count * (weight * spread) ** 2
+    return farthest / math.sqrt(noise) if noise > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """The possible influence of forged answers, and the signs of them."""
+
+    influence: Influence  # influence of one forged answer, whichever question it answers
+    excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
+    widened: float = 0.0  # standard errors by which intervals are widened for these
+
+    @classmethod
+    def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
+        """Return the influence and the signs of forged answers in epochs."""
+        influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
+        exceeded = excesses(epochs)
+        widened = sum(
+            SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
+            for excess in exceeded
+        )
+        return cls(Influence(max(influences)), exceeded, widened)
+
 
 METHOD = "scores"
 # Standard errors from which missing targets are reported without public rows.

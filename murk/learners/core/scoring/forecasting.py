@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from murk.learners.core.coordinates import flattened
 from murk.learners.core.design import Records
 from murk.learners.core.forecasting import released_sum, split
-from murk.learners.core.scoring.engine import ScoreEngine
+from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
 from murk.learners.core.scoring.model import QUESTIONS, Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import NEVER
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import Tally, step_of
 from murk.learners.estimates.estimate import Estimate
 

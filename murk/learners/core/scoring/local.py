@@ -14,11 +14,11 @@ from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.learners.core.scoring import record as k
-from murk.learners.core.scoring.answers import Answers, in_place
 from murk.learners.core.scoring.engine import BLOCK, Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Question, asked, vectors, with_constant
+from murk.learners.core.scoring.record import Answers, in_place
 from murk.learners.core.scoring.settings import Settings, shown_next
 from murk.learners.core.scoring.sums import Epoch
 from murk.learners.core.values import number

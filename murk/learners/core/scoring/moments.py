@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.learners.core.scoring.model import Model, Response
 from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.sums import Answer, Summary
-from murk.learners.estimates.extent import Extent
+from murk.learners.estimates.estimate import Extent
 
 Array = NDArray[np.float64]
 

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
-from murk.learners.core.scoring.any_solution import AnySolution
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
 from murk.learners.core.scoring.moments import pooled
 from murk.learners.core.scoring.public import PublicSolution
 from murk.learners.core.scoring.rows import Expected, Rows, mean_matrix
-from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.settings import AnySolution, Settings
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, step_of, summaries
 from murk.learners.results.numbers import rounded

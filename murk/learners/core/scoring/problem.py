@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from murk._jit import due
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
-from murk.learners.core.scoring.drift import drift_of
-from murk.learners.core.scoring.engine import ScoreEngine, lengths_of, merged
+from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy.mechanisms.base import Randomizer
@@ -29,7 +27,7 @@ from murk.stream.messages.limits import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.stream.task.task import Task
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
@@ -148,8 +146,7 @@ class ScoreProblem:
         None where the kernel does not draw the level's noise, or compiling it does not pay yet.
         """
         # Loaded on demand: most devices release a record or two.
-        from murk.learners.core.scoring.answers import OneAnswer, in_place
-        from murk.learners.core.scoring.record import learn_record
+        from murk.learners.core.scoring.record import OneAnswer, in_place, learn_record
 
         pair, model = self.mechanisms[level], self._model(theta)
         if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.core.scoring.curvature import Curvature
-from murk.learners.core.scoring.descent import descend
 from murk.learners.core.scoring.model import Model, Response
 from murk.learners.core.scoring.moments import Moments, gain, stretched
 from murk.learners.core.scoring.rows import Expected, Rows, inverse, power
@@ -408,3 +407,38 @@ def _first_distances(rejected: Rejected, start: Array) -> Array:
         beyond = rejected(left, middle)
         low[left], high[left] = np.where(beyond, low[left], middle), np.where(beyond, middle, high[left])
     return np.where(endless, math.inf, high)
+
+
+_CLOSE = 1e-6
+
+
+def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], steps: int) -> Array:
+    """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
+
+    For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
+
+    Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
+
+    Examples
+    --------
+    >>> def terms(x):
+    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
+    ...     return np.diag(slope**2), slope * left, float(left @ left)
+    >>> descend(np.array([1.0]), terms, 20).round(6)
+    array([2.])
+    """
+    damping = 1e-3
+    information, gradient, value = terms(at)
+    for _ in range(steps):
+        step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
+        tried = terms(at + step)
+        if tried[2] <= value:
+            at = at + step
+            information, gradient, value = tried
+            damping /= 4.0
+        else:
+            damping *= 6.0
+        # Also after a rejected step: this close to the minimum rounding decides.
+        if float(np.max(np.abs(step))) < _CLOSE:
+            break
+    return at
