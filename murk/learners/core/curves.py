@@ -70,10 +70,6 @@ def _logit(y: Floats) -> Floats:
     return np.asarray(np.log(y / (1.0 - y)))
 
 
-def _log(y: Floats) -> Floats:
-    return np.asarray(np.log(y))
-
-
 def _boosting(z: Floats) -> Floats:
     return np.asarray(0.5 + 0.5 * z / np.sqrt(4.0 + z * z))
 
@@ -90,24 +86,8 @@ def _boosting_inverse(y: Floats) -> Floats:
     return np.asarray((2.0 * y - 1.0) / np.sqrt(y * (1.0 - y)))
 
 
-def _identity(z: Floats) -> Floats:
-    return z
-
-
-def _ones(z: Floats) -> Floats:
-    return np.ones_like(z)
-
-
-def _zero(z: Floats) -> Floats:
-    return np.zeros_like(z)
-
-
 def _cube(z: Floats) -> Floats:
     return np.asarray(z**3 / 3.0)
-
-
-def _square(z: Floats) -> Floats:
-    return np.asarray(z * z)
 
 
 def _twice(z: Floats) -> Floats:
@@ -123,16 +103,16 @@ def _softplus(z: Floats) -> Floats:
 
 
 _LOGISTIC = Curve("logistic", logistic, _hump, _hump_slope, _logit, 0.0, 1.0)
-_POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
+_POISSON = Curve("poisson", _exp, _exp, _exp, np.log, 0.0, np.inf)
 _BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
 
 LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
 """Losses Phi for a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 LINKS = {
-    "identity": Curve("identity", _identity, _ones, _zero, _identity, -np.inf, np.inf),
+    "identity": Curve("identity", np.positive, np.ones_like, np.zeros_like, np.positive, -np.inf, np.inf),
     "sigmoid": replace(_LOGISTIC, name="sigmoid"),
-    "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
+    "cubic": Curve("cubic", _cube, np.square, _twice, _cubic_inverse, -np.inf, np.inf),
     "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
     "exp": replace(_POISSON, name="exp"),
 }

@@ -1,9 +1,9 @@
-"""The learner of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
+"""The learners of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
@@ -109,18 +109,14 @@ class ScoreEngine:
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
         """Refuse a forged release, or one of a future, unknown or forgotten epoch.
 
-        ``ahead`` counts releases that were admitted before it and are not learned yet.
-
-        Raises RejectedError with reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
+        ``ahead`` counts the admitted releases before it that are not learned yet. Raises RejectedError with reason
+        ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
         self._check_version(release.version, self._now.count + ahead)
         self.check_payload(release)
 
     def check_payload(self, release: ScoreRelease) -> None:
-        """Refuse a forged release, whatever its version.
-
-        Raises RejectedError with reason ``"dimension"`` or ``"magnitude"``.
-        """
+        """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
             raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
@@ -162,10 +158,7 @@ class ScoreEngine:
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
-        """Learn from admitted releases.
-
-        Raises MurkError if a release's epoch is not remembered.
-        """
+        """Learn from admitted releases; raise MurkError if a release's epoch is not remembered."""
         done = 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
@@ -175,38 +168,41 @@ class ScoreEngine:
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) by level and question, all made at the newest model.
-
-        Raises MurkError if they are more than the epoch's remaining answers.
-        """
+        """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if it takes fewer."""
         self._check_room(sum(map(len, answers.values())))
-        start = self._now.epochs[-1].start
+        start = self._newest
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn sums of answers by level and question, all made at the newest model.
-
-        Raises MurkError if they are more than the epoch's remaining answers.
-        """
-        now = self._now
+        """Learn sums of answers made at the newest model, by level and question; raise MurkError if it takes fewer."""
+        now, start = self._now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
-        newest = now.epochs[-1]
+        known = {epoch.start: epoch for epoch in now.epochs}
+        newest = known.get(start) or self._unseen(start)
         for (level, question), tally in sums.items():
             newest = newest.joined(level, question, tally)
-        self._now = self._advanced(now, now.count + learned, (*now.epochs[:-1], newest))
+        self._now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
 
     def _check_room(self, answers: int) -> int:
-        count = self._now.count
-        left = self.settings.epoch_end(count) - count
+        left = self._left()
         if answers > left:
             raise MurkError(f"{answers} answers, but the epoch takes only {left} more")
         return answers
 
+    @property
+    def _newest(self) -> int:
+        """Version of the newest model."""
+        return self._now.epochs[-1].start
+
+    def _left(self) -> int:
+        """Return the number of releases until the next model."""
+        count = self._now.count
+        return self.settings.epoch_end(count) - count
+
     def _until_next_model(self) -> int:
         """Return the most releases to learn before the next model or block."""
-        count = self._now.count
-        return min(BLOCK, self.settings.epoch_end(count) - count)
+        return min(BLOCK, self._left())
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
         """Add payloads of at most the rest of the epoch: all of them or, on an interrupt, none."""
@@ -254,10 +250,7 @@ class ScoreEngine:
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state.
-
-        Raises MurkError if it belongs to other settings, or is damaged.
-        """
+        """Restore a state; raise MurkError if it belongs to other settings, or is damaged."""
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
         self._now = self._read(state)
@@ -309,19 +302,16 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """Return the estimate of several chains, given with their levels' mechanisms."""
     chains = equations(settings, known)
-    found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
+    found = _answers(settings, chains)
     outlook, forgery = None, None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
-        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chain for chain, _ in chains))
+        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
-    if forgery is not None:
-        estimate = replace(estimate, influence=forgery.influence, forgery=forgery)
-    if settings.forget is None:
-        return estimate
-    return replace(estimate, kept=sum(_level_counts(chain for chain, _ in chains).values()))
+    kept = None if settings.forget is None else sum(_level_counts(chains).values())
+    return replace(estimate, influence=None if forgery is None else forgery.influence, forgery=forgery, kept=kept)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -332,10 +322,7 @@ def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned
 
 
 def joined(chains: Sequence[Chain]) -> Chain:
-    """Join chains of shared models by adding up their sums.
-
-    The first chain, which makes the models, determines the epochs.
-    """
+    """Join chains of shared models by adding up their sums in the epochs of the first chain, which makes the models."""
     first, *others = chains
     known = {epoch.start: epoch for epoch in first.epochs}
     for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
@@ -344,10 +331,15 @@ def joined(chains: Sequence[Chain]) -> Chain:
     return Chain(sum(chain.count for chain in chains), tuple(known.values()))
 
 
-def _level_counts(chains: Iterable[Chain]) -> dict[str, int]:
+def _answers(settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
+    """Return the mean answers of all chains' epochs."""
+    return [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
+
+
+def _level_counts(chains: Sequence[Learned]) -> dict[str, int]:
     """Return the number of remembered releases by level."""
     counts: Counter[str] = Counter()
-    for chain in chains:
+    for chain, _ in chains:
         for epoch in chain.epochs:
             for (level, _), tally in epoch.tallies.items():
                 counts[level] += tally.count
@@ -355,7 +347,12 @@ def _level_counts(chains: Iterable[Chain]) -> dict[str, int]:
 
 
 class SharedScoreEngine(ScoreEngine):
-    """A chain of scores at models that all chains share; see the module."""
+    """A chain of scores whose people answer at models that all chains share.
+
+    The first chain's learner makes a model from all chains' sums when they reach an epoch's start together. It writes
+    the model in one piece with its state before anybody can read it, so that a crash never makes two. The other
+    learners receive the model and keep it with their own sums.
+    """
 
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         super().__init__(settings, mechanisms)
@@ -392,8 +389,8 @@ class SharedScoreEngine(ScoreEngine):
     def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, if due, from what this (the first) chain and all others have learned.
 
-        Returns a learner of the joined chains, or None if no model was due. Raises MurkError if the sums give no model,
-        because no learner commits such sums.
+        Returns a learner of the joined chains, or None if no model was due. Raises MurkError if the sums give no model:
+        then no learner commits them.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
@@ -417,18 +414,13 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Add the newest published model, which readers may see before the state that contains it.
-
-        Raises HostileModelError if no honest learner publishes it.
-        """
+        """Add the newest published model, which may precede the state with it; raise HostileModelError if forged."""
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
 
     @in_turn
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Continue with a published model that the first chain's restored state lacks.
-
-        People may have answered at it, and a second model of its version would differ.
+        """Continue with a published model that the first chain's restored state lacks: people may have answered at it.
 
         Raises HostileModelError if no honest learner publishes it.
         """
@@ -462,22 +454,12 @@ class SharedScoreEngine(ScoreEngine):
         """Return the versions of the newest models, oldest first."""
         return sorted(self._models)[-REMEMBERED:]
 
-    @in_turn
-    def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn sums of answers at the newest known model, by level and question."""
-        now, start = self._now, max(self._models)
-        known = {epoch.start: epoch for epoch in now.epochs}
-        newest = known.get(start) or self._unseen(start)
-        for (level, question), tally in sums.items():
-            newest = newest.joined(level, question, tally)
-        learned = sum(tally.count for tally in sums.values())
-        self._now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
+    @property
+    def _newest(self) -> int:
+        return max(self._models)
 
-    @in_turn
-    def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) at the newest known model, by level and question."""
-        newest = max(self._models)
-        self._add({(newest, level, question): payloads for (level, question), payloads in answers.items()})
+    def _left(self) -> int:
+        return NEVER
 
     def _until_next_model(self) -> int:
         return NEVER
@@ -512,29 +494,31 @@ def _models(chain: Chain) -> dict[int, Model]:
 def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     """Return whether later epochs contradict earlier ones (see `murk.learners.estimates.drift`).
 
-    The epochs before each boundary are solved in the same way as all together: without public rows if people are unlike
-    them, and then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a
-    change of the features alone is no drift, except for the least-squares lines of several classes.
-
-    As the oldest epochs are forgotten, each boundary is tested with up to 7 different sets of epochs. The test corrects
-    for that.
+    The epochs before each boundary are solved like all together: without public rows if people are unlike them, and
+    then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a change
+    of the features alone is no drift, except for the least-squares lines of several classes. As old epochs are
+    forgotten, a boundary is tested with up to 7 different sets of epochs, for which the test corrects.
     """
     chains = equations(settings, chains)
     releases = sum(chain.count for chain, _ in chains)
     starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
-    answers = _answers_until(starts[-1], settings, chains)
+    answers = _answers(settings, chains)
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
     whole = solution_of(answers, settings.response, settings.rows)
-    releases_known = _releases_until(starts[-1], chains)
+    releases_known = sum(_level_counts(chains).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):
-        before = _releases_until(last, chains)
+        early = [
+            (replace(chain, epochs=tuple(epoch for epoch in chain.epochs if epoch.start <= last)), mechanisms)
+            for chain, mechanisms in chains
+        ]
+        before = sum(_level_counts(early).values())
         share = 1.0 - before / releases_known
         if not before or share < SMALLEST_SHARE:
             continue
         try:
-            older = whole.refit(_answers_until(last, settings, chains))
+            older = whole.refit(_answers(settings, early))
         except (MurkError, np.linalg.LinAlgError):
             # So few epochs may have no solution.
             continue
@@ -544,23 +528,3 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         )  # fmt: skip
         comparisons += [] if comparison is None else [comparison]
     return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)
-
-
-def _releases_until(last: int, chains: Sequence[Learned]) -> int:
-    """Return the number of releases in the remembered epochs that begin by ``last``."""
-    return sum(
-        tally.count
-        for chain, _ in chains
-        for epoch in chain.epochs
-        if epoch.start <= last
-        for tally in epoch.tallies.values()
-    )
-
-
-def _answers_until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
-    """Return the mean answers of all chains' epochs that begin by ``last``."""
-    return [
-        summary
-        for chain, menus in chains
-        for summary in summaries([epoch for epoch in chain.epochs if epoch.start <= last], menus, settings.features)
-    ]

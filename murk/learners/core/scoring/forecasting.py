@@ -18,8 +18,7 @@ from murk.learners.core.scoring.settings import NEVER
 from murk.learners.core.scoring.sums import Tally, step_of
 from murk.learners.estimates.estimate import Estimate
 
-_FORGOTTEN = 2
-"""Multiple of the kept releases after which a forgetting chain has settled."""
+_FORGOTTEN = 2  # multiple of the kept releases after which a forgetting chain has settled
 
 
 def estimates(
@@ -53,9 +52,7 @@ def _learn(
         end = engine.settings.epoch_end(done)
         size = (people if end == NEVER else min(people, end)) - done
         model = engine.model
-        shares = {
-            "score": 1.0 - model.scatter - model.curvature, "scatter": model.scatter, "curvature": model.curvature,
-        }  # fmt: skip
+        shares = model.shares
         asked = {question: _answers(engine, records, question) for question in QUESTIONS if shares[question]}
         sums = {}
         for level, answering in split(size, levels).items():

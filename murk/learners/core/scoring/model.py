@@ -54,6 +54,11 @@ class Model:
     curvature: float
 
     @property
+    def shares(self) -> dict[Question, float]:
+        """Share of people asked each question."""
+        return {"score": 1.0 - self.scatter - self.curvature, "scatter": self.scatter, "curvature": self.curvature}
+
+    @property
     def flat(self) -> Array:
         """The published vector: the origin, the transform by rows, and the four numbers."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
@@ -62,10 +67,8 @@ class Model:
     @classmethod
     def of(cls, flat: Array, features: int) -> Model:
         """Read the vector of `flat`."""
-        p = features
-        origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
-        reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
-        return cls(origin.copy(), transform.reshape(p, p).copy(), reach, exponent, scatter, curvature)
+        origin, transform, last = np.split(flat, [-(features * features + 4), -4])
+        return cls(origin.copy(), transform.reshape(features, features).copy(), *map(float, last))
 
     @property
     def matrix_reach(self) -> float:
@@ -86,8 +89,7 @@ class Model:
 
     def rounded(self) -> Model:
         """Return the model to 9 significant digits, as the last ones differ between linear algebra libraries."""
-        flat = np.array([float(f"{value:.9g}") for value in self.flat])
-        return Model.of(flat, len(self.transform))
+        return Model.of(np.array([float(f"{value:.9g}") for value in self.flat]), len(self.transform))
 
 
 def model_size(features: int, contrasts: int = 1) -> int:
@@ -102,10 +104,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
 
 
 def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
-    """Refuse a model that no honest learner publishes.
-
-    Raises HostileModelError, naming the invalid value.
-    """
+    """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
     if flat.shape != (size,):
@@ -113,11 +112,8 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
     model = Model.of(flat, features)
-    for name, values, most in (
-        ("origin", model.origin, _LARGEST_ORIGIN),
-        ("transform", model.transform, _LARGEST_TRANSFORM),
-    ):
-        if np.max(np.abs(values)) > most:
+    for name, most in (("origin", _LARGEST_ORIGIN), ("transform", _LARGEST_TRANSFORM)):
+        if np.max(np.abs(getattr(model, name))) > most:
             raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
     if not 0 < model.reach <= LARGEST_REACH:
         raise HostileModelError(f"the model's reach {model.reach:g} is not between 0 and {LARGEST_REACH:g}: refused")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
-from murk.learners.core.scoring.model import QUESTIONS, Model, Question, Response
+from murk.learners.core.scoring.model import Model, Question, Response
 from murk.learners.core.scoring.moments import pooled
 from murk.learners.core.scoring.public import PublicSolution
 from murk.learners.core.scoring.rows import Expected, Rows, mean_matrix
@@ -101,16 +101,12 @@ class Need:
 
 
 def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
-    said = {level: _budget_words(each) for level, each in budgets.items()}
-    if len(said) == 1:
-        return next(iter(said.values()))
-    return " and ".join(f"{words} ({level})" for level, words in said.items())
-
-
-def _budget_words(budget: Guarantee) -> str:
-    (parameters,) = budget.to_dict().values()
-    name, value = next(iter(parameters.items()))
-    return f"{name} of about {value:g}"
+    words = []
+    for level, budget in budgets.items():
+        (parameters,) = budget.to_dict().values()
+        name, value = next(iter(parameters.items()))
+        words.append(f"{name} of about {value:g}" + (f" ({level})" if len(budgets) > 1 else ""))
+    return " and ".join(words)
 
 
 @dataclass(frozen=True)
@@ -132,8 +128,7 @@ class Outlook:
     def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient that was not learned.
 
-        ``quantile`` is the intervals' normal quantile; ``within``, (p,), are the half-widths wanted, by default any
-        finite ones.
+        ``quantile`` is the intervals' normal quantile, and ``within`` the half-widths wanted, (p,), by default any.
         """
         names = self.settings.reported
         limits = np.full(len(names), _LARGEST_HALF) if within is None else within
@@ -148,32 +143,19 @@ class Outlook:
             model = self.settings.next_model(self.found, self.people, self.mechanisms)
         times = _MARGIN * self._times(model, quantile, unknown, limits)
         rows = self._rows(model, quantile, unknown, limits)
-        return {
-            name: Need(
-                None if math.isinf(factor) else rounded(factor * self.people),
-                self._budgets(factor),
-                int(most) or None,
-                least=not sure,
-            )
-            for name, each, factor, most, sure in zip(
-                names, unknown, times.tolist(), rows.tolist(), visible.tolist(), strict=True
-            )
-            if each
-        }
+        needs = {}
+        for j in np.flatnonzero(unknown).tolist():
+            factor = float(times[j])
+            people = None if math.isinf(factor) else rounded(factor * self.people)
+            needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
+        return needs
 
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
         """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
-        factors = np.full(len(unknown), math.inf)
-        tried: dict[int, NDArray[np.bool_]] = {}
-
-        def learned(factor: int) -> NDArray[np.bool_]:
-            if factor not in tried:
-                tried[factor] = self._learned(model, factor, quantile, limits)
-            return tried[factor]
-
-        factor = 4
+        factors, factor = np.full(len(unknown), math.inf), 4
+        learned = cache(partial(self._learned, model, quantile, limits))
         while factor <= MOST and np.any(np.isinf(factors[unknown])):
             new = unknown & np.isinf(factors) & learned(factor)
             if new.any():
@@ -183,7 +165,7 @@ class Outlook:
             factor *= 4
         return factors
 
-    def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
+    def _learned(self, model: Model, quantile: float, limits: Array, factor: int) -> NDArray[np.bool_]:
         """Return whether each coefficient is learned from ``factor`` times the people."""
         answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
         try:
@@ -196,21 +178,16 @@ class Outlook:
         """Return the expected answers of more people: half of them centred, like every other epoch."""
         if model.exponent == 1.0:
             return self._epoch(model, people)
-        centred = Model(model.origin, model.transform, model.reach, 1.0, model.scatter, model.curvature)
+        centred = replace(model, exponent=1.0)
         return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
 
     def _epoch(self, model: Model, people: int) -> list[Summary]:
         """Return the mean answers of an epoch in which everybody answers as expected, with levels as so far."""
-        shares = {
-            "score": 1.0 - model.scatter - model.curvature,
-            "scatter": model.scatter,
-            "curvature": model.curvature,
-        }
         tallies = {}
-        for question in QUESTIONS:
+        for question, share in model.shares.items():
             mean = self._answer(model, question)
             for level, known in self.counts.items():
-                count = round(people * known / self.people * shares[question])
+                count = round(people * known / self.people * share)
                 if count:
                     step = step_of(self.mechanisms[level].mechanism(question))
                     tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])

@@ -105,11 +105,7 @@ class ReleasedMoments:
 
     def level(self, theta: Array) -> Array:
         """Return each row's probability, or the line's height, at theta, (m,)."""
-        return self.level_at(np.asarray(self.rows.points @ theta))
-
-    def level_at(self, logit: Array) -> Array:
-        """Return each row's probability, or the line's height, at its logit, (m,)."""
-        return self.response.level(logit)
+        return self.response.level(np.asarray(self.rows.points @ theta))
 
     def terms(self, theta: Array) -> Array:
         """Return the rows' terms of r less their mean, (m, numbers of r)."""
@@ -396,9 +392,7 @@ class PublicSolution:
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
         free = len(self.moments.released) - self.features
-        if free <= 0:
-            return 0.0
-        return excess(least, free)
+        return excess(least, free) if free > 0 else 0.0
 
     @property
     def alike(self) -> bool:
@@ -466,7 +460,7 @@ class PublicSolution:
         start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
 
         def rejected(theta: Array) -> bool:
-            terms = base + moments.level_at(start + (theta[j] - self.values[j]) * along)[:, None] * bend
+            terms = base + self.response.level(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
             for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
