@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.pipe import learn
-from murk.learners.core.design import Effects, designs
-from murk.learners.core.forecasting import released_sum, split
+from murk.learners.core.design import Effects, designs, released_sum, split
 from murk.learners.estimates.looks import Looks, critical_values
 from murk.learners.examples.outer_engine import engine_of
 from murk.learners.moments import kernels

@@ -90,12 +90,8 @@ class Releasing(Protocol):
         """
 
 
-class PersonProblem(Problem, Releasing, Protocol):
+class PersonProblem(Releasing, Problem, Protocol):
     """A problem to which each person releases a vector of their own record, randomized on their device."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to mechanism."""
 
 
 class InteractiveProblem(PersonProblem, Protocol):
@@ -203,19 +199,13 @@ def plausible() -> Iterator[None]:
 
 
 def problem_for(task: Task) -> Problem:
-    """Return the problem of a resolved task.
-
-    Raises UserError if a level's guarantee and the task's protocol or mechanism do not fit.
-    """
+    """Return the problem of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
     problem: Problem = part(task.protocol, "problem").problem_for(task)
     return problem
 
 
 def person_problem_for(task: Task) -> PersonProblem:
-    """Return the problem of a resolved task to which people release.
-
-    Raises UserError like `problem_for`, and if organisations release.
-    """
+    """Return the problem of a resolved task to which people release; raise UserError for organisations' tasks."""
     if task.of_organisations:
         raise UserError(
             f"people cannot release records to the task {task.name!r}: organisations release sketches to it "

@@ -1,4 +1,4 @@
-"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals."""
+"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals, predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from river.utils import dataframe
 from murk._scratch import keep, lasting, wiped
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners.core.options import InverseScalingStep, chosen_noise
-from murk.learners.core.values import frame_of, numbers
+from murk.learners.core.values import frame_of, number, numbers, target, targets
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
@@ -41,10 +41,12 @@ _CODE = "Code records by public bounds first, as in Encoder(task) | model"
 
 
 class FirstRecords:
-    """Checker of the first records of a simulation. Copies of it check nothing.
+    """Checker of the first records of a simulation, which warns without quoting any of their values.
 
-    ``unit`` and ``target`` are the largest absolute values expected of features and of a real target, None where any
-    are expected; ``labels`` tells whether targets are labels.
+    Whether a record is learned must not depend on its values: text counts silently as 0, an undeclared label as
+    missing, and features in other units are shortened. With real noise a warning would depend on records, so
+    `murk.producers.Encoder` counts such values on the device. ``unit`` and ``target`` are the largest absolute values
+    expected of features and of a real target, None for any; ``labels`` tells whether targets are labels.
     """
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
@@ -57,7 +59,7 @@ class FirstRecords:
         self._began_at_zero = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _over, ()
+        return type(None), ()
 
     def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         """Check raw rows, whose features are named by ``keys``, with coded targets; warn after `FIRST` of them."""
@@ -70,19 +72,18 @@ class FirstRecords:
                 warnings.warn(finding, DataWarning, stacklevel=5)
 
     def _add(self, values: Sequence[Any], y: float) -> None:
-        numbers = [_read(value) for value in values]
-        self._texts += any(number is None for number in numbers)
-        known = [0.0 if number is None else number for number in numbers]
-        self._far += self._unit is not None and any(abs(number) > 10.0 * self._unit for number in known)
+        self._texts += any(read_number(value) is None for value in values)
+        known = [number(value) for value in values]
+        self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in known)
         self._absent += not math.isfinite(y)
         self._beyond += self._target is not None and math.isfinite(y) and abs(y) > 2.0 * self._target
         if self.left == FIRST:
             self._began_at_zero = not any(known)
         self.left -= 1
-        for seen, number in zip(self._seen, (*known, y), strict=True):
-            if math.isfinite(number):
-                seen[0], seen[1] = min(seen[0], number), max(seen[1], number)
-                seen[2], seen[3] = seen[2] + number, seen[3] + number * number
+        for seen, each in zip(self._seen, (*known, y), strict=True):
+            if math.isfinite(each):
+                seen[0], seen[1] = min(seen[0], each), max(seen[1], each)
+                seen[2], seen[3] = seen[2] + each, seen[3] + each * each
 
     def _findings(self) -> list[str]:
         findings, first = [], f"of the first {FIRST} records"
@@ -133,16 +134,6 @@ class FirstRecords:
         return findings
 
 
-def _over() -> None:
-    """Return None: a copy has no checker."""
-
-
-def _read(value: Any) -> float | None:
-    """Return a number: 0 if it is missing or not finite, None if it is text or the like."""
-    number = read_number(value)
-    return number if number is None or math.isfinite(number) else 0.0
-
-
 def _scaled(seen: Sequence[float]) -> bool:
     """Return whether a feature looks scaled: standardized, or between 0 and 1 and at both ends."""
     least, most, total, squares = seen
@@ -158,10 +149,7 @@ _BEGINNING = threading.RLock()
 
 
 class StreamEstimator(base.Estimator):
-    """Base class of River estimators. Each protocol makes the engine that learns.
-
-    The features are fixed once: at construction or, in a simulation, by the first record.
-    """
+    """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     budget: Guarantee
     levels: Mapping[str, Guarantee] | None
@@ -317,9 +305,8 @@ class StreamEstimator(base.Estimator):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if its kind, level, size or magnitude does not fit, it is simulated and the learner is not
-        seeded (or the other way round), or it was made at a version that is unknown, too old or not yet reached. Raises
-        UserError if the features are not fixed yet.
+        Raises RejectedError if its kind, level, size, magnitude or version does not fit, or if only one of release and
+        learner is simulated. Raises UserError if the features are not fixed yet.
         """
         engine = self._require()
         if release.kind != engine.kind:
@@ -427,10 +414,7 @@ class StreamEstimator(base.Estimator):
         return {"features": names, "fold": self._require().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings.
-
-        Raises MurkError if the state is malformed or belongs to other features.
-        """
+        """Load a state of a learner with equal settings; raise MurkError if it is malformed or has other features."""
         try:
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
@@ -557,3 +541,157 @@ def step_setting(step: Any) -> Any:
         raise UserError(
             f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
         ) from None
+
+
+class LabelEstimator(StreamEstimator):
+    """Base class of classifiers: before the first release all labels are equally likely."""
+
+    classes: Sequence[Any]
+    _codes: Mapping[Any, float]
+
+    def _coded_one(self, y: Any) -> float:
+        return code_of(y, self._codes)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return codes_of(y, self._codes)
+
+    @abstractmethod
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Return the probability of each label; before the first release all are equal."""
+        if not self.n_releases:
+            return dict.fromkeys(self.classes, 1.0 / len(self.classes))
+        row = np.array([[number(x.get(name)) for name in self._names]])
+        return dict(zip(self.classes, self._chances(row)[0].tolist(), strict=True))
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return probabilities for the rows of a data frame or an ``(n, d)`` array, one column for each label."""
+        table = self._table(X)
+        if isinstance(X, np.ndarray):
+            return table
+        frame = frame_of(X)
+        if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
+            raise UserError(
+                f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
+                "text: give a pandas frame or an array, or use classes that are distinct as text"
+            )
+        columns = {label: table[:, index] for index, label in enumerate(self.classes)}
+        return dataframe.to_native_frame(columns, like=frame)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return labels for the rows of a data frame or an ``(n, d)`` array."""
+        labels = _labels(self.classes)[np.argmax(self._table(X), axis=1)]
+        try:
+            return series(labels, X, None)
+        except UserError:
+            raise
+        except Exception as error:
+            # Arrow and Polars, whose columns have one type each, raise their own errors.
+            raise UserError(
+                f"the classes {self.classes!r} do not fit into one column of a {type(X).__name__}: give a pandas "
+                "frame or an array, or use classes of one type"
+            ) from error
+
+    def _table(self, X: Any) -> NDArray[np.float64]:
+        if not self.n_releases:
+            return np.full((len(X), len(self.classes)), 1.0 / len(self.classes))
+        return self._chances(self._matrix(X, self._names))
+
+
+class TargetEstimator(StreamEstimator):
+    """Base class of regressors: before the first release they predict the middle of the target's range."""
+
+    _middle: float = 0.0
+
+    def _coded_one(self, y: Any) -> float:
+        return target(y)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return targets(y)
+
+    @abstractmethod
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_one(self, x: Record, **kwargs: Any) -> float:
+        """Return the predicted target; before the first release the middle of its range."""
+        if not self.n_releases:
+            return self._middle
+        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """Return predictions for the rows of a data frame or an ``(n, d)`` array."""
+        predicted = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
+        return series(predicted, X, None)
+
+
+def _labels(classes: Sequence[Any]) -> NDArray[Any]:
+    """Return the classes as an array that keeps their types; numpy itself would turn numbers among text into text."""
+    if {type(label) for label in classes} in ({bool}, {str}, {int}, {float}):
+        array = np.array(list(classes))
+        if array.dtype.kind in "bUif":
+            return array
+    objects = np.empty(len(classes), dtype=object)
+    for index, label in enumerate(classes):
+        objects[index] = label
+    return objects
+
+
+def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
+    """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
+    if len(classes) != 2 or classes[0] == classes[1]:
+        raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+    return dict(zip(classes, codes, strict=True))
+
+
+def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
+    """Return each class's index as its code, or raise UserError unless there are at least two distinct labels."""
+    codes = {label: float(index) for index, label in enumerate(classes)}
+    if len(codes) != len(classes) or len(classes) < 2:
+        raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+    return codes
+
+
+def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of two classes from the probability of the second."""
+    return np.column_stack([1.0 - positive, positive])
+
+
+def code_of(label: Any, codes: Mapping[Any, float]) -> float:
+    """Return a label's code, or NaN if it is not one of the classes."""
+    try:
+        return codes.get(label, math.nan)
+    except TypeError:  # not hashable, so not a class
+        return math.nan
+
+
+def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
+    """Return the codes of a column of labels, like `code_of` for each; raise UserError for several columns."""
+    array = column_array(labels, "y")
+    kind = array.dtype.kind
+    if kind == "b":
+        return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
+    if kind in "iuf" and len(codes) <= 16:
+        if kind == "f":
+            # Comparing shorter floats would round a label.
+            array = array.astype(np.float64, copy=False)
+        coded = np.full(len(array), math.nan)
+        for label, code in codes.items():
+            same = _within(label, kind)
+            if same is not None:
+                coded[array == same] = code
+        return coded
+    return np.array([code_of(label, codes) for label in array.tolist()], dtype=np.float64)
+
+
+def _within(label: Any, kind: str) -> int | float | None:
+    """Return a label as a number of the array kind ``kind``, or None unless the two are exactly equal."""
+    if not isinstance(label, int | float | np.number | np.bool_):
+        return None
+    try:
+        number = float(label) if kind == "f" else int(label)
+    except (ValueError, OverflowError):  # infinite, NaN, or too large
+        return None
+    return number if number == label else None

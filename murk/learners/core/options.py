@@ -1,4 +1,4 @@
-"""Options of several learners: steps, averaging, weighting and noise."""
+"""Options of several learners (steps, averaging, weighting, noise), and indices of privacy levels. River-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates that learners of all protocols return, with intervals, their method, and a note on their coverage."""
+"""Estimates of all protocols' learners, with intervals and their coverage, and where people lie within bounds."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return the critical value of random scaling at a confidence level, for estimates from ``chains`` chains.
+    """Return random scaling's critical value for ``chains`` chains (the next larger one if not tabulated).
 
-    Between tabulated numbers of chains it is the larger value. Raises UserError unless the level is 0.95, 0.90 or 0.80.
+    Raises UserError unless the level is 0.95, 0.90 or 0.80.
     """
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
@@ -116,20 +116,20 @@ class Intervals(dict[str, tuple[float, float]]):
 class PublicCovariates:
     """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
 
-    points: NDArray[np.float64]
+    points: Array
     counts: NDArray[np.int64]
 
     @classmethod
-    def of_rows(cls, rows: NDArray[np.float64]) -> PublicCovariates:
+    def of_rows(cls, rows: Array) -> PublicCovariates:
         """Return the covariates of rows of coded features without the constant, ``(m, p - 1)``."""
         points, counts = np.unique(rows, axis=0, return_counts=True)
         return cls(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
 
     @property
-    def second_moment(self) -> NDArray[np.float64]:
+    def second_moment(self) -> Array:
         """Mean of ``x x'``, ``(p, p)``."""
         share = self.counts / self.counts.sum()
-        moment: NDArray[np.float64] = (self.points * share[:, None]).T @ self.points
+        moment: Array = (self.points * share[:, None]).T @ self.points
         return moment
 
 
@@ -137,8 +137,8 @@ class PublicCovariates:
 class People:
     """The distribution of the people's coded features, as far as known."""
 
-    points: NDArray[np.float64]  # rows (m, p), the constant last
-    shares: NDArray[np.float64]  # of the people at the rows, (m,)
+    points: Array  # rows (m, p), the constant last
+    shares: Array  # of the people at the rows, (m,)
     sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
     doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
 
@@ -150,13 +150,13 @@ class Estimate:
     forecasts: ClassVar[bool] = False  # whether `needs` has forecasts
 
     names: tuple[str, ...]
-    values: NDArray[np.float64]  # coefficients (p,), in coded units
+    values: Array  # coefficients (p,), in coded units
     method: str  # method of the intervals, such as "plug-in", "random scaling" or "scores"
-    spread: NDArray[np.float64]  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
+    spread: Array  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
     note: str  # what is known about the intervals' true coverage
     chains: int  # number of chains merged
     n_releases: int
-    covariance: NDArray[np.float64] | None = None  # covariance of the values, (p, p)
+    covariance: Array | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
@@ -168,7 +168,7 @@ class Estimate:
         """Number of releases used."""
         return self.n_releases if self.kept is None else self.kept
 
-    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+    def half_widths(self, level: float = 0.95) -> Array:
         """Return half-widths of the intervals at ``level``."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -195,11 +195,8 @@ class Estimate:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
-    def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:
-        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
-
-        The result is in the coefficients' unit, from the half-widths at ``level`` (docs/threat-model.md).
-        """
+    def moved(self, forged: int, level: float = 0.95) -> Array:
+        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded."""
         if self.influence is None:
             return np.full(len(self.names), math.inf)
         errors = self.half_widths(level)
@@ -219,7 +216,7 @@ class Estimate:
         """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
         return {}
 
-    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def effects(self, level: float = 0.95) -> tuple[Array, Array] | None:
         """Return average marginal effects on the probability and half-widths, if the method estimates them itself."""
         return None
 

@@ -1,4 +1,17 @@
-"""Log odds and average effects from a least-squares line through labels, for any distribution of the features."""
+r"""Log odds and average effects from a least-squares line through labels, for any distribution of the features.
+
+Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. For any
+line in t let ``h = alpha + s t + r``; then, but for the constant,
+
+.. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
+    |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)
+
+by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` this bounds the distance of half
+the line from the average marginal effects ``s theta / 2``. With the least-squares line of t, the first bound holds for
+coefficients, ``theta = (b - e) / s``. (The second is too small for estimates that are far off, as the distribution of t
+is taken at them.) Mean, variance and range of t are known, as features are bounded: linear programs over all such
+distributions bound s, ``E r^2`` and ``E |r|``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +25,8 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
 
-Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = Vector
 
 _GRID = 257
 
@@ -106,9 +120,6 @@ class _Distributions:
         # With so few rows presolving takes longer than solving.
         result = milp(-cost, constraints=(moments, known, known), options={"presolve": False})
         return -float(result.fun) if result.success else math.inf
-
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

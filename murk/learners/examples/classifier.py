@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.core.estimator import Record
+from murk.learners.core.estimator import LabelEstimator, Record, two_chances, two_labels
 from murk.learners.core.options import Averaging, Weighting
-from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
 from murk.learners.examples.base import IWPSGD, published
 from murk.learners.examples.losses import probabilities
 from murk.learners.examples.protocol import BinaryLoss

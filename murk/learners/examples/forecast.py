@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import (
+from murk.learners.core.design import (
     VARIANCE,
+    Records,
     misfit_variance,
     moments_variance,
     one_by_one,

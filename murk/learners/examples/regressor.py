@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.core.estimator import Record
+from murk.learners.core.estimator import Record, TargetEstimator
 from murk.learners.core.options import Averaging, Weighting
-from murk.learners.core.predictions import TargetEstimator
 from murk.learners.core.values import stated_bounds, target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples.base import IWPSGD, published

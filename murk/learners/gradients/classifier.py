@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 
 from murk.errors import UserError
+from murk.learners.core.estimator import LabelEstimator, several_labels, two_chances
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.predictions import LabelEstimator, several_labels, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.gradients.base import LDPSGD
 from murk.learners.gradients.losses import Balanced, FullSoftmax, Logistic, Softmax

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from murk.learners.core.estimator import TargetEstimator
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.core.predictions import TargetEstimator
 from murk.learners.gradients.base import LDPSGD
 from murk.learners.gradients.losses import Huber
 from murk.learners.gradients.problem import SCALE_MULTIPLIER

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelProblem:
-    """A model's problem: the releases of the log's task, a part of which the model's own problem learns.
-
-    ``released`` is the log's task, ``task`` the one whose own fit the model would be.
-    """
+    """A model's problem, which learns a part of the releases of the log's task ``released``."""
 
     model: Model
     released: Task
@@ -120,9 +117,9 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """One model being fitted to a log, under its own name. Use as a context manager.
+    """One model being fitted to a log that is opened for it, under its own name. Use as a context manager.
 
-    ``log`` is opened for the model, and ``estimates`` returns the message of its estimate, if one is to be published.
+    ``estimates`` returns the message of its estimate, if one is to be published.
     """
 
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
@@ -151,10 +148,7 @@ class Fitting:
         )
 
     def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-        """Return the report of the model; with several ``names``, its intervals hold together with theirs.
-
-        By Bonferroni each of the k models' intervals have the level ``1 - (1 - level) / k``.
-        """
+        """Return the model's report; by Bonferroni, intervals of the k models in ``names`` hold together."""
         problem, count = self.problem, max(len(names), 1)
         found = report_log(
             problem.released,
@@ -210,10 +204,7 @@ def _words(report: dict[str, Any], problem: ModelProblem) -> str:
 
 
 def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[Model]:
-    """Return models, read from their files where paths are given.
-
-    Raises UserError if there is none, or two have the same name.
-    """
+    """Return models, read from files where paths are given; raise UserError for none, or two of one name."""
     several = [given] if isinstance(given, Model | str | Path) else list(given)
     models = [each if isinstance(each, Model) else Model.load(each) for each in several]
     if not models:
@@ -230,8 +221,7 @@ def open_fittings(
 ) -> list[Fitting]:
     """Return the fittings of models on the log at a URL, to be closed by ``stack``.
 
-    Raises UserError if there is no log or it carries no task, or if its releases cannot serve a model: then no state of
-    any model is begun.
+    Raises UserError before any state is begun if there is no log or task, or its releases cannot serve a model.
     """
     with open_log(url, create=False, name=name) as log:
         document = log.document()

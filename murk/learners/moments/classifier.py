@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.learners.core.curves import LOSSES, curve_of
-from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
+from murk.learners.core.estimator import LabelEstimator, two_chances, two_labels
 from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response
 from murk.privacy import GaussianDP, Guarantee, PureDP

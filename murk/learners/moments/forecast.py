@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import (
+from murk.learners.core.design import (
+    Records,
     misfit_variance,
     moments_variance,
     one_by_one,

@@ -12,7 +12,7 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.curves import LINKS, curve_of
-from murk.learners.core.predictions import TargetEstimator
+from murk.learners.core.estimator import TargetEstimator
 from murk.learners.core.values import stated_range, target, targets
 from murk.learners.moments.base import PublicMoments, published
 from murk.learners.moments.fit import Response

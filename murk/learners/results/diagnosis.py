@@ -1,4 +1,4 @@
-"""Explanation of useless coefficients, and of what would help most, from releases and the task alone.
+"""Diagnosis of an estimate: useless coefficients and what would help most, missing values, forged releases.
 
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
 reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). The reasons:
@@ -17,7 +17,7 @@ task (`murk.planning.advice`), or nothing is advised.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,9 +86,8 @@ def diagnose(
     """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
-    ``categories`` describes, by coefficient, people with a category and people without it; ``advise`` is called if
-    needed, and forecasts what would help, the best first. ``forecast=False`` skips the forecast of what it takes to
-    learn, which is several times as slow as the estimate.
+    ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
+    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn.
     """
     wide = too_wide(report, scale, unit)
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
@@ -268,10 +267,10 @@ MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to whic
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
-    """Return a coefficient's ratio to the coefficient of complete records.
+    """Return a coefficient's ratio to that of complete records, ``s^2 / (s^2 + m (f - a)^2)``.
 
-    ``missing`` is the share of missing values, ``distance`` the distance of their code from the mean of the other
-    values, and ``variance`` the variance of the other values.
+    Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
+    ``f - a``, and variance s^2. Features are taken as unrelated.
     """
     return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
 
@@ -295,13 +294,9 @@ def coded_as(feature: Feature) -> str:
 
 def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
     """Return what is known about each feature's missing values, for a report."""
-    return list(_missing_values(task, estimate))
-
-
-def _missing_values(task: Task, estimate: Estimate) -> Iterator[dict[str, Any]]:
     if all(feature.missing is None and feature.missing_share is None for feature in task.features):
-        return
-    extent = estimate.extent()
+        return []
+    described, extent = [], estimate.extent()
     if extent is not None and (not extent.known or len(extent.moment) != task.coding.size):
         extent = None
     names = task.coding.names
@@ -319,7 +314,8 @@ def _missing_values(task: Task, estimate: Estimate) -> Iterator[dict[str, Any]]:
         # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
             known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
-        yield known | {"words": _missing_words(known, feature)}
+        described.append(known | {"words": _missing_words(known, feature)})
+    return described
 
 
 def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: Any) -> float | None:
@@ -352,8 +348,8 @@ def _missing_words(known: dict[str, Any], feature: Feature) -> str:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    ``moved`` has the changes in coded units and in half-widths of the intervals at ``level``, infinite if unbounded;
-    ``signs`` are indications of forged releases; ``words`` states both.
+    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``signs`` are
+    indications of forged releases; ``words`` states both.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
     known = np.isfinite(halves) & (halves > 0.0)
@@ -386,9 +382,5 @@ def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: 
             break
         share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
         parts.append(f"{many(forged, 'forged release')}{share} by {most}")
-    sentences = []
-    if parts:
-        sentences.append(
-            f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
-        )
-    return " ".join([*sentences, *(f"Signs of forged releases: {each}." for each in signs)])
+    far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
+    return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

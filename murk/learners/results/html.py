@@ -178,10 +178,7 @@ def _cell(of: str, value: float | None, interval: tuple[float, float] | None, fa
 
 
 def axis_limit(shown: Sequence[Coefficient]) -> float:
-    """Return the limit of the common axis of drawn intervals to both sides of zero; 0 if there are none.
-
-    It holds every estimate, and all intervals except those that would hide the others.
-    """
+    """Return the limit to both sides of zero that shows all estimates, and intervals unless they hide others; or 0."""
     drawn = [(each.value, *each.interval) for each in shown if each.value is not None and each.interval is not None]
     reaches = sorted(max(abs(low), abs(high)) for _, low, high in drawn if math.isfinite(low + high))
     if not reaches:

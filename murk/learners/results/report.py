@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.curve import CurvePoint
-    from murk.learners.estimates.drift import Drift
+    from murk.learners.estimates.drift import CurvePoint, Drift
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.estimates.looks import Looks, Valid
     from murk.learners.estimates.units import Unit
@@ -28,11 +27,9 @@ def committed(
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
 
-    ``problem`` is by default the task's. Drift is None if the protocol cannot test it. ``state_digest`` is equal for
-    bit-identical states.
+    ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     """
-    from murk.learners.estimates.curve import merged_curve
-    from murk.learners.estimates.drift import drift_of
+    from murk.learners.estimates.drift import drift_of, merged_curve
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
     from murk.stream.worker.recovery import check_shuffled
@@ -101,7 +98,7 @@ SEVERAL_RECORDS: Final = (
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     """Return the guarantee of a release by a mechanism, as data and in words.
 
-    ``right_at_most`` is how often an adversary who knows all else can guess which of two records was released: (1 +
+    ``right_at_most`` is how often an adversary who knows all else guesses which of two records was released: (1 +
     delta(0)) / 2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is that for any two records.
     """
     from murk.privacy.mechanisms.privacy_loss import really_given
@@ -125,10 +122,7 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
 
 
 def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
-    """Describe the guarantee of all releases of one person to the task.
-
-    If people are rows of a file, the bound is for a row, as nobody knows which rows belong to one person.
-    """
+    """Describe the guarantee of all releases of one person, or of one row of a file without a column of people."""
     cap = task.privacy.per_person
     if task.of_organisations:
         from murk.privacy.sketches.explain import against_a_blank_record
@@ -145,10 +139,7 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 
 
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """Return coefficients and intervals per unit of each feature, and the unit in words.
-
-    ``factor * coefficient + shift`` converts further coefficients to the unit, such as those in ``history``.
-    """
+    """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert."""
     effects = {}
     for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
         unit = units.get(name)
@@ -165,10 +156,9 @@ def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dic
 def average_effects(
     scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
 ) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit of each feature, on the probability of a positive or on a real target.
+    """Return average marginal effects per unit on the probability of a positive target, or on a real target.
 
-    They make all models comparable. Returns None if coefficients are neither log odds nor slopes, or nothing is known
-    about the people.
+    They make all models comparable. Returns None if the scale or the people's features do not tell them.
     """
     from murk.learners.estimates.effects import marginal_effects
     from murk.stream.task.data.coding import is_constant
@@ -220,9 +210,8 @@ def report_estimate(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the part of a report about coefficients.
 
-    ``units`` has the coefficients' natural units by name, if known. ``forecast=False`` skips the forecast of what it
-    takes to learn the other coefficients, which is several times as slow as the estimate. ``looks`` are those for which
-    intervals hold at ``level``; without, they hold at one look.
+    ``units`` has the natural units by name, if known. ``forecast=False`` skips the slow forecast of what it takes to
+    learn the other coefficients. ``looks`` are those for which intervals hold at ``level``; by default one.
     """
     from murk.learners.problem import plausible
     from murk.learners.results.diagnosis import describe_forgers
@@ -264,13 +253,12 @@ def report_log(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the report of a log, the object that ``--json`` prints.
 
-    ``history`` adds the estimate's path. ``people_are_rows`` tells that a file's rows count as people, as no column
-    names people. ``advise`` forecasts what would help useless coefficients. ``live`` tells that the stream is open, so
-    that intervals hold at every look; ``looks`` asks for such intervals or for fixed ones. ``problem`` is by default
-    the task's, and ``shown`` the task whose fit it is, for names, units and words.
+    ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
+    forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
+    asks for others. ``problem`` is by default the task's, and ``shown`` the task whose fit it is.
     """
     from murk.learners.estimates.contrasts import contrasts
-    from murk.learners.estimates.curve import columns
+    from murk.learners.estimates.drift import columns
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import describe_missing, diagnose_task

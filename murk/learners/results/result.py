@@ -1,4 +1,4 @@
-"""A result that can be printed, plotted, shown in a notebook and saved."""
+"""Results that can be printed, plotted, shown in a notebook and saved: of tasks, and of learners in process."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Result:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
 
-    def predict(self, records: Any) -> NDArray[np.float64]:
+    def predict(self, records: Any) -> Array:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's

@@ -114,7 +114,7 @@ class Scores(PersonEstimator):
     def drift(self) -> Drift:
         """Test whether the coefficients have changed; the probability of any false alarm in a stream's life is 1%.
 
-        The test solves for every remembered epoch, and takes up to eight times as long as ``estimate()``.
+        Takes up to eight times as long as ``estimate()``.
         """
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])

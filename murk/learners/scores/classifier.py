@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.learners.core.coordinates import contrasts
-from murk.learners.core.predictions import LabelEstimator, several_labels, two_chances
+from murk.learners.core.estimator import LabelEstimator, several_labels, two_chances
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP

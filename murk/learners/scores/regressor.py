@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.core.predictions import TargetEstimator
+from murk.learners.core.estimator import TargetEstimator
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.values import stated_range, target, targets
 from murk.learners.scores.base import Scores

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.core.predictions import LabelEstimator, two_chances, two_labels
+from murk.learners.core.estimator import LabelEstimator, two_chances, two_labels
 from murk.learners.estimates.links import logistic
 from murk.learners.sketches.base import Budget, GaussMix, Method
 from murk.learners.sketches.regressor import PUBLISHED

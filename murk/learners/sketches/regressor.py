@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.core.predictions import TargetEstimator
+from murk.learners.core.estimator import TargetEstimator
 from murk.learners.core.values import stated_bounds
 from murk.learners.sketches.base import Budget, GaussMix, Method
 from murk.learners.sketches.settings import Kind, Weighting

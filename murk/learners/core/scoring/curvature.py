@@ -89,13 +89,8 @@ class Curvature:
         if known:
             correction = correction + fitted[1] * first
         correction = turn.T @ correction @ turn
-        return cls(
-            min(max(float(fitted[0]), _LEAST), 5.0),
-            turn[0],
-            np.asarray(root, dtype=np.float64),
-            correction,
-            error,
-        )
+        kept_ratio = min(max(float(fitted[0]), _LEAST), 5.0)
+        return cls(kept_ratio, turn[0], np.asarray(root, dtype=np.float64), correction, error)
 
     @classmethod
     def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.core.scoring.class_lines import ClassLines
-from murk.learners.core.scoring.classes import ClassSolution
+from murk.learners.core.scoring.classes import ClassLines, ClassSolution
 from murk.learners.core.scoring.curvature import UNEVEN
 from murk.learners.core.scoring.line import ProbabilityLine
 from murk.learners.core.scoring.model import Response
@@ -85,7 +84,14 @@ def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mappin
 
 @dataclass(frozen=True)
 class Forgery:
-    """The possible influence of forged answers, and the signs of them."""
+    """The possible influence of forged answers, and the signs of them.
+
+    Devices draw their question by the shares that the epoch's model publishes. Of N answers of one level at one model,
+    a matrix of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein),
+    with t = 32 as for refusing an honest payload. Beyond that number its mean is weighted as that many answers, and
+    intervals are widened by the possible effect of the excess over the expected number. Single forged answers cannot be
+    identified in sums: nothing is refused, and honest answers are solved as before, bit for bit.
+    """
 
     influence: Influence  # influence of one forged answer, whichever question it answers
     excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
@@ -177,8 +183,8 @@ class ScoreEstimate(Estimate):
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        With ``within``, return what it would take to bring the half-width of each named coefficient down to the given
-        one. Takes several times as long as the estimate.
+        With ``within``, return what it would take for half-widths of these sizes. Takes several times as long as the
+        estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import flattened
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import released_sum, split
+from murk.learners.core.design import Records, released_sum, split
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
 from murk.learners.core.scoring.model import QUESTIONS, Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem

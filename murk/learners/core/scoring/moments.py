@@ -27,10 +27,9 @@ _CONSTANT = 3.0
 
 @dataclass(frozen=True)
 class Moments:
-    """The covariates' second moments, estimated from released matrices.
+    """The covariates' second moments, estimated from released matrices in the newest epoch's unstretched coordinates.
 
-    They are estimated in the coordinates ``B x`` that the newest epoch's were stretched from. There features are taken
-    as even unless released matrices contradict it.
+    In these coordinates ``B x`` features are taken as even unless released matrices contradict it.
     """
 
     moment: Array  # second moment of x, scaled so that the constant's is 1
@@ -42,10 +41,7 @@ class Moments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards even ones by the noise.
-
-        At origin zero a curvature is a scatter.
-        """
+        """Return the moments of all epochs' released scatters, shrunk towards even ones by the noise."""
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
         back, turn = inverse(base), _rotation(newest)
@@ -87,10 +83,7 @@ def _even_rows(newest: Model) -> Rows:
 
 
 def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
-    """Return all released scatters pooled in the coordinates ``B x`` turned along the coefficients, or None.
-
-    At origin zero a curvature is a scatter.
-    """
+    """Return released scatters (and curvatures at origin zero) pooled in ``B x`` turned along the coefficients."""
     newest = found[-1].model
     answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
     for each in found:
@@ -130,9 +123,9 @@ def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float,
 
 
 def stretched(base: Array, origin: Array) -> Array:
-    """Return whitening coordinates ``base`` stretched along the coefficients, at the same typical length.
+    """Return whitening coordinates ``base`` stretched along the coefficients b, by which curvature is lower.
 
-    Along whitened coefficients b a score's curvature is lower by a factor of about ``1 + |b|^2``.
+    That is by a factor of about ``1 + |b|^2``. The typical length stays the same.
     """
     p = len(base)
     if not np.any(origin[:-1]):
@@ -178,8 +171,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    ``answers`` are models, released matrices and their predictions; the first coordinate of ``onto`` may be poorly
-    known to other epochs. ``doubts`` are each matrix's possible deviations from the one wanted, (p, p).
+    ``answers`` are models, released matrices and their predictions; ``onto``'s first coordinate may be poorly known to
+    other epochs. ``doubts`` are each matrix's possible deviations from the one wanted, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))

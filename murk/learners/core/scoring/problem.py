@@ -93,17 +93,11 @@ class ScoreProblem:
         return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
-        """Refuse a model that no honest learner publishes, before any record is read.
-
-        Raises HostileModelError if no honest learner publishes it.
-        """
+        """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
         check_model(theta, self.settings.features, self.settings.contrasts)
 
     def check_state(self) -> None:
-        """Refuse a task whose messages or learner's state are too large for a log.
-
-        Raises UserError, naming a protocol that fits.
-        """
+        """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""
         check_size(self.settings, len(self.mechanisms), self.interactive)
 
     # What a device does
@@ -122,10 +116,7 @@ class ScoreProblem:
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
         question: Question = "score",
     ) -> NDArray[np.float64]:  # fmt: skip
-        """Return the mechanism's inputs for coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
-
-        A NaN (missing) target gives zeros, except in a scatter, which does not depend on the target.
-        """
+        """Return the mechanism's inputs for coded records, (m, p); see `murk.learners.core.scoring.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.
         return vectors(X, y, model, self.settings.response, question)
@@ -141,10 +132,7 @@ class ScoreProblem:
         return model
 
     def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
-        """Return a compiled equivalent of `ask`, `vectors` and the mechanism for single records.
-
-        None where the kernel does not draw the level's noise, or compiling it does not pay yet.
-        """
+        """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
         # Loaded on demand: most devices release a record or two.
         from murk.learners.core.scoring.record import OneAnswer, in_place, learn_record
 
@@ -174,10 +162,7 @@ class ScoreProblem:
 
 
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
-    """Refuse a number of features too large for messages or a learner's state.
-
-    Raises UserError, naming a protocol that fits.
-    """
+    """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
     p, lengths = settings.features, lengths_of(settings)
     size = model_size(p, settings.contrasts)
     release = longest_release(ScoreProblem.kind, max(lengths))
@@ -198,10 +183,7 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
 
 
 def covariates_of(task: Task) -> PublicCovariates | None:
-    """Return the public covariates of a resolved task, if any.
-
-    Raises UserError if their features are not the task's.
-    """
+    """Return the public covariates of a resolved task, if any; raise UserError if their features are not the task's."""
     if task.covariates is None:
         return None
     covariates = PublicCovariates(*task.covariates)
@@ -214,10 +196,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
 
 
 def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
-    """Return the mechanisms of a task's levels.
-
-    Raises UserError if the task's mechanism cannot provide a level's guarantee.
-    """
+    """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
     return {
         level: score_mechanisms(
             task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,

@@ -63,7 +63,7 @@ class ReleasedMoments:
     """The releases, and each row's terms of their expectation.
 
     Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
-    coefficients. The curvature's terms do not depend on them.
+    coefficients; the curvature's terms do not.
     """
 
     groups: list[list[Equation]]  # groups of equations, each solved as one
@@ -238,8 +238,7 @@ class _Fitted:
 class PublicSolution:
     """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    ``checked`` tells whether anybody was asked for a curvature. If nobody was, people are assumed to be like
-    the rows and all targets present.
+    Unless anybody was asked for a curvature (``checked``), people are assumed to be like the rows, with all targets.
     """
 
     public = True
@@ -424,10 +423,7 @@ class PublicSolution:
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths of all intervals, (p,); infinite where a coefficient was not learned.
-
-        An interval holds the values whose tail probability, averaged over hypotheses, is not too small.
-        """
+        """Return half-widths, (p,), of the values with a large enough tail probability; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 

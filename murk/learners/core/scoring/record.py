@@ -1,4 +1,4 @@
-"""One record's answer in place: a kernel asks, randomizes and adds to the sums, all in memory at one address.
+"""Answers in place: a kernel asks, randomizes and adds a record's answer to sums, in memory at one address.
 
 Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
 the kernel learns nothing and returns the reason.
@@ -57,8 +57,8 @@ _QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
 def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, int, int]:
     """Return the length of ``whole``, the start of its words, and the length of ``real``.
 
-    ``whole`` is: header, sums of scores, of scatters and of curvatures, noise, payload, words. ``real`` is: header,
-    origin, transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
+    ``whole``: header, sums of scores, scatters and curvatures, noise, payload, words. ``real``: header, origin,
+    transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
     """
     wide = max(numbers, matrix)
     words = WHOLE_HEADER + numbers + 2 * matrix + 2 * wide
@@ -72,8 +72,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at an address, and wipe them.
 
     With ``trials`` (those of a score's noise), question and secure noise are drawn here from random words in that
-    memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words, which remain
-    for the draw to continue, `NO_WORDS`, or `NOT_NOW` if the memory is full.
+    memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words (they remain
+    for the draw to continue), `NO_WORDS`, or `NOT_NOW` if the memory is full.
     """
     header = integers_at(address, WHOLE_HEADER)
     if header[COUNT] >= header[ROOM]:
@@ -117,10 +117,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 @awaited
 def learn_rows(address: int, X: Array, y: Array) -> None:
-    """Learn from the rows of ``X``, with or without the constant, like :func:`learn_record` with simulated noise.
-
-    The memory at the address must be private and have room for all rows.
-    """
+    """Learn rows, with or without the constant, like `learn_record` with simulated noise, in a private memory."""
     header = integers_at(address, WHOLE_HEADER)
     p, d, m, classes = header[FEATURES], header[NUMBERS], header[MATRIX], header[CLASSES]
     size, words_place, reals = sizes(d, m, p, classes)
@@ -144,10 +141,7 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
 
 @jit
 def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
-    """Add the noisy answer of the record in the memory to the sums.
-
-    ``start`` is the address of ``real``.
-    """
+    """Add the noisy answer of the record in the memory, whose ``real`` starts at an address, to the sums."""
     p, d, m, classes = whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES]
     reals, transform = real.shape[0], REAL_HEADER + d
     x = reals - m - d - p
@@ -212,7 +206,7 @@ class Answers(KernelMemory, Held):
     """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
 
     The kernel holds the interpreter's lock and sums are read in one step, so nobody reads half of an answer. ``seed``
-    is the seed of simulated noise, or None for secure noise.
+    simulates the noise, which is secure if it is None.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class Rows:
     def normal(cls, moment: Array, along: Array | None = None) -> Rows:
         """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        All moments use the same draws, so that results are smooth in the moment. The draws are even around the
-        coefficients ``along`` (p,), on which results depend most.
+        The draws are always the same, so that results are smooth in the moment, and even around the coefficients
+        ``along`` (p,), on which results depend most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
@@ -123,8 +123,8 @@ def inverse(matrix: Array) -> Array:
 class Expected:
     """The mean score of an epoch as a function of the coefficients theta.
 
-    ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the probability at ``x'theta``, for a
-    binary target and ``m = x'theta``, or its link's mean, for a real one.
+    ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)`` for a binary target of probability q at
+    ``x'theta``, and ``m = x'theta``, or its link's mean, for a real one.
     """
 
     rows: Rows  # the covariates

@@ -1,4 +1,4 @@
-"""The public settings of a task of scores, the grid of its epochs, and the models that follow from releases.
+"""The public settings of a task of scores, the grid of its epochs, and solutions and models that follow from releases.
 
 An epoch's start and end are counted in releases of a chain.
 """
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import matrix_size, whitening
 from murk.learners.core.curves import CodedCurve
-from murk.learners.core.scoring.class_lines import FIRST_SHARES, ClassLines
-from murk.learners.core.scoring.classes import ClassSolution
+from murk.learners.core.scoring.classes import FIRST_SHARES, ClassLines, ClassSolution
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
@@ -202,10 +201,7 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """Return the reach R of models, with or without public rows.
-
-        People beyond it, mostly those of rare categories, count for less; released matrices' noise grows with it.
-        """
+        """Return the reach R of models: people beyond it count for less, and released matrices' noise grows with it."""
         typical = math.sqrt(self.features)
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
@@ -272,9 +268,9 @@ class Settings:
     ) -> float:
         """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
-        That is for at least ``n mu^2 / (4 p)`` rows, or ``n / (p s^2)`` in terms of the noise, n being the epoch's end;
-        with fewer rows g is 1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least
-        every other epoch: centred scores hold for any distribution of the covariates, and check the other scores.
+        That is for at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
+        1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
+        centred scores hold for any distribution of the covariates, and check the other scores.
         """
         if self.exponent is not None:
             return self.exponent
@@ -294,10 +290,7 @@ AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
 def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
-    """Return the solution of epochs' answers, over public rows if there are any and people are like them.
-
-    Without public rows, each of several classes has its least-squares line.
-    """
+    """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
     if response.classes:
         return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
     if rows is None:
@@ -328,11 +321,10 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
 
 
 def disagreement(solution: AnySolution) -> float:
-    """Return the factor by which disagreeing epochs widen intervals; 1 where chance explains the differences.
+    """Return the factor by which disagreeing epochs widen intervals (Birge's ratio); 1 where chance explains them.
 
-    The squared residuals of the equations, in units of their variances, are chi-square. Beyond what chance explains,
-    all variances grow with the residuals (Birge's ratio). The factor is 1 over public rows: `solution_of` drops them
-    where answers contradict them.
+    The squared residuals of the equations, in units of their variances, are chi-square. Over public rows the factor is
+    1: `solution_of` drops them where answers contradict them.
     """
     if isinstance(solution, ClassLines):
         # Classes share their scores' noise: the largest factor counts.

@@ -97,9 +97,9 @@ class _Equations:
 
 
 class Solution:
-    """The solution of all epochs' equations, from the epochs' mean answers, oldest first.
+    """The solution of all epochs' equations, from their mean answers, oldest first.
 
-    ``unlike`` tells that people differ from the public rows: then only centred scores are used.
+    If people are ``unlike`` the public rows, only centred scores are used.
     """
 
     public = False
@@ -196,10 +196,7 @@ class Solution:
         return self._spreads_at(self.values)
 
     def _covariance(self, theta: Array) -> Array:
-        """Return covariances of the solution, (..., p, p), if each ``theta``, (..., p), were the truth.
-
-        ``H^-1 M H^-1``, with M the sum of the epochs' own noise and of the errors that they share.
-        """
+        """Return covariances ``H^-1 M H^-1``, (..., p, p), if each ``theta``, (..., p), were the truth."""
         p, curvature, stacked = self.features, self.curvature, self._stacked
         prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
@@ -275,10 +272,9 @@ def lengthened(vectors: Array, share: float, identity: Array) -> Array:
 def _limit_stretch(transform: Array, reach: float) -> Array:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
-    Along a direction such as a rare category few people are far from the mean. Stretched, they exceed the reach and
-    count for less, so the direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h =
-    R/2`` becomes ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction that seems to have v of the others'
-    variance.
+    Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
+    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes
+    ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach
@@ -306,8 +302,8 @@ def far_from(values: Array, covariance: Callable[[Array], Array], quantile: floa
 def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
     """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
-    ``rejected(indices, points)`` tests points (c, p), each with another value of the coefficient ``indices[i]`` and the
-    others at their most likely, and returns whether each is rejected, (c,).
+    ``rejected(indices, points)`` tests points (c, p), each with another value of coefficient ``indices[i]`` and the
+    others at their most likely, (c,).
     """
     halves = _normal_half_widths(covariance, quantile)
 
